@@ -1,0 +1,1 @@
+//! mcr-provider-file
