@@ -1,0 +1,285 @@
+//! Credentials and where they come from.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::{Arc, LazyLock},
+    time::SystemTime,
+};
+
+use futures::future::BoxFuture;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::BoxError;
+
+/// What one request authenticates with. Debug shows which kinds of credentials there are, never their content.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Credential {
+    /// A bearer token.
+    pub token: Option<SecretString>,
+    /// A user name and password; used only where there is no token.
+    pub basic: Option<Basic>,
+    /// A client certificate with its key.
+    pub certificate: Option<ClientCertificate>,
+    /// Whom to act as.
+    pub impersonate: Option<Impersonation>,
+    /// When the token or certificate expires.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// A user name and password.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Basic {
+    /// The user.
+    pub username: String,
+    /// The password.
+    pub password: SecretString,
+}
+
+/// A client certificate with its private key, both PEM.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ClientCertificate {
+    /// The certificate chain, PEM.
+    pub chain: Arc<[u8]>,
+    /// The private key, PEM.
+    pub key: SecretString,
+}
+
+/// Whom to act as (the `as*` fields of a kubeconfig's user).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Impersonation {
+    /// The user.
+    pub user: String,
+    /// The user's UID.
+    pub uid: Option<String>,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// Further attributes.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Credential {
+    /// No credential: anonymous requests.
+    pub fn anonymous() -> Self {
+        Self::default()
+    }
+
+    /// A bearer token that does not expire as far as anyone knows.
+    pub fn token(token: impl Into<String>) -> Self {
+        Self { token: Some(SecretString::from(token.into())), ..Self::default() }
+    }
+
+    /// A client certificate chain and its private key, PEM.
+    pub fn certificate(chain: impl AsRef<[u8]>, key: impl Into<String>) -> Self {
+        let certificate =
+            ClientCertificate { chain: Arc::from(chain.as_ref()), key: SecretString::from(key.into()) };
+        Self { certificate: Some(certificate), ..Self::default() }
+    }
+
+    /// Sets when it expires.
+    #[must_use]
+    pub fn expires_at(mut self, at: SystemTime) -> Self {
+        self.expires_at = Some(at);
+        self
+    }
+
+    /// Stands for everything but the expiry; see [`Fingerprint`].
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&(
+            self.token.as_ref().map(ExposeSecret::expose_secret),
+            self.basic.as_ref().map(|basic| (&basic.username, basic.password.expose_secret())),
+            self.certificate.as_ref().map(|cert| (&cert.chain, cert.key.expose_secret())),
+            &self.impersonate,
+        ))
+    }
+}
+
+impl Basic {
+    /// A user name and password.
+    pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { username: username.into(), password: SecretString::from(password.into()) }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential")
+            .field("token", &self.token.is_some())
+            .field("basic", &self.basic.is_some())
+            .field("certificate", &self.certificate.is_some())
+            .field("impersonate", &self.impersonate.as_ref().map(|i| &i.user))
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
+}
+
+/// Stands for a secret in comparisons: equal for equal secrets within one process, and useless outside of it
+/// (the hash is keyed with random state).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u64; 2]);
+
+impl Fingerprint {
+    /// The fingerprint of a value.
+    pub fn of(value: &impl Hash) -> Self {
+        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
+        Self(KEYS.each_ref().map(|key| {
+            let mut hasher = key.build_hasher();
+            value.hash(&mut hasher);
+            hasher.finish()
+        }))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({:08x})", self.0[0] as u32)
+    }
+}
+
+/// Why a credential is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refresh {
+    /// The cluster is being connected; a cached credential will do.
+    First,
+    /// The last credential expires soon.
+    Expiring,
+    /// The API server refused the last credential with 401: a cached one will not do.
+    Unauthorized,
+}
+
+/// Hands out credentials for one cluster, now and whenever they expire or are refused.
+///
+/// The fleet asks from the cluster's own task, with a deadline: a source that hangs delays only its own
+/// cluster and is dropped when the deadline passes, so it must be cancel safe. Two clusters can share one.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use futures::future::BoxFuture;
+/// use mcr_core::{Credential, CredentialError, CredentialSource, Fingerprint, Refresh};
+///
+/// struct Issuer;
+/// impl CredentialSource for Issuer {
+///     fn fingerprint(&self) -> Fingerprint {
+///         Fingerprint::of(&"issuer of team-a")
+///     }
+///     fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+///         Box::pin(async {
+///             let soon = SystemTime::now() + Duration::from_secs(3600);
+///             Ok(Credential::token("from the issuer").expires_at(soon))
+///         })
+///     }
+/// }
+/// ```
+pub trait CredentialSource: Send + Sync + 'static {
+    /// Tells sources apart: when a provider announces a cluster again with a source of another fingerprint,
+    /// its credentials are swapped.
+    fn fingerprint(&self) -> Fingerprint;
+
+    /// Gets a credential.
+    fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>>;
+}
+
+impl fmt::Debug for dyn CredentialSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CredentialSource").field(&self.fingerprint()).finish()
+    }
+}
+
+impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
+    fn fingerprint(&self) -> Fingerprint {
+        (**self).fingerprint()
+    }
+    fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        (**self).credential(why)
+    }
+}
+
+/// Why there is no credential. Its text never holds a secret or a plugin's output.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CredentialError {
+    message: String,
+    #[source]
+    source: Option<BoxError>,
+    permanent: bool,
+}
+
+impl CredentialError {
+    /// A failure that may pass: it is tried again, with back-off.
+    pub fn temporary(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None, permanent: false }
+    }
+
+    /// A failure that stays until the cluster's description changes. It is still tried again, rarely.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None, permanent: true }
+    }
+
+    /// Adds what caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Whether trying again without a change can't help.
+    pub fn is_permanent(&self) -> bool {
+        self.permanent
+    }
+}
+
+/// A credential that stays as it is.
+#[derive(Debug, Clone)]
+pub struct StaticCredential(Credential);
+
+impl StaticCredential {
+    /// Always hands out this credential.
+    pub fn new(credential: Credential) -> Self {
+        Self(credential)
+    }
+}
+
+impl CredentialSource for StaticCredential {
+    fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint()
+    }
+    fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        Box::pin(std::future::ready(Ok(self.0.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let credential = Credential {
+            token: Some("canary-token".to_owned().into()),
+            basic: Some(Basic::new("me", "canary-password")),
+            certificate: Some(ClientCertificate { chain: Arc::from(b"x".as_slice()), key: "canary-key".to_owned().into() }),
+            ..Credential::default()
+        };
+        let shown = format!("{credential:?} {:?} {:?}", credential.basic, credential.certificate);
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+
+    #[test]
+    fn fingerprints_tell_credentials_apart() {
+        assert_eq!(Credential::token("a").fingerprint(), Credential::token("a").fingerprint());
+        assert_ne!(Credential::token("a").fingerprint(), Credential::token("b").fingerprint());
+        assert_ne!(Credential::token("a").fingerprint(), Credential::anonymous().fingerprint());
+    }
+}

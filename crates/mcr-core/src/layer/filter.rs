@@ -1,0 +1,120 @@
+use std::{collections::HashSet, sync::Arc};
+
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Change, ClusterName, ClusterSpec, Discovery, Provider};
+
+/// A provider that leaves clusters out; made by [`filter`].
+pub struct Filter<P> {
+    keep: Arc<dyn Fn(&ClusterSpec) -> bool + Send + Sync>,
+    inner: P,
+}
+
+/// Keeps only the clusters for which `keep` says so.
+///
+/// The question is asked anew each time the provider says something about a cluster: one that no longer
+/// matches is removed, one that comes to match is added. A broken description says nothing to decide by, so
+/// it passes only for clusters that are in.
+///
+/// ```
+/// use mcr_core::{Provider, layer};
+/// # fn example(all: impl Provider) {
+/// let production = layer::filter(all, |spec| spec.labels.get("env").is_some_and(|env| env == "prod"));
+/// # }
+/// ```
+pub fn filter<P: Provider>(
+    inner: P,
+    keep: impl Fn(&ClusterSpec) -> bool + Send + Sync + 'static,
+) -> Filter<P> {
+    Filter { keep: Arc::new(keep), inner }
+}
+
+impl<P: std::fmt::Debug> std::fmt::Debug for Filter<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<P: Provider> Provider for Filter<P> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let keep = self.keep.clone();
+        let mut kept = HashSet::<ClusterName>::new();
+        self.inner
+            .discover(stop)
+            .filter_map(move |item| {
+                let out = match item {
+                    Ok(Change::Upsert(spec)) if keep(&spec) => {
+                        kept.insert(spec.name.clone());
+                        Some(Ok(Change::Upsert(spec)))
+                    }
+                    // A restarted discovery does not know what its forerunner kept, so a cluster that does
+                    // not match is always taken back: removing what is not there is harmless.
+                    Ok(Change::Upsert(spec)) => {
+                        kept.remove(&spec.name);
+                        Some(Ok(Change::Remove(spec.name)))
+                    }
+                    Ok(Change::Broken(broken)) => {
+                        kept.contains(&broken.name).then_some(Ok(Change::Broken(broken)))
+                    }
+                    Ok(Change::Remove(name)) => {
+                        kept.remove(&name);
+                        Some(Ok(Change::Remove(name)))
+                    }
+                    other => Some(other),
+                };
+                std::future::ready(out)
+            })
+            .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+    use crate::{Access, Trust};
+
+    struct Script(Vec<Change>);
+    impl Provider for Script {
+        fn name(&self) -> &str {
+            "script"
+        }
+        fn discover(&self, _: CancellationToken) -> Discovery {
+            stream::iter(self.0.clone().into_iter().map(Ok)).boxed()
+        }
+    }
+
+    fn spec(name: &str, env: &str) -> ClusterSpec {
+        let access = Access::kubeconfig(b"".as_slice(), Trust::Trusted);
+        ClusterSpec::new(ClusterName::new(name).unwrap(), access).label("env", env)
+    }
+
+    #[tokio::test]
+    async fn clusters_come_and_go_with_what_they_match() {
+        let script = Script(vec![
+            Change::Upsert(spec("a", "prod")),
+            Change::Upsert(spec("b", "dev")),
+            Change::Synced,
+            Change::Upsert(spec("a", "dev")),
+            Change::Upsert(spec("b", "prod")),
+        ]);
+        let provider = filter(script, |spec| spec.labels["env"] == "prod");
+        let seen: Vec<String> = provider
+            .discover(CancellationToken::new())
+            .map(|change| match change.unwrap() {
+                Change::Upsert(spec) => format!("+{}", spec.name),
+                Change::Remove(name) => format!("-{name}"),
+                Change::Synced => "synced".into(),
+                Change::Broken(broken) => format!("!{}", broken.name),
+            })
+            .collect()
+            .await;
+        assert_eq!(seen, ["+a", "-b", "synced", "-a", "+b"]);
+    }
+}

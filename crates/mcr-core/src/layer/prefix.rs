@@ -1,0 +1,81 @@
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::{BoxError, BrokenCluster, Change, ClusterName, Discovery, Provider};
+
+/// A provider whose cluster names get a prefix; made by [`prefix`].
+#[derive(Debug, Clone)]
+pub struct Prefix<P> {
+    prefix: String,
+    inner: P,
+}
+
+/// Puts `prefix` in front of every cluster name of a provider: `prefix("kind#", kind)` turns `dev` into
+/// `kind#dev`. A name that is too long with its prefix is reported and left out; the others are not touched.
+///
+/// ```
+/// use mcr_core::{Provider, layer};
+/// # fn example(kind: impl Provider) {
+/// let provider = layer::prefix("kind#", kind);
+/// # }
+/// ```
+pub fn prefix<P: Provider>(prefix: impl Into<String>, inner: P) -> Prefix<P> {
+    Prefix { prefix: prefix.into(), inner }
+}
+
+impl<P: Provider> Provider for Prefix<P> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let prefix = self.prefix.clone();
+        self.inner
+            .discover(stop)
+            .filter_map(move |item| std::future::ready(rename(&prefix, item).transpose()))
+            .boxed()
+    }
+}
+
+fn rename(prefix: &str, item: Result<Change, BoxError>) -> Result<Option<Change>, BoxError> {
+    let named = |name: &ClusterName| match ClusterName::new(format!("{prefix}{name}")) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            tracing::error!(%error, cluster = %name, prefix, "cluster left out: its name with the prefix is not a valid cluster name");
+            None
+        }
+    };
+    Ok(match item? {
+        Change::Upsert(mut spec) => named(&spec.name).map(|name| {
+            spec.name = name;
+            Change::Upsert(spec)
+        }),
+        Change::Broken(broken) => {
+            named(&broken.name).map(|name| Change::Broken(BrokenCluster { name, ..broken }))
+        }
+        Change::Remove(name) => named(&name).map(Change::Remove),
+        Change::Synced => Some(Change::Synced),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_is_renamed() {
+        let name = |s: &str| ClusterName::new(s).unwrap();
+        let renamed = rename("kind#", Ok(Change::Remove(name("dev")))).unwrap();
+        assert!(matches!(renamed, Some(Change::Remove(n)) if n == "kind#dev"));
+        let broken = BrokenCluster::new(name("dev"), "file x", "half-written");
+        let renamed = rename("kind#", Ok(Change::Broken(broken))).unwrap();
+        assert!(matches!(renamed, Some(Change::Broken(b)) if b.name == "kind#dev"));
+        assert!(matches!(rename("kind#", Ok(Change::Synced)).unwrap(), Some(Change::Synced)));
+    }
+
+    #[test]
+    fn a_name_too_long_with_its_prefix_is_left_out() {
+        let name = ClusterName::new("x".repeat(ClusterName::MAX_LEN)).unwrap();
+        assert!(rename("kind#", Ok(Change::Remove(name))).unwrap().is_none());
+    }
+}
