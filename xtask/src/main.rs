@@ -1,2 +1,41 @@
-//! Tasks of the workspace.
-fn main() {}
+//! Tasks of the workspace: `cargo xtask <task>`.
+//!
+//! Each task is one file; this one only reads the command line.
+#![forbid(unsafe_code)]
+
+mod assets;
+mod ci;
+mod lint;
+mod stage;
+mod test;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the mcr workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Make sure the control plane binaries exist; the last line on stdout is their folder
+    Assets(assets::Args),
+    /// Run every test of the workspace, doctests included, against real API servers
+    Test(test::Args),
+    /// Formatting, clippy, rustdoc, the crate dependency rule, licences and advisories
+    Lint(lint::Args),
+    /// Everything a change must pass, with a time per stage
+    Ci(ci::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().task {
+        Task::Assets(args) => assets::run(&args),
+        Task::Test(args) => test::run(&args),
+        Task::Lint(args) => lint::run(&args),
+        Task::Ci(args) => ci::run(&args),
+    }
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask assets`: a real etcd, kube-apiserver, kube-controller-manager and kubectl.
+//!
+//! In this order: the folder `KUBEBUILDER_ASSETS` names, the cache of this machine, the archive that
+//! envtest publishes, a build from source through the Go module proxy.
+
+mod build;
+mod cache;
+mod download;
+mod recipe;
+
+pub(crate) use cache::user_cache;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// Arguments of `cargo xtask assets`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Build from source even where envtest's archive could be downloaded
+    #[arg(long)]
+    pub(crate) build: bool,
+}
+
+/// Prints the folder of the binaries as the last line of stdout; progress goes to stderr.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    println!("{}", ensure(args)?.display());
+    Ok(())
+}
+
+/// Returns the folder with the binaries, filling the cache first if it has to.
+pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) {
+        // The user's own choice wins, and a wrong one must not silently become a long build.
+        let missing = missing(&dir, recipe::REQUIRED);
+        if !missing.is_empty() {
+            bail!(
+                "KUBEBUILDER_ASSETS is {} but {} is not there: correct it, or unset it to use the cache",
+                dir.display(),
+                missing.join(", "),
+            );
+        }
+        return Ok(dir);
+    }
+
+    let root = cache::root()?;
+    let dir = root.join(recipe::folder_name());
+    std::fs::create_dir_all(&dir)?;
+    let _lock = cache::lock(&root)?;
+
+    if !missing(&dir, recipe::REQUIRED).is_empty() && !args.build {
+        match download::fetch(&dir) {
+            Ok(()) => {}
+            Err(download::Failed::Unreachable(why)) => {
+                eprintln!("assets: envtest's archive can not be downloaded ({why}); building from source");
+            }
+            Err(download::Failed::Untrusted(why)) => bail!(why),
+        }
+    }
+
+    // The archive has no kube-controller-manager, so this step completes a download as well.
+    let wanted = missing(&dir, recipe::ALL);
+    if !wanted.is_empty() {
+        let required = wanted.iter().any(|name| recipe::REQUIRED.contains(name));
+        if build::go_is_installed() {
+            build::build(&dir, &wanted)?;
+        } else if required {
+            bail!(
+                "no control plane binaries: install Go {} or newer (https://go.dev/doc/install) and run \
+                 `cargo xtask assets` again, or set KUBEBUILDER_ASSETS to a folder that has {}",
+                recipe::GO_VERSION,
+                recipe::REQUIRED.join(", "),
+            );
+        } else {
+            eprintln!(
+                "assets: without {}: envtest does not publish it and Go is not installed to build it; \
+                 tests that need it will say so",
+                wanted.join(", "),
+            );
+        }
+    }
+
+    cache::set_current(&root, &dir)?;
+    Ok(dir)
+}
+
+/// Which of `names` are not in `dir`.
+fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
+    names.iter().copied().filter(|name| !dir.join(name).is_file()).collect()
+}

@@ -1,0 +1,58 @@
+//! The cache of this machine, shared by all checkouts.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// `MCR_ASSETS_DIR`, else `mcr/assets` in the user's cache folder. mcr-testkit looks there too.
+pub(super) fn root() -> Result<PathBuf> {
+    if let Some(dir) = non_empty("MCR_ASSETS_DIR") {
+        return Ok(dir);
+    }
+    Ok(user_cache()?.join("mcr").join("assets"))
+}
+
+/// The user's cache folder.
+pub(crate) fn user_cache() -> Result<PathBuf> {
+    if let Some(dir) = non_empty("XDG_CACHE_HOME") {
+        return Ok(dir);
+    }
+    match non_empty("HOME") {
+        Some(home) => Ok(home.join(".cache")),
+        None => bail!("neither XDG_CACHE_HOME nor HOME is set: set MCR_ASSETS_DIR to a folder to cache binaries in"),
+    }
+}
+
+fn non_empty(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Waits until no other invocation fills the cache, so that nothing is built twice. Released when
+/// the file is closed, also if this process is killed.
+pub(super) fn lock(root: &Path) -> Result<File> {
+    let path = root.join(".lock");
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("assets: waiting for another `cargo xtask assets`");
+            file.lock()?;
+        }
+        Err(TryLockError::Error(error)) => return Err(error).context("locking the cache"),
+    }
+    Ok(file)
+}
+
+/// Names the folder that tests use when `KUBEBUILDER_ASSETS` is not set (a bare `cargo test`).
+pub(super) fn set_current(root: &Path, dir: &Path) -> Result<()> {
+    let name = dir.file_name().context("the cache folder has a name")?.to_string_lossy();
+    let path = root.join("current");
+    if std::fs::read_to_string(&path).is_ok_and(|text| text.trim() == name) {
+        return Ok(());
+    }
+    // Renamed into place: a test that starts now reads the old name or the new one, never half.
+    let partial = root.join(format!(".current.{}", std::process::id()));
+    std::fs::write(&partial, format!("{name}\n"))?;
+    std::fs::rename(&partial, &path).with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,78 @@
+//! The fast way: the archive that envtest publishes.
+
+use std::path::Path;
+use std::process::Command;
+
+use sha2::{Digest, Sha512};
+
+use super::recipe;
+
+/// Why there is no download.
+pub(super) enum Failed {
+    /// No published archive for this platform, or no way to reach it. Building is the answer.
+    Unreachable(String),
+    /// Something arrived that must not be run.
+    Untrusted(String),
+}
+
+/// Downloads, checks and unpacks the archive into `dir`.
+pub(super) fn fetch(dir: &Path) -> Result<(), Failed> {
+    let platform = recipe::platform();
+    let Some((_, sum)) = recipe::ENVTEST_SUMS.iter().find(|(name, _)| *name == platform) else {
+        return Err(Failed::Unreachable(format!("no pinned archive for {platform}")));
+    };
+    let version = recipe::ENVTEST;
+    let url = format!("{}/envtest-v{version}/envtest-v{version}-{platform}.tar.gz", recipe::ENVTEST_URL);
+    let scratch = dir.join(".download");
+    let result = fetch_into(&url, sum, &scratch, dir);
+    // Best effort: what stays is overwritten by the next attempt.
+    let _ = std::fs::remove_dir_all(&scratch);
+    result
+}
+
+fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Failed> {
+    let unreachable = |error: std::io::Error| Failed::Unreachable(error.to_string());
+    std::fs::create_dir_all(scratch).map_err(unreachable)?;
+    let archive = scratch.join("envtest.tar.gz");
+    eprintln!("assets: downloading {url}");
+    // A host that does not answer must cost seconds, a slow but moving download may take its time.
+    let curl = Command::new("curl")
+        .args(["--fail", "--silent", "--show-error", "--location", "--proto", "=https"])
+        .args(["--connect-timeout", "5", "--speed-limit", "10000", "--speed-time", "20", "--output"])
+        .arg(&archive)
+        .arg(url)
+        .output()
+        .map_err(|error| Failed::Unreachable(format!("curl: {error}")))?;
+    if !curl.status.success() {
+        let stderr = String::from_utf8_lossy(&curl.stderr);
+        let line = stderr.lines().next().unwrap_or("curl failed without a word");
+        return Err(Failed::Unreachable(line.trim_start_matches("curl: ").to_owned()));
+    }
+
+    let bytes = std::fs::read(&archive).map_err(unreachable)?;
+    let found = recipe::hex(&Sha512::digest(&bytes));
+    if found != sum {
+        return Err(Failed::Untrusted(format!(
+            "{url} has SHA-512 {found}, pinned is {sum}: refusing to run it. If the pinned sum is out of date, \
+             correct xtask/src/assets/recipe.rs; `cargo xtask assets --build` builds from source instead",
+        )));
+    }
+
+    let tar = Command::new("tar")
+        .args(["--extract", "--gzip", "--strip-components=2", "--file"])
+        .arg(&archive)
+        .arg("--directory")
+        .arg(scratch)
+        .status()
+        .map_err(|error| Failed::Unreachable(format!("tar: {error}")))?;
+    if !tar.success() {
+        return Err(Failed::Unreachable("the archive could not be unpacked".to_owned()));
+    }
+    for name in recipe::ALL {
+        let unpacked = scratch.join(name);
+        if unpacked.is_file() {
+            std::fs::rename(&unpacked, dir.join(name)).map_err(unreachable)?;
+        }
+    }
+    Ok(())
+}

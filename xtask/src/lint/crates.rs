@@ -1,0 +1,85 @@
+//! The rules of the crates: who may depend on whom, and what each one shows to the world.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::workspace;
+
+/// Checks every member of the workspace; the error lists everything that is wrong.
+pub(super) fn check() -> Result<()> {
+    let output = workspace::cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .output()
+        .context("running `cargo metadata`")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists packages")?;
+    let members: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+
+    let mut wrong = Vec::new();
+    for package in packages {
+        dependencies(package, &members, &mut wrong);
+        // A crate that is never published shows nothing to the world.
+        let published = package["publish"].as_array().is_none_or(|registries| !registries.is_empty());
+        if published {
+            manifest(package, &mut wrong);
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("\n  {}", wrong.join("\n  "));
+    }
+    Ok(())
+}
+
+/// Which workspace members a crate's users may come to depend on. `None`: any.
+fn allowed(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "mcr-core" => Some(&[]),
+        "mcr" | "mcr-testkit" => Some(&["mcr-core"]),
+        _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
+        _ => None,
+    }
+}
+
+fn dependencies(package: &Value, members: &[&str], wrong: &mut Vec<String>) {
+    let name = package["name"].as_str().unwrap_or_default();
+    let Some(allowed) = allowed(name) else { return };
+    for dependency in package["dependencies"].as_array().into_iter().flatten() {
+        let other = dependency["name"].as_str().unwrap_or_default();
+        if !members.contains(&other) {
+            continue;
+        }
+        // Normal dependencies have no kind. Tests may use what they like, but by path only, or the
+        // crates could not be published one after the other.
+        match dependency["kind"].as_str() {
+            None if !allowed.contains(&other) => {
+                wrong.push(format!("{name} must not depend on {other}: only on {allowed:?}"));
+            }
+            Some("build") => wrong.push(format!("{name} must not build-depend on {other}")),
+            _ => {}
+        }
+    }
+}
+
+fn manifest(package: &Value, wrong: &mut Vec<String>) {
+    let name = package["name"].as_str().unwrap_or_default();
+    let path = std::path::Path::new(package["manifest_path"].as_str().unwrap_or_default());
+    let Some(folder) = path.parent() else { return };
+
+    if folder.file_name().is_none_or(|folder| folder != name) {
+        wrong.push(format!("{name} is in {}: the folder must have the crate's name", folder.display()));
+    }
+    let readme = package["readme"].as_str().map(|readme| folder.join(readme));
+    if !readme.is_some_and(|readme| std::fs::read_to_string(readme).is_ok_and(|text| text.lines().count() > 1)) {
+        wrong.push(format!("{name} needs a README of more than its name"));
+    }
+    let description = package["description"].as_str().unwrap_or_default();
+    if description.len() < 20 {
+        wrong.push(format!("{name} needs a description that says what it is for"));
+    }
+    if package["keywords"].as_array().is_none_or(|keywords| keywords.is_empty()) {
+        wrong.push(format!("{name} needs keywords"));
+    }
+}

@@ -1,0 +1,61 @@
+//! cargo-deny: bans, licences and sources always; advisories where their database can be reached.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::stage::Done;
+use crate::{assets, workspace};
+
+/// Pinned: another version has other lints, and CI must not change by itself.
+const VERSION: &str = "0.20.2";
+
+/// Checks that need nothing but the lock file and the crates.
+pub(super) fn offline() -> Result<()> {
+    workspace::check(deny()?.args(["check", "bans", "licenses", "sources"]))
+}
+
+/// Checks against the advisory database, which is a Git repository on the network.
+pub(super) fn advisories() -> Result<Done> {
+    let mut command = deny()?;
+    let output = command.args(["check", "advisories"]).output().context("running cargo-deny")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        if let Some(why) = unreachable(&text) {
+            return Ok(Done::Skipped(format!("the database can not be reached: {why}")));
+        }
+        eprint!("{text}");
+        bail!("advisories against crates of the lock file, see above");
+    }
+    eprint!("{text}");
+    Ok(Done::Passed)
+}
+
+/// The line that says the database could not be had. Anything else is a finding.
+fn unreachable(text: &str) -> Option<&str> {
+    text.lines()
+        .find(|line| line.contains("failed to fetch advisory database") || line.contains("failed to load advisory database"))
+        .map(str::trim)
+}
+
+fn deny() -> Result<Command> {
+    let mut command = Command::new(install()?);
+    command.current_dir(workspace::root());
+    Ok(command)
+}
+
+/// The pinned cargo-deny, installed on first use. Outside `target`, so that `cargo clean` keeps it.
+fn install() -> Result<PathBuf> {
+    let dir = assets::user_cache()?.join("mcr").join("tools").join(format!("cargo-deny-{VERSION}"));
+    let binary = dir.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
+    if !binary.is_file() {
+        eprintln!("installing cargo-deny {VERSION} into {} (once per machine, about 3 minutes)", dir.display());
+        workspace::check(
+            workspace::cargo()
+                .args(["install", "--locked", "cargo-deny", "--version", VERSION, "--root"])
+                .arg(&dir),
+        )?;
+    }
+    Ok(binary)
+}

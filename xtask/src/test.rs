@@ -1,0 +1,59 @@
+//! `cargo xtask test`: every test of the workspace, against real API servers.
+
+use anyhow::Result;
+
+use crate::stage::{Done, Stages};
+use crate::{assets, workspace};
+
+/// Arguments of `cargo xtask test`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Also run the tests marked `#[ignore]`: the long ones
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Passed on to the test binaries, after `--`
+    #[arg(last = true)]
+    pub(crate) extra: Vec<String>,
+}
+
+/// Runs the stages and prints their times.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut stages = Stages::default();
+    add(&mut stages, args);
+    stages.finish()
+}
+
+/// Adds the test stages.
+pub(crate) fn add(stages: &mut Stages, args: &Args) {
+    let mut folder = None;
+    stages.run("assets", || {
+        folder = Some(assets::ensure(&assets::Args::default())?);
+        Ok(Done::Passed)
+    });
+    let Some(folder) = folder else { return };
+
+    stages.run("tests", || {
+        let mut command = workspace::cargo();
+        command
+            .args(["test", "--workspace", "--all-features", "--lib", "--bins", "--tests", "--examples"])
+            .env("KUBEBUILDER_ASSETS", &folder);
+        if args.full || !args.extra.is_empty() {
+            command.arg("--");
+        }
+        if args.full {
+            command.arg("--include-ignored");
+        }
+        workspace::check(command.args(&args.extra))?;
+        Ok(Done::Passed)
+    });
+
+    // By themselves, because `--include-ignored` would also compile examples marked `ignore`.
+    stages.run("doctests", || {
+        workspace::check(
+            workspace::cargo()
+                .args(["test", "--workspace", "--all-features", "--doc"])
+                .env("KUBEBUILDER_ASSETS", &folder),
+        )?;
+        Ok(Done::Passed)
+    });
+}

@@ -1,0 +1,36 @@
+//! Where the workspace is, and running cargo in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The workspace's root folder.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// `cargo`, to be run in the root. The one that runs this task, so that toolchains never mix.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command with its output shown, and fails if it does.
+pub(crate) fn check(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    eprintln!("+ {shown}");
+    let status = command.status().with_context(|| format!("starting `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+fn show(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let args = command.get_args().map(|arg| arg.to_string_lossy());
+    std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
+}
