@@ -1,1 +1,13 @@
-//! mcr-provider-clusters
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod builder;
+mod handle;
+mod provider;
+mod registry;
+
+pub use builder::ClustersProviderBuilder;
+pub use handle::ClustersHandle;
+pub use provider::ClustersProvider;

@@ -1,1 +1,10 @@
-//! mcr-provider-nop
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod builder;
+mod provider;
+
+pub use builder::NopProviderBuilder;
+pub use provider::NopProvider;

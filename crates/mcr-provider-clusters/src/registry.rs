@@ -1,0 +1,197 @@
+//! The clusters, and for each running discovery the names it has not yet spoken about.
+//!
+//! No channel: a channel is either bounded, and then `add` can block (in Go's provider for ever: it sends
+//! under the lock that its receiver needs), or it grows with every change. A set of names does neither. What
+//! is said about a name is read when it is said, so many changes of one cluster become one.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(crate) struct Registry {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    clusters: BTreeMap<ClusterName, Entry>,
+    dirty: HashMap<u64, Dirty>,
+    next_listener: u64,
+}
+
+/// At least one of the two is there.
+struct Entry {
+    good: Option<ClusterSpec>,
+    broken: Option<BrokenCluster>,
+}
+
+/// Names in the order in which they first changed, each once: a cluster that changes all the time can't keep
+/// the others from being heard.
+#[derive(Default)]
+struct Dirty {
+    order: VecDeque<ClusterName>,
+    names: HashSet<ClusterName>,
+}
+
+impl Dirty {
+    fn insert(&mut self, name: &ClusterName) {
+        if self.names.insert(name.clone()) {
+            self.order.push_back(name.clone());
+        }
+    }
+
+    fn pop(&mut self) -> Option<ClusterName> {
+        let name = self.order.pop_front()?;
+        self.names.remove(&name);
+        Some(name)
+    }
+}
+
+impl Registry {
+    pub(crate) fn add(&self, spec: ClusterSpec) -> bool {
+        let mut state = self.lock();
+        let name = spec.name.clone();
+        let new = state
+            .clusters
+            .insert(
+                name.clone(),
+                Entry {
+                    good: Some(spec),
+                    broken: None,
+                },
+            )
+            .is_none();
+        self.tell(state, &name);
+        new
+    }
+
+    pub(crate) fn broken(&self, broken: BrokenCluster) {
+        let mut state = self.lock();
+        let name = broken.name.clone();
+        let entry = state.clusters.entry(name.clone()).or_insert(Entry {
+            good: None,
+            broken: None,
+        });
+        entry.broken = Some(broken);
+        self.tell(state, &name);
+    }
+
+    pub(crate) fn remove(&self, name: &ClusterName) -> bool {
+        let mut state = self.lock();
+        let removed = state.clusters.remove(name).is_some();
+        if removed {
+            self.tell(state, name);
+        }
+        removed
+    }
+
+    pub(crate) fn names(&self) -> Vec<ClusterName> {
+        self.lock().clusters.keys().cloned().collect()
+    }
+
+    fn tell(&self, mut state: MutexGuard<'_, State>, name: &ClusterName) {
+        for dirty in state.dirty.values_mut() {
+            dirty.insert(name);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    // No user code runs under the lock, so a poisoned one still holds a consistent state.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One running discovery. Dropping it forgets what it has not said.
+pub(crate) struct Listener {
+    registry: Arc<Registry>,
+    id: u64,
+    /// What is to be said next; more than one only for a broken cluster with a good description.
+    ready: VecDeque<Change>,
+    /// How many of the names that were there in the beginning are still to be said, until all are.
+    until_synced: Option<usize>,
+}
+
+impl Listener {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        let mut state = registry.lock();
+        let id = state.next_listener;
+        state.next_listener += 1;
+        let mut dirty = Dirty::default();
+        for name in state.clusters.keys() {
+            dirty.insert(name);
+        }
+        let until_synced = Some(state.clusters.len());
+        state.dirty.insert(id, dirty);
+        drop(state);
+        Self {
+            registry,
+            id,
+            ready: VecDeque::new(),
+            until_synced,
+        }
+    }
+
+    /// The next change. Cancel safe: what was not returned is returned by the next call.
+    pub(crate) async fn next(&mut self) -> Change {
+        loop {
+            let registry = self.registry.clone();
+            let changed = registry.changed.notified();
+            tokio::pin!(changed);
+            // Listen first, look second: a change between the two must not be slept through.
+            changed.as_mut().enable();
+            if let Some(change) = self.take() {
+                return change;
+            }
+            changed.await;
+        }
+    }
+
+    fn take(&mut self) -> Option<Change> {
+        if let Some(change) = self.ready.pop_front() {
+            return Some(change);
+        }
+        if self.until_synced == Some(0) {
+            self.until_synced = None;
+            return Some(Change::Synced);
+        }
+        let mut state = self.registry.lock();
+        let name = state.dirty.get_mut(&self.id)?.pop()?;
+        self.until_synced = self.until_synced.map(|left| left - 1);
+        match state.clusters.get(&name) {
+            Some(entry) => {
+                self.ready.extend(entry.good.clone().map(Change::Upsert));
+                self.ready.extend(entry.broken.clone().map(Change::Broken));
+            }
+            None => self.ready.push_back(Change::Remove(name)),
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.registry.lock().dirty.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_discovery_leaves_nothing_behind() {
+        let registry = Arc::new(Registry::default());
+        let listeners: Vec<_> = (0..10).map(|_| Listener::new(registry.clone())).collect();
+        assert_eq!(registry.lock().dirty.len(), 10);
+        drop(listeners);
+        assert!(registry.lock().dirty.is_empty());
+    }
+}

@@ -1,0 +1,65 @@
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use mcr_core::{Change, Discovery, Provider};
+use tokio_util::sync::CancellationToken;
+
+use crate::NopProviderBuilder;
+
+/// A provider without clusters: it says [`Change::Synced`] and nothing else, ever.
+///
+/// # Cancellation
+/// Its discovery holds nothing and ends as soon as it is told to stop.
+#[derive(Debug, Clone)]
+pub struct NopProvider {
+    pub(crate) name: Arc<str>,
+}
+
+impl NopProvider {
+    /// A provider without clusters, named `nop`.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A builder, to give it another name.
+    pub fn builder() -> NopProviderBuilder {
+        NopProviderBuilder::new()
+    }
+}
+
+impl Default for NopProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Provider for NopProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let idle = stream::pending().take_until(stop.cancelled_owned());
+        stream::iter([Ok(Change::Synced)]).chain(idle).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn says_synced_then_nothing_until_it_is_stopped() {
+        let stop = CancellationToken::new();
+        let provider = NopProvider::builder().provider_name("none").build();
+        assert_eq!(provider.name(), "none");
+        let mut discovery = provider.discover(stop.clone());
+        assert!(matches!(discovery.next().await, Some(Ok(Change::Synced))));
+        let silence = tokio::time::timeout(Duration::from_secs(3600), discovery.next()).await;
+        assert!(silence.is_err(), "nothing follows: {silence:?}");
+        stop.cancel();
+        assert!(discovery.next().await.is_none());
+    }
+}

@@ -1,0 +1,88 @@
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use mcr_core::{Access, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use tokio_util::sync::CancellationToken;
+
+use crate::SingleProviderBuilder;
+
+/// A provider of one cluster that is always there.
+///
+/// # Cancellation
+/// Its discovery holds no task and no file; it ends as soon as it is told to stop.
+#[derive(Debug, Clone)]
+pub struct SingleProvider {
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: ClusterSpec,
+}
+
+impl SingleProvider {
+    /// One cluster with a name and a way to reach it.
+    pub fn new(name: ClusterName, access: impl Into<Access>) -> Self {
+        Self::builder(name, access).build()
+    }
+
+    /// A builder, to give the cluster labels, properties or an identity as well.
+    pub fn builder(name: ClusterName, access: impl Into<Access>) -> SingleProviderBuilder {
+        SingleProviderBuilder::new(ClusterSpec::new(name, access.into()))
+    }
+}
+
+impl From<ClusterSpec> for SingleProvider {
+    fn from(spec: ClusterSpec) -> Self {
+        SingleProviderBuilder::new(spec).build()
+    }
+}
+
+impl Provider for SingleProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let idle = stream::pending().take_until(stop.cancelled_owned());
+        stream::iter([Ok(Change::Upsert(self.spec.clone())), Ok(Change::Synced)])
+            .chain(idle)
+            .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mcr_core::Trust;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn announces_its_cluster_once_and_stays() {
+        let provider = SingleProvider::builder(
+            ClusterName::new("hub").unwrap(),
+            Access::kubeconfig(b"".as_slice(), Trust::Trusted),
+        )
+        .label("role", "hub")
+        .property("region", "eu")
+        .identity("uid")
+        .build();
+        for _ in 0..2 {
+            let stop = CancellationToken::new();
+            let mut discovery = provider.discover(stop.clone());
+            let first = discovery.next().await;
+            let Some(Ok(Change::Upsert(spec))) = first else {
+                panic!("no cluster but {first:?}")
+            };
+            assert_eq!(spec.name, "hub");
+            assert_eq!(
+                (&*spec.labels["role"], &*spec.properties["region"]),
+                ("hub", "eu")
+            );
+            assert_eq!(spec.identity.as_deref(), Some("uid"));
+            assert!(matches!(discovery.next().await, Some(Ok(Change::Synced))));
+            let silence = tokio::time::timeout(Duration::from_secs(3600), discovery.next()).await;
+            assert!(silence.is_err(), "nothing follows: {silence:?}");
+            stop.cancel();
+            assert!(discovery.next().await.is_none());
+        }
+    }
+}
