@@ -10,8 +10,8 @@ mod provider;
 mod spec;
 
 pub use access::{
-    Access, Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint,
-    Impersonation, KubeconfigAccess, Parts, Refresh, StaticCredential, Trust,
+    Access, AccessError, Basic, ClientCertificate, ContextAccess, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint,
+    Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh, StaticCredential, Trust, contexts,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};

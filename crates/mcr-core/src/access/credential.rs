@@ -71,14 +71,22 @@ impl Credential {
 
     /// A bearer token that does not expire as far as anyone knows.
     pub fn token(token: impl Into<String>) -> Self {
-        Self { token: Some(SecretString::from(token.into())), ..Self::default() }
+        Self {
+            token: Some(SecretString::from(token.into())),
+            ..Self::default()
+        }
     }
 
     /// A client certificate chain and its private key, PEM.
     pub fn certificate(chain: impl AsRef<[u8]>, key: impl Into<String>) -> Self {
-        let certificate =
-            ClientCertificate { chain: Arc::from(chain.as_ref()), key: SecretString::from(key.into()) };
-        Self { certificate: Some(certificate), ..Self::default() }
+        let certificate = ClientCertificate {
+            chain: Arc::from(chain.as_ref()),
+            key: SecretString::from(key.into()),
+        };
+        Self {
+            certificate: Some(certificate),
+            ..Self::default()
+        }
     }
 
     /// Sets when it expires.
@@ -92,8 +100,12 @@ impl Credential {
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&(
             self.token.as_ref().map(ExposeSecret::expose_secret),
-            self.basic.as_ref().map(|basic| (&basic.username, basic.password.expose_secret())),
-            self.certificate.as_ref().map(|cert| (&cert.chain, cert.key.expose_secret())),
+            self.basic
+                .as_ref()
+                .map(|basic| (&basic.username, basic.password.expose_secret())),
+            self.certificate
+                .as_ref()
+                .map(|cert| (&cert.chain, cert.key.expose_secret())),
             &self.impersonate,
         ))
     }
@@ -102,7 +114,10 @@ impl Credential {
 impl Basic {
     /// A user name and password.
     pub fn new(username: impl Into<String>, password: impl Into<String>) -> Self {
-        Self { username: username.into(), password: SecretString::from(password.into()) }
+        Self {
+            username: username.into(),
+            password: SecretString::from(password.into()),
+        }
     }
 }
 
@@ -193,7 +208,9 @@ pub trait CredentialSource: Send + Sync + 'static {
 
 impl fmt::Debug for dyn CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CredentialSource").field(&self.fingerprint()).finish()
+        f.debug_tuple("CredentialSource")
+            .field(&self.fingerprint())
+            .finish()
     }
 }
 
@@ -219,12 +236,20 @@ pub struct CredentialError {
 impl CredentialError {
     /// A failure that may pass: it is tried again, with back-off.
     pub fn temporary(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None, permanent: false }
+        Self {
+            message: message.into(),
+            source: None,
+            permanent: false,
+        }
     }
 
     /// A failure that stays until the cluster's description changes. It is still tried again, rarely.
     pub fn permanent(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None, permanent: true }
+        Self {
+            message: message.into(),
+            source: None,
+            permanent: true,
+        }
     }
 
     /// Adds what caused it.
@@ -269,17 +294,32 @@ mod tests {
         let credential = Credential {
             token: Some("canary-token".to_owned().into()),
             basic: Some(Basic::new("me", "canary-password")),
-            certificate: Some(ClientCertificate { chain: Arc::from(b"x".as_slice()), key: "canary-key".to_owned().into() }),
+            certificate: Some(ClientCertificate {
+                chain: Arc::from(b"x".as_slice()),
+                key: "canary-key".to_owned().into(),
+            }),
             ..Credential::default()
         };
-        let shown = format!("{credential:?} {:?} {:?}", credential.basic, credential.certificate);
+        let shown = format!(
+            "{credential:?} {:?} {:?}",
+            credential.basic, credential.certificate
+        );
         assert!(!shown.contains("canary"), "{shown}");
     }
 
     #[test]
     fn fingerprints_tell_credentials_apart() {
-        assert_eq!(Credential::token("a").fingerprint(), Credential::token("a").fingerprint());
-        assert_ne!(Credential::token("a").fingerprint(), Credential::token("b").fingerprint());
-        assert_ne!(Credential::token("a").fingerprint(), Credential::anonymous().fingerprint());
+        assert_eq!(
+            Credential::token("a").fingerprint(),
+            Credential::token("a").fingerprint()
+        );
+        assert_ne!(
+            Credential::token("a").fingerprint(),
+            Credential::token("b").fingerprint()
+        );
+        assert_ne!(
+            Credential::token("a").fingerprint(),
+            Credential::anonymous().fingerprint()
+        );
     }
 }

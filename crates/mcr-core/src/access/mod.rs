@@ -1,13 +1,18 @@
 //! How a cluster is reached: what providers hand over, and how far it is trusted.
 
+mod contexts;
 mod credential;
+pub(crate) mod document;
+pub(crate) mod error;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+pub use contexts::{ContextAccess, KubeconfigFile, contexts};
 pub use credential::{
-    Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation, Refresh,
-    StaticCredential,
+    Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation,
+    Refresh, StaticCredential,
 };
+pub use error::{AccessError, Place};
 
 /// How to reach a cluster.
 #[derive(Clone)]
@@ -87,7 +92,12 @@ pub struct KubeconfigAccess {
 impl KubeconfigAccess {
     /// Access by the current context of a kubeconfig.
     pub fn new(yaml: impl AsRef<[u8]>, trust: Trust) -> Self {
-        Self { yaml: Arc::from(yaml.as_ref()), trust, context: None, base_dir: None }
+        Self {
+            yaml: Arc::from(yaml.as_ref()),
+            trust,
+            context: None,
+            base_dir: None,
+        }
     }
 
     /// Chooses a context.
@@ -130,7 +140,11 @@ pub struct Parts {
 impl Parts {
     /// An address and a source of credentials, with `default` as the default namespace.
     pub fn new(endpoint: Endpoint, credentials: impl CredentialSource) -> Self {
-        Self { endpoint, credentials: Arc::new(credentials), default_namespace: "default".into() }
+        Self {
+            endpoint,
+            credentials: Arc::new(credentials),
+            default_namespace: "default".into(),
+        }
     }
 }
 

@@ -1,0 +1,317 @@
+//! Kubeconfig files taken apart: one small, self-contained kubeconfig per context.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    KubeconfigAccess, Trust,
+    document::{Context, Document, NamedCluster, NamedContext, NamedUser},
+    error::{AccessError, list, quote},
+};
+
+/// A kubeconfig file and its content.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct KubeconfigFile {
+    /// Where the file is; relative paths in it start from its folder.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Arc<[u8]>,
+    /// Who wrote it.
+    pub trust: Trust,
+}
+
+impl KubeconfigFile {
+    /// A file with its content, written by whoever runs this process.
+    pub fn new(path: impl Into<PathBuf>, bytes: impl AsRef<[u8]>) -> Self {
+        Self {
+            path: path.into(),
+            bytes: Arc::from(bytes.as_ref()),
+            trust: Trust::Trusted,
+        }
+    }
+
+    /// Sets how far the content is trusted.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+}
+
+impl fmt::Debug for KubeconfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeconfigFile")
+            .field("path", &self.path)
+            .field("bytes", &self.bytes.len())
+            .field("trust", &self.trust)
+            .finish()
+    }
+}
+
+/// One context of a kubeconfig file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ContextAccess {
+    /// The file that defines the context.
+    pub file: PathBuf,
+    /// The context; `None` if the file can't be read as a kubeconfig at all, or for a context without a name.
+    pub context: Option<Arc<str>>,
+    /// Whether it is the current context of the files.
+    pub current: bool,
+    /// A kubeconfig that holds this context only, or what is wrong with it.
+    pub access: Result<KubeconfigAccess, AccessError>,
+}
+
+/// Takes kubeconfig files apart into one small kubeconfig per context, without reading any other file.
+///
+/// A list of files is read as kubectl reads `$KUBECONFIG`: a context, cluster or user is what the first file
+/// that defines it says, and contexts refer to clusters and users of any file of the list. Relative paths become
+/// paths from the folder of the file that defines the cluster or user. Files that have nothing to do with
+/// each other must be given one at a time.
+///
+/// Errors are per context: a broken one says so and leaves the others alone. What the contexts say is not
+/// checked further; see [`check`](crate::check).
+///
+/// ```
+/// use mcr_core::{KubeconfigFile, contexts};
+///
+/// let file = KubeconfigFile::new("/etc/fleet/a.yaml", r#"
+/// contexts:
+/// - {name: dev, context: {cluster: dev, user: admin}}
+/// - {name: old, context: {cluster: gone, user: admin}}
+/// clusters:
+/// - {name: dev, cluster: {server: "https://dev:6443", certificate-authority: ca.crt}}
+/// users:
+/// - {name: admin, user: {token: secret}}
+/// "#);
+/// let found = contexts(&[file]);
+/// assert_eq!(found[0].context.as_deref(), Some("dev"));
+/// assert!(found[0].access.is_ok());
+/// assert_eq!(
+///     found[1].access.as_ref().map(|_| ()).map_err(|error| error.to_string()),
+///     Err(r#"contexts[name="old"].context.cluster: cluster "gone" is not defined (there are "dev"); define it or correct the name"#.to_owned())
+/// );
+/// ```
+pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
+    let mut found = Vec::new();
+    let mut sources = Vec::new();
+    for file in files {
+        match Document::parse(&file.bytes) {
+            Ok(document) => sources.push(Source { file, document }),
+            Err(error) => found.push(ContextAccess {
+                file: file.path.clone(),
+                context: None,
+                current: false,
+                access: Err(error),
+            }),
+        }
+    }
+    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    let current = sources
+        .iter()
+        .find_map(|source| named(&source.document.current_context));
+    let mut seen = HashSet::new();
+    for source in &sources {
+        let mut here = HashSet::new();
+        for (index, entry) in entries(&source.document.contexts).enumerate() {
+            let Some(name) = named(&entry.name) else {
+                found.push(ContextAccess {
+                    file: source.file.path.clone(),
+                    context: None,
+                    current: false,
+                    access: Err(AccessError::invalid(
+                        format!("contexts[{index}].name"),
+                        "is missing; name the context",
+                    )),
+                });
+                continue;
+            };
+            if !here.insert(name.clone()) || seen.contains(&name) {
+                continue;
+            }
+            found.push(ContextAccess {
+                file: source.file.path.clone(),
+                current: current.as_ref() == Some(&name),
+                access: source
+                    .context(&name)
+                    .and_then(|context| extract(&sources, source, &name, context)),
+                context: Some(name.into()),
+            });
+        }
+        seen.extend(here);
+    }
+    found
+}
+
+struct Source<'a> {
+    file: &'a KubeconfigFile,
+    document: Document,
+}
+
+impl Source<'_> {
+    fn context(&self, name: &str) -> Result<Context, AccessError> {
+        let entry = unique(
+            entries(&self.document.contexts),
+            |entry| entry.name.as_deref(),
+            name,
+            "contexts",
+        )?;
+        Ok(entry.and_then(|entry| entry.context.clone()).unwrap_or_default())
+    }
+
+    fn folder(&self) -> &Path {
+        self.file.path.parent().unwrap_or(Path::new(""))
+    }
+}
+
+fn extract(
+    sources: &[Source<'_>],
+    home: &Source<'_>,
+    name: &str,
+    context: Context,
+) -> Result<KubeconfigAccess, AccessError> {
+    let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.document, name, &context)?;
+    let mut untrusted = home.file.trust == Trust::Untrusted || from.file.trust == Trust::Untrusted;
+    if let Some(cluster) = &mut cluster.cluster {
+        anchor(&mut cluster.certificate_authority, from.folder());
+    }
+    let mut users = Vec::new();
+    if let Some((from, mut user)) = find_user(sources.iter(), |source| &source.document, name, &context)? {
+        untrusted |= from.file.trust == Trust::Untrusted;
+        if let Some(user) = &mut user.user {
+            anchor(&mut user.client_certificate, from.folder());
+            anchor(&mut user.client_key, from.folder());
+            anchor(&mut user.token_file, from.folder());
+            if let Some(exec) = &mut user.exec
+                && exec
+                    .command
+                    .as_deref()
+                    .is_some_and(|command| command.contains(std::path::MAIN_SEPARATOR))
+            {
+                anchor(&mut exec.command, from.folder());
+            }
+        }
+        users.push(user);
+    }
+    let document = Document {
+        current_context: Some(name.to_owned()),
+        contexts: Some(vec![NamedContext {
+            name: Some(name.to_owned()),
+            context: Some(context),
+        }]),
+        clusters: Some(vec![cluster]),
+        users: Some(users),
+    };
+    let trust = if untrusted {
+        Trust::Untrusted
+    } else {
+        Trust::Trusted
+    };
+    Ok(KubeconfigAccess::new(document.to_bytes(), trust).context(name))
+}
+
+/// Makes a path start from a folder unless it is absolute.
+fn anchor(path: &mut Option<String>, folder: &Path) {
+    if let Some(path) = path.as_mut().filter(|path| !path.is_empty()) {
+        *path = folder.join(&path).to_string_lossy().into_owned();
+    }
+}
+
+/// Finds the cluster of a context in the first of the documents that defines it.
+pub(super) fn find_cluster<S: Copy>(
+    sources: impl Iterator<Item = S> + Clone,
+    document: impl Fn(&S) -> &Document + Copy,
+    name: &str,
+    context: &Context,
+) -> Result<(S, NamedCluster), AccessError> {
+    let field = || format!("contexts[name={}].context.cluster", quote(name));
+    let Some(wanted) = context.cluster.as_deref().filter(|wanted| !wanted.is_empty()) else {
+        return Err(AccessError::reference(
+            field(),
+            "is missing; name the cluster that the context is about",
+        ));
+    };
+    for source in sources.clone() {
+        let all = entries(&document(&source).clusters);
+        if let Some(entry) = unique(all, |entry| entry.name.as_deref(), wanted, "clusters")? {
+            let entry = entry.clone();
+            return Ok((source, entry));
+        }
+    }
+    let names: Vec<String> = sources
+        .flat_map(|source| {
+            entries(&document(&source).clusters)
+                .filter_map(|c| c.name.clone())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    Err(AccessError::reference(
+        field(),
+        format!(
+            "cluster {} is not defined ({}); define it or correct the name",
+            quote(wanted),
+            list(names.iter().map(String::as_str))
+        ),
+    ))
+}
+
+/// Finds the user of a context in the first of the documents that defines it; a context need not have one.
+pub(super) fn find_user<S: Copy>(
+    sources: impl Iterator<Item = S> + Clone,
+    document: impl Fn(&S) -> &Document + Copy,
+    name: &str,
+    context: &Context,
+) -> Result<Option<(S, NamedUser)>, AccessError> {
+    let Some(wanted) = context.user.as_deref().filter(|wanted| !wanted.is_empty()) else {
+        return Ok(None);
+    };
+    for source in sources.clone() {
+        let all = entries(&document(&source).users);
+        if let Some(entry) = unique(all, |entry| entry.name.as_deref(), wanted, "users")? {
+            let entry = entry.clone();
+            return Ok(Some((source, entry)));
+        }
+    }
+    let names: Vec<String> = sources
+        .flat_map(|source| {
+            entries(&document(&source).users)
+                .filter_map(|u| u.name.clone())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    Err(AccessError::reference(
+        format!("contexts[name={}].context.user", quote(name)),
+        format!(
+            "user {} is not defined ({}); define it or correct the name",
+            quote(wanted),
+            list(names.iter().map(String::as_str))
+        ),
+    ))
+}
+
+pub(super) fn entries<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
+    list.as_deref().unwrap_or_default().iter()
+}
+
+/// The entry of that name. Kubernetes refuses a file that defines a name twice; here it costs only what refers to it.
+pub(super) fn unique<'a, T>(
+    entries: impl Iterator<Item = &'a T>,
+    name_of: impl Fn(&T) -> Option<&str>,
+    name: &str,
+    section: &str,
+) -> Result<Option<&'a T>, AccessError> {
+    let mut found = entries.filter(|entry| name_of(entry) == Some(name));
+    let first = found.next();
+    if found.next().is_some() {
+        return Err(AccessError::reference(
+            format!("{section}[name={}]", quote(name)),
+            "is defined more than once in this file; remove or rename all but one",
+        ));
+    }
+    Ok(first)
+}
