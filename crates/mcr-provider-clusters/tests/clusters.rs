@@ -1,5 +1,7 @@
 //! What the fleet hears when clusters are added and removed.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt};
