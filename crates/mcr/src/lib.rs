@@ -1,1 +1,3 @@
 //! mcr
+
+pub mod queue;

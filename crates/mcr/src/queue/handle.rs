@@ -1,0 +1,216 @@
+//! The queue behind a lock, with an async `next`.
+
+use super::{Counters, Depth, Outcome, Priority, QueueConfig, QueueCore, Work};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The fair queue for use by many tasks: [`QueueCore`] behind a lock that is held for a fraction of a microsecond and
+/// never across an await. Clones are handles to the same queue. The [module documentation](super) states the rules.
+///
+/// Any number of tasks may call [`next`](Self::next); one dispatching loop that spawns the runs is the usual shape.
+///
+/// ```
+/// use mcr::queue::{FairQueue, Outcome, Priority, QueueConfig};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let queue = FairQueue::new(QueueConfig::default().concurrency(64));
+/// queue.engage("eu-1", 1);
+/// queue.add(&"eu-1", "ns/a", Priority::Live);
+///
+/// while let Some(work) = queue.next().await {
+///     // ... reconcile work.key of work.cluster ...
+///     queue.done(&work, Outcome::Success { requeue_after: None });
+///     queue.close();
+/// }
+/// # }
+/// ```
+pub struct FairQueue<C, K> {
+    shared: Arc<Shared<C, K>>,
+}
+
+struct Shared<C, K> {
+    core: Mutex<QueueCore<C, K>>,
+    changed: Notify,
+    closed: AtomicBool,
+}
+
+impl<C, K> Clone for FairQueue<C, K> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<C, K> fmt::Debug for FairQueue<C, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("FairQueue");
+        match self.shared.core.try_lock() {
+            Ok(core) => debug.field("core", &*core),
+            Err(_) => debug.field("core", &"<locked>"),
+        };
+        debug.field("closed", &self.shared.closed.load(Ordering::Relaxed)).finish()
+    }
+}
+
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
+    /// An empty queue without clusters.
+    pub fn new(config: QueueConfig) -> Self {
+        let core = Mutex::new(QueueCore::new(config, Instant::now()));
+        Self { shared: Arc::new(Shared { core, changed: Notify::new(), closed: AtomicBool::new(false) }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueCore<C, K>> {
+        // Only a panic in the keys' own Hash, Eq or Clone poisons it; a fleet must not stop for that.
+        self.shared.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the core and wakes whom the change concerns.
+    fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K>) -> R) -> R {
+        let mut core = self.lock();
+        let before = core.next_deadline();
+        let result = change(&mut core);
+        let after = core.next_deadline();
+        let ready = core.has_dispatchable();
+        drop(core);
+        if ready {
+            self.shared.changed.notify_one();
+        }
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            // Every waiter sleeps until the deadline it saw, so that any of them may be cancelled.
+            self.shared.changed.notify_waiters();
+            self.shared.changed.notify_one();
+        }
+        result
+    }
+
+    /// The next item to run, once there is one; `None` when the queue is closed. The caller must tell
+    /// [`done`](Self::done) when the run is over, also when it panicked or was aborted.
+    ///
+    /// Cancel safe: an item is taken in the poll that returns it, and never before. Dropping the future loses nothing, and
+    /// other waiters notice what this one would have.
+    pub async fn next(&self) -> Option<Work<C, K>> {
+        loop {
+            // Registered before the look, so that a change between look and wait is not missed.
+            let changed = self.shared.changed.notified();
+            if self.is_closed() {
+                return None;
+            }
+            let (work, more, deadline) = {
+                let mut core = self.lock();
+                let work = core.pop(Instant::now());
+                (work, core.has_dispatchable(), core.next_deadline())
+            };
+            if let Some(work) = work {
+                if more {
+                    self.shared.changed.notify_one();
+                }
+                return Some(work);
+            }
+            match deadline {
+                Some(deadline) => {
+                    // Which of the two it was does not matter: both lead to another look.
+                    let _ = tokio::time::timeout_at(deadline, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Closes the queue: every waiting and every further [`next`](Self::next) returns `None` and adds are refused. Runs
+    /// may still be told as [`done`](Self::done). What waits stays visible until the last handle is dropped.
+    pub fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
+    /// [`QueueCore::engage`]. Returns how many pending items of an earlier epoch were dropped.
+    pub fn engage(&self, cluster: C, epoch: u64) -> usize {
+        self.update(|core| core.engage(cluster, epoch))
+    }
+
+    /// [`QueueCore::disengage`]. Returns how many pending items were dropped.
+    pub fn disengage(&self, cluster: &C) -> usize {
+        // The items are freed after the lock is.
+        let (dropped, _items) = self.update(|core| core.detach(cluster));
+        dropped
+    }
+
+    /// [`QueueCore::set_gate`]. Returns `false` if the cluster is not engaged.
+    pub fn set_gate(&self, cluster: &C, open: bool) -> bool {
+        self.update(|core| core.set_gate(cluster, open))
+    }
+
+    /// [`QueueCore::park`]. Returns `false` if the cluster is not engaged.
+    pub fn park(&self, cluster: &C) -> bool {
+        self.update(|core| core.park(cluster))
+    }
+
+    /// [`QueueCore::unpark`]. Returns `false` if the cluster is not engaged.
+    pub fn unpark(&self, cluster: &C, release_jitter: Duration) -> bool {
+        self.update(|core| core.unpark(cluster, release_jitter, Instant::now()))
+    }
+
+    /// [`QueueCore::set_weight`]. Returns `false` if the cluster is not engaged.
+    pub fn set_weight(&self, cluster: &C, weight: u32) -> bool {
+        self.update(|core| core.set_weight(cluster, weight))
+    }
+
+    /// [`QueueCore::add`]. Returns `false` if the cluster is not engaged or the queue is closed.
+    pub fn add(&self, cluster: &C, key: K, priority: Priority) -> bool {
+        self.add_after(cluster, key, priority, Duration::ZERO)
+    }
+
+    /// [`QueueCore::add_after`]. Returns `false` if the cluster is not engaged or the queue is closed.
+    pub fn add_after(&self, cluster: &C, key: K, priority: Priority, delay: Duration) -> bool {
+        !self.is_closed() && self.update(|core| core.add_after(cluster, key, priority, delay, Instant::now()))
+    }
+
+    /// [`QueueCore::done`]. Returns `false` if the outcome was not used: the cluster was disengaged, or it was told before.
+    pub fn done(&self, work: &Work<C, K>, outcome: Outcome) -> bool {
+        self.update(|core| core.done(work, outcome, Instant::now()))
+    }
+
+    /// How many items wait, ready or delayed. Running ones are not counted.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether no item waits. Some may be running.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// How many runs are not done, orphaned ones included.
+    pub fn running(&self) -> usize {
+        self.lock().running()
+    }
+
+    /// What there is of one cluster; `None` if it is not engaged.
+    pub fn depth(&self, cluster: &C) -> Option<Depth> {
+        self.lock().depth(cluster, Instant::now())
+    }
+
+    /// The engaged clusters, in no particular order but always the same one.
+    pub fn clusters(&self) -> Vec<C> {
+        self.lock().clusters().cloned().collect()
+    }
+
+    /// [`QueueCore::oldest_wait`]: looks at every cluster, for metrics.
+    pub fn oldest_wait(&self) -> Option<Duration> {
+        self.lock().oldest_wait(Instant::now())
+    }
+
+    /// What happened since the queue was made.
+    pub fn counters(&self) -> Counters {
+        self.lock().counters()
+    }
+}

@@ -1,0 +1,117 @@
+//! Doubly linked lists threaded through the nodes of a slab, so that any node leaves in O(1).
+
+use slab::Slab;
+
+/// "No node". A slab never gets that long.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// A node's neighbours in one list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    pub(super) prev: u32,
+    pub(super) next: u32,
+}
+
+impl Links {
+    pub(super) const NONE: Self = Self { prev: NIL, next: NIL };
+
+    /// The same neighbours after the nodes moved to other places.
+    pub(super) fn renumber(&mut self, to: &[u32]) {
+        for link in [&mut self.prev, &mut self.next] {
+            if *link != NIL {
+                *link = to[*link as usize];
+            }
+        }
+    }
+}
+
+/// One list. The caller names the nodes' slab and which of a node's links belong to this list.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    head: u32,
+    tail: u32,
+    len: usize,
+}
+
+impl List {
+    pub(super) const fn new() -> Self {
+        Self { head: NIL, tail: NIL, len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn head(&self) -> Option<u32> {
+        (self.head != NIL).then_some(self.head)
+    }
+
+    pub(super) fn push_back<T>(&mut self, nodes: &mut Slab<T>, at: u32, links: fn(&mut T) -> &mut Links) {
+        *links(&mut nodes[at as usize]) = Links { prev: self.tail, next: NIL };
+        match self.tail {
+            NIL => self.head = at,
+            tail => links(&mut nodes[tail as usize]).next = at,
+        }
+        self.tail = at;
+        self.len += 1;
+    }
+
+    /// `at` must be a node of this list.
+    pub(super) fn unlink<T>(&mut self, nodes: &mut Slab<T>, at: u32, links: fn(&mut T) -> &mut Links) {
+        let Links { prev, next } = std::mem::replace(links(&mut nodes[at as usize]), Links::NONE);
+        match prev {
+            NIL => self.head = next,
+            prev => links(&mut nodes[prev as usize]).next = next,
+        }
+        match next {
+            NIL => self.tail = prev,
+            next => links(&mut nodes[next as usize]).prev = prev,
+        }
+        self.len -= 1;
+    }
+
+    /// The same list after the nodes moved to other places.
+    pub(super) fn renumber(&mut self, to: &[u32]) {
+        for end in [&mut self.head, &mut self.tail] {
+            if *end != NIL {
+                *end = to[*end as usize];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(list: &List, nodes: &Slab<Links>) -> Vec<u32> {
+        let mut seen = Vec::new();
+        let mut at = list.head();
+        while let Some(id) = at {
+            seen.push(id);
+            at = Some(nodes[id as usize].next).filter(|next| *next != NIL);
+        }
+        assert_eq!(seen.len(), list.len());
+        seen
+    }
+
+    #[test]
+    fn nodes_leave_from_anywhere() {
+        let mut nodes = Slab::new();
+        let mut list = List::new();
+        for _ in 0..4 {
+            let id = nodes.insert(Links::NONE) as u32;
+            list.push_back(&mut nodes, id, |n| n);
+        }
+        list.unlink(&mut nodes, 2, |n| n);
+        assert_eq!(order(&list, &nodes), [0, 1, 3]);
+        list.unlink(&mut nodes, 0, |n| n);
+        list.unlink(&mut nodes, 3, |n| n);
+        assert_eq!(order(&list, &nodes), [1]);
+        list.push_back(&mut nodes, 0, |n| n);
+        assert_eq!(order(&list, &nodes), [1, 0]);
+        list.unlink(&mut nodes, 1, |n| n);
+        list.unlink(&mut nodes, 0, |n| n);
+        assert_eq!(list.head(), None);
+    }
+}
