@@ -1,0 +1,445 @@
+//! The queue against a naive model, over arbitrary calls.
+
+use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore, Work};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tokio::time::Instant;
+
+const CLUSTERS: u8 = 4;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add { cluster: u8, key: u8, priority: Priority, delay: u64 },
+    Pop,
+    Done { which: usize, outcome: u8, delay: u64 },
+    Engage { cluster: u8, epoch: u64 },
+    Disengage { cluster: u8 },
+    Gate { cluster: u8, open: bool },
+    Park { cluster: u8 },
+    Unpark { cluster: u8, jitter: u64 },
+    Weight { cluster: u8, weight: u32 },
+    Advance { ms: u64 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let cluster = 0..CLUSTERS;
+    let delay = prop_oneof![3 => Just(0u64), 1 => 1u64..40];
+    prop_oneof![
+        12 => (cluster.clone(), 0u8..6, prop::sample::select(Priority::ALL.to_vec()), delay.clone())
+            .prop_map(|(cluster, key, priority, delay)| Op::Add { cluster, key, priority, delay }),
+        12 => Just(Op::Pop),
+        8 => (0usize..8, 0u8..5, delay).prop_map(|(which, outcome, delay)| Op::Done { which, outcome, delay }),
+        2 => (cluster.clone(), 1u64..4).prop_map(|(cluster, epoch)| Op::Engage { cluster, epoch }),
+        1 => cluster.clone().prop_map(|cluster| Op::Disengage { cluster }),
+        1 => (cluster.clone(), prop::bool::weighted(0.7)).prop_map(|(cluster, open)| Op::Gate { cluster, open }),
+        1 => cluster.clone().prop_map(|cluster| Op::Park { cluster }),
+        2 => (cluster.clone(), 0u64..20).prop_map(|(cluster, jitter)| Op::Unpark { cluster, jitter }),
+        1 => (cluster, 0u32..4).prop_map(|(cluster, weight)| Op::Weight { cluster, weight }),
+        4 => (1u64..30).prop_map(|ms| Op::Advance { ms }),
+    ]
+}
+
+/// What is known of a pending key: it may not run before `from`, and must be able to from `due` on.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    from: u64,
+    due: u64,
+    priority: Priority,
+    /// Some wish was for "now".
+    prompt: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Cluster {
+    epoch: Option<u64>,
+    gated: bool,
+    parked: bool,
+    release: u64,
+    pending: BTreeMap<u8, Pending>,
+    failures: BTreeMap<u8, u32>,
+    /// Running keys with the epoch they run in and the wish that came meanwhile.
+    running: BTreeMap<u8, (u64, Option<Pending>)>,
+}
+
+impl Cluster {
+    fn may_dispatch(&self, now: u64, limit: Option<usize>) -> bool {
+        let running = self.running.values().filter(|(epoch, _)| Some(*epoch) == self.epoch).count();
+        self.epoch.is_some()
+            && !self.gated
+            && !self.parked
+            && self.release <= now
+            && limit.is_none_or(|limit| running < limit)
+    }
+
+    fn end_epoch(&mut self) -> usize {
+        // Epoch 0 is nobody's: the run is an orphan for good.
+        self.running.values_mut().for_each(|run| *run = (0, None));
+        self.failures.clear();
+        self.epoch = None;
+        std::mem::take(&mut self.pending).len()
+    }
+}
+
+fn merge(old: Option<Pending>, new: Pending) -> Pending {
+    old.map_or(new, |old| Pending {
+        from: old.from.min(new.from),
+        due: old.due.min(new.due),
+        priority: old.priority.max(new.priority),
+        prompt: old.prompt || new.prompt,
+    })
+}
+
+struct Check {
+    queue: QueueCore<u8, u8>,
+    model: Vec<Cluster>,
+    config: QueueConfig,
+    start: Instant,
+    now: u64,
+    works: Vec<Work<u8, u8>>,
+}
+
+impl Check {
+    fn new(config: QueueConfig) -> Self {
+        let start = Instant::now();
+        let mut check = Self {
+            queue: QueueCore::new(config.clone(), start),
+            model: vec![Cluster::default(); CLUSTERS as usize],
+            config,
+            start,
+            now: 0,
+            works: Vec::new(),
+        };
+        (0..CLUSTERS - 1).for_each(|cluster| check.engage(cluster, 1));
+        check
+    }
+
+    fn instant(&self) -> Instant {
+        self.start + Duration::from_millis(self.now)
+    }
+
+    fn engage(&mut self, cluster: u8, epoch: u64) {
+        let model = &mut self.model[cluster as usize];
+        let mut dropped = 0;
+        if model.epoch != Some(epoch) {
+            dropped = model.end_epoch();
+            (model.epoch, model.gated, model.parked, model.release) =
+                (Some(epoch), self.config.start_gated, false, 0);
+        }
+        assert_eq!(self.queue.engage(cluster, epoch), dropped);
+    }
+
+    fn pop(&mut self) -> bool {
+        let work = self.queue.pop(self.instant());
+        let (now, limit) = (self.now, self.config.cluster_concurrency);
+        let running: usize = self.model.iter().map(|cluster| cluster.running.len()).sum();
+        let free = self.config.concurrency.is_none_or(|limit| running < limit);
+        let Some(work) = work else {
+            let deadline = self.queue.next_deadline();
+            assert!(deadline.is_none_or(|deadline| deadline > self.instant()), "a deadline in the past would spin");
+            for cluster in self.model.iter().filter(|cluster| free && cluster.may_dispatch(now, limit)) {
+                for (key, pending) in &cluster.pending {
+                    assert!(pending.due > now, "{key} was not dispatched");
+                    let due = self.start + Duration::from_millis(pending.due);
+                    assert!(deadline.is_some_and(|deadline| deadline <= due), "the timer would miss {key}");
+                }
+            }
+            return false;
+        };
+        assert!(free, "global limit");
+        let cluster = &mut self.model[work.cluster as usize];
+        assert!(cluster.may_dispatch(now, limit), "{work:?}");
+        assert_eq!(Some(work.epoch), cluster.epoch);
+        assert_eq!(work.attempt, cluster.failures.get(&work.key).copied().unwrap_or(0));
+        let pending = cluster.pending.remove(&work.key).expect("only what was wished runs");
+        assert!(pending.from <= now, "too early");
+        assert_eq!(work.priority, pending.priority);
+        assert!(cluster.running.insert(work.key, (work.epoch, None)).is_none(), "two at once");
+        self.works.push(work);
+        true
+    }
+
+    fn add(&mut self, cluster: u8, key: u8, priority: Priority, delay: u64) {
+        let accepted =
+            self.queue.add_after(&cluster, key, priority, Duration::from_millis(delay), self.instant());
+        let debounce = self.config.debounce.map_or(0, |debounce| debounce.as_millis() as u64);
+        let model = &mut self.model[cluster as usize];
+        assert_eq!(accepted, model.epoch.is_some());
+        if !accepted {
+            return;
+        }
+        let wish = if delay > 0 {
+            Pending { from: self.now + delay, due: self.now + delay, priority, prompt: false }
+        } else {
+            // `merge` keeps the first wish's, so `due` is the bound on a hot key.
+            Pending { from: self.now + debounce, due: self.now + 10 * debounce, priority, prompt: true }
+        };
+        match model.running.get_mut(&key) {
+            Some((_, pending)) => *pending = Some(merge(*pending, wish)),
+            None => {
+                let merged = merge(model.pending.get(&key).copied(), wish);
+                model.pending.insert(key, merged);
+            }
+        }
+    }
+
+    fn done(&mut self, which: usize, outcome: u8, delay: u64) {
+        if self.works.is_empty() {
+            return;
+        }
+        let work = self.works.remove(which % self.works.len());
+        let after = Duration::from_millis(delay);
+        let outcome = match outcome {
+            0 => Outcome::Success { requeue_after: None },
+            1 => Outcome::Success { requeue_after: Some(after) },
+            2 => Outcome::Retry,
+            3 => Outcome::RetryAfter(after),
+            _ => Outcome::Drop,
+        };
+        let used = self.queue.done(&work, outcome, self.instant());
+        let model = &mut self.model[work.cluster as usize];
+        let (epoch, wish) = model.running.remove(&work.key).expect("it ran");
+        assert_eq!(used, epoch == work.epoch);
+        assert!(!self.queue.done(&work, outcome, self.start), "told twice");
+        let mut again = None;
+        if used {
+            let at = self.now + delay;
+            let failures = work.attempt + 1;
+            match outcome {
+                Outcome::Success { requeue_after } => {
+                    model.failures.remove(&work.key);
+                    let priority = Priority::Initial;
+                    again = requeue_after.map(|_| Pending { from: at, due: at, priority, prompt: false });
+                }
+                Outcome::Drop => {
+                    model.failures.remove(&work.key);
+                }
+                Outcome::RetryAfter(_) => {
+                    model.failures.insert(work.key, failures);
+                    again = Some(Pending { from: at, due: at, priority: Priority::Retry, prompt: false });
+                }
+                Outcome::Retry => {
+                    model.failures.insert(work.key, failures);
+                    let nominal = self.config.backoff.nominal(failures).as_millis() as u64;
+                    let (from, due) = (self.now + nominal * 4 / 5, self.now + nominal);
+                    again = Some(Pending { from, due, priority: Priority::Retry, prompt: false });
+                }
+            }
+        }
+        // A wish for "now" replaces what the outcome asks for, one for later is merged with it.
+        let pending = match (wish, again) {
+            (Some(wish), Some(again)) if !wish.prompt => Some(merge(Some(wish), again)),
+            (wish, again) => wish.or(again),
+        };
+        if let Some(pending) = pending {
+            model.pending.insert(work.key, pending);
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        let at = self.instant();
+        match op {
+            Op::Add { cluster, key, priority, delay } => self.add(cluster, key, priority, delay),
+            Op::Pop => {
+                self.pop();
+            }
+            Op::Done { which, outcome, delay } => self.done(which, outcome, delay),
+            Op::Engage { cluster, epoch } => self.engage(cluster, epoch),
+            Op::Disengage { cluster } => {
+                let dropped = self.model[cluster as usize].end_epoch();
+                assert_eq!(self.queue.disengage(&cluster), dropped);
+            }
+            Op::Gate { cluster, open } => {
+                let model = &mut self.model[cluster as usize];
+                model.gated = !open;
+                assert_eq!(self.queue.set_gate(&cluster, open), model.epoch.is_some());
+            }
+            Op::Park { cluster } => {
+                let model = &mut self.model[cluster as usize];
+                (model.parked, model.release) = (true, 0);
+                assert_eq!(self.queue.park(&cluster), model.epoch.is_some());
+            }
+            Op::Unpark { cluster, jitter } => {
+                let model = &mut self.model[cluster as usize];
+                if std::mem::take(&mut model.parked) {
+                    model.release = self.now + jitter;
+                }
+                let engaged = model.epoch.is_some();
+                assert_eq!(self.queue.unpark(&cluster, Duration::from_millis(jitter), at), engaged);
+            }
+            Op::Weight { cluster, weight } => {
+                let engaged = self.model[cluster as usize].epoch.is_some();
+                assert_eq!(self.queue.set_weight(&cluster, weight), engaged);
+            }
+            Op::Advance { ms } => self.now += ms,
+        }
+        let pending: usize = self.model.iter().map(|cluster| cluster.pending.len()).sum();
+        assert_eq!(self.queue.len(), pending);
+        assert_eq!(self.queue.running(), self.works.len());
+    }
+
+    /// Opens everything, runs everything, and finds nothing left.
+    fn drain(mut self) {
+        for cluster in 0..CLUSTERS {
+            self.apply(Op::Gate { cluster, open: true });
+            self.apply(Op::Unpark { cluster, jitter: 0 });
+        }
+        self.now += 10_000_000;
+        loop {
+            while self.pop() {}
+            if self.works.is_empty() {
+                break;
+            }
+            while !self.works.is_empty() {
+                self.apply(Op::Done { which: 0, outcome: 0, delay: 0 });
+            }
+        }
+        assert_eq!((self.queue.len(), self.queue.running()), (0, 0), "nothing is lost, nothing is left");
+        assert!(self.model.iter().all(|cluster| cluster.pending.is_empty()));
+        assert_eq!(self.queue.next_deadline(), None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn it_agrees_with_the_model(
+        ops in prop::collection::vec(op(), 0..250),
+        global in prop::option::of(1usize..4),
+        per_cluster in prop::option::of(1usize..3),
+        debounce in prop::option::weighted(0.3, 1u64..15),
+        gated in prop::bool::weighted(0.2),
+        age in 0u64..50,
+    ) {
+        let config = QueueConfig::default()
+            .concurrency(global)
+            .cluster_concurrency(per_cluster)
+            .debounce(debounce.map(Duration::from_millis))
+            .start_gated(gated)
+            .age_after(Duration::from_millis(age))
+            .seed(7);
+        let mut check = Check::new(config);
+        for op in ops {
+            check.apply(op);
+        }
+        check.drain();
+    }
+
+    /// Each active cluster is served within one weighted round, whatever joins and leaves.
+    #[test]
+    fn every_active_cluster_is_served_within_a_round(
+        weights in prop::collection::vec(1u32..5, 2..12),
+        arrivals in prop::collection::vec((0usize..12, 1u32..30), 1..60),
+    ) {
+        let now = Instant::now();
+        let mut queue = QueueCore::new(QueueConfig::default(), now);
+        for (cluster, weight) in weights.iter().enumerate() {
+            queue.engage(cluster, 1);
+            queue.set_weight(&cluster, *weight);
+        }
+        let round: u32 = weights.iter().sum();
+        let mut waited = vec![0; weights.len()];
+        let mut backlog = vec![0u32; weights.len()];
+        let mut key = 0u32;
+        let mut arrivals = VecDeque::from(arrivals);
+        loop {
+            if let Some((cluster, items)) = arrivals.pop_front() {
+                let cluster = cluster % weights.len();
+                for _ in 0..items {
+                    key += 1;
+                    queue.add(&cluster, key, Priority::Live, now);
+                }
+                backlog[cluster] += items;
+            }
+            let Some(work) = queue.pop(now) else { break };
+            backlog[work.cluster] -= 1;
+            for cluster in 0..weights.len() {
+                waited[cluster] = if cluster == work.cluster || backlog[cluster] == 0 { 0 } else { waited[cluster] + 1 };
+                prop_assert!(waited[cluster] < round, "cluster {cluster} waited {} of {round}", waited[cluster]);
+            }
+        }
+        prop_assert!(backlog.iter().all(|left| *left == 0));
+    }
+
+    /// The two documented bounds on waiting inside a cluster, under arrivals that favour others.
+    #[test]
+    fn the_ageing_bounds_hold(
+        ops in prop::collection::vec(
+            (0u32..80, prop::sample::select(Priority::ALL.to_vec()), 0u64..20, prop::bool::weighted(0.6)), 1..600),
+    ) {
+        const AGE: u64 = 50;
+        let start = Instant::now();
+        let mut queue = QueueCore::new(QueueConfig::default().age_after(Duration::from_millis(AGE)), start);
+        queue.engage("a", 1);
+        let mut now = 0;
+        let mut dispatches = 0u64;
+        // Ready items in the order they became ready: key, since, and the dispatch by which it must run once aged.
+        let mut ready: Vec<(u32, u64, Option<u64>)> = Vec::new();
+        // The lanes as they must be, to know the first of each class and since which dispatch it has been first.
+        let mut lanes: [VecDeque<u32>; 3] = Default::default();
+        let mut first_since: [(Option<u32>, u64); 3] = [(None, 0); 3];
+        for (key, priority, pass, add) in ops {
+            now += pass;
+            let at = start + Duration::from_millis(now);
+            if add {
+                queue.add(&"a", key, priority, at);
+                if !ready.iter().any(|item| item.0 == key) {
+                    ready.push((key, now, None));
+                }
+                let old = lanes.iter().position(|lane| lane.contains(&key));
+                if old.is_none_or(|old| old < priority as usize) {
+                    lanes.iter_mut().for_each(|lane| lane.retain(|other| *other != key));
+                    lanes[priority as usize].push_back(key);
+                }
+            } else if let Some(work) = queue.pop(at) {
+                queue.done(&work, Outcome::Success { requeue_after: None }, at);
+                dispatches += 1;
+                let place = ready.iter().position(|item| item.0 == work.key).unwrap();
+                ready.remove(place);
+                lanes.iter_mut().for_each(|lane| lane.retain(|other| *other != work.key));
+            }
+            for (class, lane) in lanes.iter().enumerate() {
+                if first_since[class].0 != lane.front().copied() {
+                    first_since[class] = (lane.front().copied(), dispatches);
+                }
+                let waited = dispatches - first_since[class].1;
+                prop_assert!(lane.is_empty() || waited < 28, "the first of class {class} waited {waited}");
+            }
+            for (older, (key, since, deadline)) in ready.iter_mut().enumerate() {
+                if now - *since >= AGE {
+                    let deadline = *deadline.get_or_insert(dispatches + 4 * (older as u64 + 1));
+                    prop_assert!(dispatches < deadline, "aged item {key} was not dispatched in time");
+                }
+            }
+        }
+    }
+}
+
+/// Promise 10, at the level of decisions: the backlog of one does not show in the waiting of the others.
+#[test]
+fn a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round() {
+    let now = Instant::now();
+    let mut queue = QueueCore::new(QueueConfig::default(), now);
+    (0..100).for_each(|cluster| assert_eq!(queue.engage(cluster, 1), 0));
+    for key in 0..10_000 {
+        queue.add(&0, key, Priority::Live, now);
+    }
+    for cluster in 1..100 {
+        (0..100).for_each(|key| assert!(queue.add(&cluster, key, Priority::Live, now)));
+    }
+    let mut last = [0; 100];
+    let mut served = [0; 100];
+    for position in 1..=10_000 {
+        let work = queue.pop(now).unwrap();
+        let cluster = work.cluster as usize;
+        assert!(position - last[cluster] <= 100, "cluster {cluster} waited {}", position - last[cluster]);
+        last[cluster] = position;
+        served[cluster] += 1;
+    }
+    assert_eq!(served, [100; 100], "all share alike while all have work");
+    assert_eq!(queue.len(), 9_900);
+    // A late event of a quiet cluster is next but one, in front of thousands.
+    queue.add(&50, 1000, Priority::Initial, now);
+    assert!((0..2).any(|_| queue.pop(now).unwrap().cluster == 50));
+}
