@@ -1,0 +1,142 @@
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+
+use super::pki::{Authority, Pair};
+use super::process::Process;
+use super::{ControlPlaneError, audit};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The files in a control plane's folder that its processes read and write.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) folder: PathBuf,
+}
+
+impl Files {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub(super) fn audit_log(&self) -> PathBuf {
+        self.path("audit.log")
+    }
+
+    pub(super) fn write(&self, name: &str, content: &str) -> Result<(), ControlPlaneError> {
+        let path = self.path(name);
+        std::fs::write(&path, content).map_err(ControlPlaneError::io(format!("writing {}", path.display())))
+    }
+
+    /// What never changes in the life of a control plane.
+    pub(super) fn write_fixed(&self, client_ca: &str, signing_key: &str) -> Result<(), ControlPlaneError> {
+        self.write("client-ca.crt", client_ca)?;
+        self.write("service-account.key", signing_key)?;
+        self.write("audit-policy.yaml", audit::POLICY)?;
+        // Created here: reading it must work before the first request is logged.
+        self.write("audit.log", "")
+    }
+
+    /// A certificate of this authority for the server, and the authority for clients.
+    pub(super) fn write_serving(&self, authority: &Authority) -> Result<(), ControlPlaneError> {
+        let Pair { certificate, key } = authority.server()?;
+        self.write("serving.crt", &certificate)?;
+        self.write("serving.key", &key)?;
+        self.write("serving-ca.crt", &authority.pem())
+    }
+}
+
+/// What the command line is made of.
+pub(super) struct Arguments<'a> {
+    pub(super) files: &'a Files,
+    pub(super) etcd_url: String,
+    pub(super) etcd_prefix: &'a str,
+    pub(super) port: u16,
+    pub(super) audit: bool,
+    pub(super) extra: &'a [String],
+}
+
+impl Arguments<'_> {
+    pub(super) fn to_vec(&self) -> Vec<String> {
+        let file = |flag: &str, name: &str| format!("--{flag}={}", self.files.path(name).display());
+        let mut args = vec![
+            format!("--etcd-servers={}", self.etcd_url),
+            format!("--etcd-prefix={}", self.etcd_prefix),
+            "--bind-address=127.0.0.1".to_owned(),
+            // Without it the address of the default route is looked up, and there may be none.
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.port),
+            format!("--cert-dir={}", self.files.folder.display()),
+            file("tls-cert-file", "serving.crt"),
+            file("tls-private-key-file", "serving.key"),
+            file("client-ca-file", "client-ca.crt"),
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
+            file("service-account-key-file", "service-account.key"),
+            file("service-account-signing-key-file", "service-account.key"),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            // It refuses pods until a controller manager has made each namespace's account.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            // Nobody reaches this server through the `kubernetes` service.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        if self.audit {
+            args.push(file("audit-policy-file", "audit-policy.yaml"));
+            args.push(file("audit-log-path", "audit.log"));
+            args.push("--audit-log-format=json".to_owned());
+            // A request is in the log before its answer is finished: counting needs no waiting.
+            args.push("--audit-log-mode=blocking".to_owned());
+            // Marks are offsets: the file must not be rotated.
+            args.push("--audit-log-maxsize=1000000".to_owned());
+        }
+        args.extend_from_slice(self.extra);
+        args
+    }
+}
+
+/// A GET as text. A refusal is an error.
+pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .map_err(|error| error.to_string())?;
+    match tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("GET {path} was not answered within 5 s")),
+    }
+}
+
+/// Waits until the server is ready and has made its first namespace.
+pub(super) async fn wait_ready(process: &mut Process, client: &Client) -> Result<(), ControlPlaneError> {
+    let started = Instant::now();
+    // Readiness is said a moment before the namespaces that every test uses exist.
+    for path in ["/readyz", "/api/v1/namespaces/default"] {
+        loop {
+            process.check_running()?;
+            let Err(last) = get(client, path).await else { break };
+            if started.elapsed() > READY_WITHIN {
+                return Err(ControlPlaneError::NotReady {
+                    program: "kube-apiserver".to_owned(),
+                    after: READY_WITHIN,
+                    last,
+                    log: process.log_tail(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    process.check_running()
+}
+
+/// Starts the server; it is not ready yet.
+pub(super) fn start(
+    program: &Path,
+    arguments: &Arguments<'_>,
+    name: &str,
+) -> Result<Process, ControlPlaneError> {
+    let log = arguments.files.path("kube-apiserver.log");
+    let name = format!("kube-apiserver of {name}");
+    Process::start(&name, program, &arguments.to_vec(), log, &arguments.files.folder)
+}

@@ -1,0 +1,111 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
+
+use super::plane::Identity;
+use super::{ControlPlane, ControlPlaneError, Etcd};
+
+/// Describes a [`ControlPlane`] to start.
+#[derive(Debug, Default)]
+#[must_use = "a control plane runs once start() was awaited"]
+pub struct ControlPlaneBuilder {
+    name: Option<String>,
+    etcd: Option<Etcd>,
+    pub(super) etcd_prefix: Option<String>,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) controller_manager: bool,
+    pub(super) audit: bool,
+    crds: Vec<Value>,
+    pub(super) port: Option<u16>,
+    pub(super) args: Vec<String>,
+}
+
+/// Numbers control planes, for names and key prefixes that never meet.
+static NUMBER: AtomicUsize = AtomicUsize::new(1);
+
+impl ControlPlaneBuilder {
+    /// The name that kubeconfigs, errors and logs show.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Uses this etcd, which others may use too. Without it the control plane starts its own.
+    pub fn etcd(mut self, etcd: &Etcd) -> Self {
+        self.etcd = Some(etcd.clone());
+        self
+    }
+
+    /// The prefix of all keys in etcd. Without it each control plane has its own, so that those
+    /// which share an etcd do not see each other's data.
+    pub fn etcd_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.etcd_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Makes this a second API server of the same cluster: same data, same users and tokens, same
+    /// CA, another port.
+    pub fn replica_of(mut self, other: &ControlPlane) -> Self {
+        self.etcd = Some(other.etcd().clone());
+        self.identity = Some(other.identity());
+        self
+    }
+
+    /// Runs a kube-controller-manager as well: garbage collection, namespace deletion, default
+    /// service accounts. Costs another 2 s and 100 MB.
+    pub fn with_controller_manager(mut self) -> Self {
+        self.controller_manager = true;
+        self
+    }
+
+    /// Keeps an audit log to count requests in; see [`ControlPlane::audit`].
+    pub fn audit(mut self, on: bool) -> Self {
+        self.audit = on;
+        self
+    }
+
+    /// Installs a CRD before `start` returns. May be called several times.
+    pub fn crd(mut self, crd: Value) -> Self {
+        self.crds.push(crd);
+        self
+    }
+
+    /// Listens on this port of 127.0.0.1. Without it the kit chooses a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Adds a flag of kube-apiserver, such as `--goaway-chance=0.01`. The last of a kind wins.
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Starts the servers and waits until they are ready, at most 60 s each.
+    ///
+    /// Dropping the future kills what was started.
+    ///
+    /// # Errors
+    ///
+    /// When binaries are missing, a server ends or does not become ready (with the end of its log),
+    /// or a CRD is refused.
+    pub async fn start(mut self) -> Result<ControlPlane, ControlPlaneError> {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = self
+            .name
+            .take()
+            .unwrap_or_else(|| format!("control-plane-{number}"));
+        let etcd = match self.etcd.take() {
+            Some(etcd) => etcd,
+            None => Etcd::start().await?,
+        };
+        let crds = std::mem::take(&mut self.crds);
+        let plane = ControlPlane::start_with(self, name, number, etcd).await?;
+        for crd in crds {
+            plane.install_crd(crd).await?;
+        }
+        Ok(plane)
+    }
+}

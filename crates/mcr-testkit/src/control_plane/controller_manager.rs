@@ -1,0 +1,54 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+
+use super::ControlPlaneError;
+use super::api_server::{Files, get};
+use super::process::Process;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Starts a controller manager and waits until it works.
+pub(super) async fn start(
+    program: &Path,
+    files: &Files,
+    kubeconfig: &str,
+    client: &Client,
+    name: &str,
+) -> Result<Process, ControlPlaneError> {
+    files.write("kube-controller-manager.yaml", kubeconfig)?;
+    let file = |flag: &str, name: &str| format!("--{flag}={}", files.path(name).display());
+    let args = [
+        file("kubeconfig", "kube-controller-manager.yaml"),
+        file("service-account-private-key-file", "service-account.key"),
+        file("root-ca-file", "serving-ca.crt"),
+        // There is only this one, and waiting for a lease would cost seconds.
+        "--leader-elect=false".to_owned(),
+        "--secure-port=0".to_owned(),
+        // Namespaces and their content are what tests delete: no pause of 10 s in between.
+        "--concurrent-namespace-syncs=10".to_owned(),
+        "--use-service-account-credentials=false".to_owned(),
+    ];
+    let log = files.path("kube-controller-manager.log");
+    let name = format!("kube-controller-manager of {name}");
+    let mut process = Process::start(&name, program, &args, log, &files.folder)?;
+
+    // It has no port to ask; the account it gives every namespace shows that its controllers run.
+    let started = Instant::now();
+    loop {
+        process.check_running()?;
+        let Err(last) = get(client, "/api/v1/namespaces/default/serviceaccounts/default").await else {
+            return Ok(process);
+        };
+        if started.elapsed() > READY_WITHIN {
+            return Err(ControlPlaneError::NotReady {
+                program: name,
+                after: READY_WITHIN,
+                last,
+                log: process.log_tail(),
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,131 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Any error below an API request, boxed so that kube's types stay out of this API.
+pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a control plane could not be started or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlPlaneError {
+    /// `KUBEBUILDER_ASSETS` names a folder without the binaries.
+    #[error(
+        "KUBEBUILDER_ASSETS is {folder}, but {missing} is not there: run `cargo xtask assets` and set it to the \
+         folder that prints, or unset it to use the cache"
+    )]
+    AssetsIncomplete {
+        /// The folder.
+        folder: PathBuf,
+        /// What it lacks.
+        missing: String,
+    },
+
+    /// No folder with the binaries was found.
+    #[error(
+        "no etcd and kube-apiserver binaries ({reason}): run `cargo xtask assets`, or set KUBEBUILDER_ASSETS to a \
+         folder that has them (`setup-envtest use --print path`)"
+    )]
+    AssetsMissing {
+        /// Where was looked, and what was found there.
+        reason: String,
+    },
+
+    /// A control plane with a controller manager was asked for and there is no binary of it.
+    #[error(
+        "no kube-controller-manager in {folder} (envtest does not ship it): install Go and run \
+         `cargo xtask assets`, and unset KUBEBUILDER_ASSETS or set it to the folder that prints"
+    )]
+    ControllerManagerMissing {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// The operating system refused something.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: String,
+        /// The refusal.
+        source: std::io::Error,
+    },
+
+    /// A server ended when it should have run.
+    #[error("{program} ended ({status}); the end of its log:\n{log}")]
+    Exited {
+        /// Its name.
+        program: String,
+        /// Its exit status.
+        status: String,
+        /// The last lines of its log.
+        log: String,
+    },
+
+    /// A server runs but did not become ready.
+    #[error("{program} was not ready after {} s ({last}); the end of its log:\n{log}", after.as_secs())]
+    NotReady {
+        /// Its name.
+        program: String,
+        /// How long was waited.
+        after: Duration,
+        /// What the last attempt answered.
+        last: String,
+        /// The last lines of its log.
+        log: String,
+    },
+
+    /// A request to the API server failed.
+    #[error("{doing}: {source}")]
+    Api {
+        /// What was being done.
+        doing: String,
+        /// The failure.
+        source: Source,
+    },
+
+    /// Something asked for did not take effect in time.
+    #[error("{what} did not take effect within {} s{hint}", after.as_secs())]
+    NoEffect {
+        /// What was waited for.
+        what: String,
+        /// How long was waited.
+        after: Duration,
+        /// What may be the cause, starting with a separator; or empty.
+        hint: String,
+    },
+
+    /// A certificate or key could not be made.
+    #[error("making {what}: {source}")]
+    Certificate {
+        /// Which one.
+        what: String,
+        /// The failure.
+        source: Source,
+    },
+
+    /// The control plane was asked for something it was not started with, or that it can not do.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl ControlPlaneError {
+    pub(super) fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io {
+            doing: doing.into(),
+            source,
+        }
+    }
+
+    pub(super) fn api<E: Into<Source>>(doing: impl Into<String>) -> impl FnOnce(E) -> Self {
+        move |source| Self::Api {
+            doing: doing.into(),
+            source: source.into(),
+        }
+    }
+
+    pub(super) fn certificate<E: Into<Source>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
+        move |source| Self::Certificate {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

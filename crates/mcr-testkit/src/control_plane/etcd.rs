@@ -1,0 +1,137 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::{Binaries, ControlPlaneError, http_probe, port};
+
+/// An etcd that any number of API servers may share. Cheap to clone; ends with its last clone, and
+/// control planes hold one.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    // Declared before the folder: the process is gone before its folder is removed.
+    process: Mutex<Process>,
+    port: u16,
+    binaries: Binaries,
+    _folder: TempDir,
+}
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ATTEMPTS: usize = 5;
+
+impl Etcd {
+    /// Starts an etcd with an empty store and waits until it is ready. It never syncs to disk: the
+    /// data is gone with the test anyway.
+    ///
+    /// Dropping the future kills what was started.
+    ///
+    /// # Errors
+    ///
+    /// When the binaries are missing or etcd does not become ready within 60 s.
+    pub async fn start() -> Result<Self, ControlPlaneError> {
+        let binaries = Binaries::find()?;
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(binaries.clone()).await {
+                // Another process took the port between our look and etcd's.
+                Err(ControlPlaneError::Exited { log, .. })
+                    if attempt < ATTEMPTS && log.contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_start(binaries: Binaries) -> Result<Self, ControlPlaneError> {
+        let folder = tempfile::Builder::new()
+            .prefix("mcr-etcd-")
+            .tempdir()
+            .map_err(ControlPlaneError::io("creating a temporary folder"))?;
+        let port = port::free_port()?;
+        let url = format!("http://127.0.0.1:{port}");
+        let args = [
+            format!("--data-dir={}", folder.path().join("data").display()),
+            format!("--listen-client-urls={url}"),
+            format!("--advertise-client-urls={url}"),
+            // There are no peers: any port will do.
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        let log = folder.path().join("etcd.log");
+        let mut process = Process::start("etcd", &binaries.etcd(), &args, log, folder.path())?;
+
+        let started = Instant::now();
+        loop {
+            process.check_running()?;
+            let last = match http_probe::get(port, "/health").await {
+                Ok(answer) if answer.contains(r#""health":"true""#) => break,
+                Ok(answer) => answer,
+                Err(error) => error.to_string(),
+            };
+            if started.elapsed() > READY_WITHIN {
+                return Err(ControlPlaneError::NotReady {
+                    program: "etcd".to_owned(),
+                    after: READY_WITHIN,
+                    last,
+                    log: process.log_tail(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Whoever answered may have been another's etcd on the same port.
+        process.check_running()?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                process: Mutex::new(process),
+                port,
+                binaries,
+                _folder: folder,
+            }),
+        })
+    }
+
+    /// Where it listens, in plain HTTP, on 127.0.0.1.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.inner.port)
+    }
+
+    /// The number of its process, to measure it.
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// Freezes it: the API servers over it stop answering from storage, but still from their caches.
+    ///
+    /// # Errors
+    ///
+    /// When the process is gone.
+    pub fn pause(&self) -> Result<(), ControlPlaneError> {
+        self.process().pause()
+    }
+
+    /// Lets a frozen etcd go on.
+    ///
+    /// # Errors
+    ///
+    /// When the process is gone.
+    pub fn resume(&self) -> Result<(), ControlPlaneError> {
+        self.process().resume()
+    }
+
+    pub(super) fn binaries(&self) -> &Binaries {
+        &self.inner.binaries
+    }
+
+    fn process(&self) -> std::sync::MutexGuard<'_, Process> {
+        self.inner.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,231 @@
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// How a kubeconfig's user proves who it is.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Credentials {
+    /// A client certificate and its key, PEM.
+    ClientCertificate {
+        /// The certificate.
+        certificate: String,
+        /// Its private key.
+        key: String,
+    },
+    /// A bearer token.
+    Token(String),
+    /// A file that holds a bearer token.
+    TokenFile(String),
+    /// A command that prints credentials (`client.authentication.k8s.io/v1`).
+    Exec {
+        /// The command.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Environment variables to add.
+        env: Vec<(String, String)>,
+    },
+    /// Nothing: the API server sees `system:anonymous`.
+    Anonymous,
+}
+
+/// Never the secret, so that credentials may be in a struct that a failing test prints.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientCertificate { .. } => f.write_str("ClientCertificate(..)"),
+            Self::Token(_) => f.write_str("Token(..)"),
+            Self::TokenFile(path) => f.debug_tuple("TokenFile").field(path).finish(),
+            Self::Exec { command, .. } => f
+                .debug_struct("Exec")
+                .field("command", command)
+                .finish_non_exhaustive(),
+            Self::Anonymous => f.write_str("Anonymous"),
+        }
+    }
+}
+
+impl Credentials {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::ClientCertificate { certificate, key } => json!({
+                "client-certificate-data": STANDARD.encode(certificate),
+                "client-key-data": STANDARD.encode(key),
+            }),
+            Self::Token(token) => json!({ "token": token }),
+            Self::TokenFile(path) => json!({ "tokenFile": path }),
+            Self::Exec { command, args, env } => {
+                let env: Vec<Value> = env
+                    .iter()
+                    .map(|(name, value)| json!({ "name": name, "value": value }))
+                    .collect();
+                json!({ "exec": {
+                    "apiVersion": "client.authentication.k8s.io/v1",
+                    "interactiveMode": "Never",
+                    "command": command,
+                    "args": args,
+                    "env": env,
+                } })
+            }
+            Self::Anonymous => json!({}),
+        }
+    }
+}
+
+/// Writes a kubeconfig of any number of contexts, all data inline.
+#[derive(Clone, Debug, Default)]
+pub struct KubeconfigBuilder {
+    contexts: Vec<Context>,
+    current: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Context {
+    name: String,
+    server: String,
+    ca_pem: Option<String>,
+    credentials: Credentials,
+    namespace: Option<String>,
+}
+
+impl KubeconfigBuilder {
+    /// A kubeconfig without contexts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a context, with a cluster and a user of the same name. A second one of a name replaces
+    /// the first.
+    #[must_use]
+    pub fn context(
+        mut self,
+        name: impl Into<String>,
+        server: impl Into<String>,
+        ca_pem: impl Into<String>,
+        credentials: Credentials,
+    ) -> Self {
+        let name = name.into();
+        self.contexts.retain(|context| context.name != name);
+        self.contexts.push(Context {
+            name,
+            server: server.into(),
+            ca_pem: Some(ca_pem.into()).filter(|pem| !pem.is_empty()),
+            credentials,
+            namespace: None,
+        });
+        self
+    }
+
+    /// Sets the default namespace of the context added last.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        if let Some(context) = self.contexts.last_mut() {
+            context.namespace = Some(namespace.into());
+        }
+        self
+    }
+
+    /// Chooses the current context. Without this it is the first.
+    #[must_use]
+    pub fn current(mut self, name: impl Into<String>) -> Self {
+        self.current = Some(name.into());
+        self
+    }
+
+    /// The kubeconfig as YAML.
+    pub fn to_yaml(&self) -> String {
+        let config = self.to_json();
+        // JSON is YAML too, so there is an answer even if the writer had none.
+        serde_saphyr::to_string(&config).unwrap_or_else(|_| config.to_string())
+    }
+
+    fn to_json(&self) -> Value {
+        let clusters: Vec<Value> = self
+            .contexts
+            .iter()
+            .map(|context| {
+                let mut cluster = json!({ "server": context.server });
+                if let Some(pem) = &context.ca_pem {
+                    cluster["certificate-authority-data"] = STANDARD.encode(pem).into();
+                }
+                json!({ "name": context.name, "cluster": cluster })
+            })
+            .collect();
+        let users: Vec<Value> = self
+            .contexts
+            .iter()
+            .map(|context| json!({ "name": context.name, "user": context.credentials.to_json() }))
+            .collect();
+        let contexts: Vec<Value> = self
+            .contexts
+            .iter()
+            .map(|context| {
+                let mut inner = json!({ "cluster": context.name, "user": context.name });
+                if let Some(namespace) = &context.namespace {
+                    inner["namespace"] = namespace.as_str().into();
+                }
+                json!({ "name": context.name, "context": inner })
+            })
+            .collect();
+        let current = self
+            .current
+            .as_deref()
+            .or(self.contexts.first().map(|context| context.name.as_str()));
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": clusters,
+            "users": users,
+            "contexts": contexts,
+            "current-context": current.unwrap_or_default(),
+        })
+    }
+}
+
+/// A client for a kubeconfig's current context.
+pub(super) async fn client(yaml: &str) -> Result<kube::Client, super::ControlPlaneError> {
+    let failed = || "making a client";
+    let kubeconfig =
+        kube::config::Kubeconfig::from_yaml(yaml).map_err(super::ControlPlaneError::api(failed()))?;
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(super::ControlPlaneError::api(failed()))?;
+    kube::Client::try_from(config).map_err(super::ControlPlaneError::api(failed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kube_reads_what_the_builder_writes() {
+        let yaml = KubeconfigBuilder::new()
+            .context(
+                "a",
+                "https://127.0.0.1:1",
+                "PEM\n",
+                Credentials::Token("true".into()),
+            )
+            .context("b", "https://127.0.0.1:2", "", Credentials::Anonymous)
+            .namespace("apps")
+            .current("b")
+            .to_yaml();
+        let config = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
+        assert_eq!(config.current_context.as_deref(), Some("b"));
+        assert_eq!(config.contexts.len(), 2);
+        let namespace = config.contexts[1].context.as_ref().unwrap().namespace.as_deref();
+        assert_eq!(namespace, Some("apps"));
+        // A token that looks like another YAML type stays a string.
+        assert!(config.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
+    }
+
+    #[test]
+    fn credentials_do_not_print_their_secret() {
+        let credentials = Credentials::Token("canary".into());
+        assert!(!format!("{credentials:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,431 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::api_server::{self, Arguments, Files};
+use super::pki::{self, Authority};
+use super::process::Process;
+use super::{
+    AuditLog, AuditMark, ControlPlaneBuilder, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder,
+    ServiceAccountBuilder, UserBuilder, controller_manager, crd, kubeconfig, port,
+};
+
+/// A running kube-apiserver, with the right to do everything.
+///
+/// Cheap to clone. The server ends when the last clone, and the last [`User`](super::User) or
+/// [`ServiceAccountUser`](super::ServiceAccountUser) of it, is dropped.
+#[derive(Clone)]
+pub struct ControlPlane {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // The order of the fields is the order in which they are dropped: processes before their folder
+    // and before the etcd they use.
+    running: Mutex<Running>,
+    /// Held while the server is started or stopped, so that two of those do not mix.
+    lifecycle: tokio::sync::Mutex<()>,
+    name: String,
+    port: u16,
+    audit: bool,
+    controller_manager: bool,
+    args: Vec<String>,
+    identity: Arc<Identity>,
+    admin: Credentials,
+    files: Files,
+    _folder: TempDir,
+    etcd: Etcd,
+}
+
+struct Running {
+    controller_manager: Option<Process>,
+    api_server: Option<Process>,
+    serving: Arc<Authority>,
+    client: kube::Client,
+}
+
+/// What API servers of one cluster have in common.
+#[derive(Debug)]
+pub(super) struct Identity {
+    etcd_prefix: String,
+    clients: Authority,
+    serving: Arc<Authority>,
+    signing_key: String,
+}
+
+impl Identity {
+    fn new(name: &str, number: usize, etcd_prefix: Option<String>) -> Result<Self, ControlPlaneError> {
+        Ok(Self {
+            etcd_prefix: etcd_prefix.unwrap_or_else(|| format!("/{}-{number}", std::process::id())),
+            clients: Authority::new(&format!("clients of {name}"))?,
+            serving: Arc::new(Authority::new(&format!("{name} {number}"))?),
+            signing_key: pki::signing_key()?,
+        })
+    }
+}
+
+const ATTEMPTS: usize = 5;
+
+impl ControlPlane {
+    /// Starts an etcd and an API server with all defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`ControlPlaneBuilder::start`].
+    pub async fn start() -> Result<Self, ControlPlaneError> {
+        Self::builder().start().await
+    }
+
+    /// Describes a control plane to start.
+    pub fn builder() -> ControlPlaneBuilder {
+        ControlPlaneBuilder::default()
+    }
+
+    pub(super) async fn start_with(
+        builder: ControlPlaneBuilder,
+        name: String,
+        number: usize,
+        etcd: Etcd,
+    ) -> Result<Self, ControlPlaneError> {
+        if builder.controller_manager {
+            // Asked first: a missing binary should not cost the start of an API server.
+            etcd.binaries().controller_manager()?;
+        }
+        let identity = match builder.identity {
+            Some(identity) => identity,
+            None => Arc::new(Identity::new(&name, number, builder.etcd_prefix)?),
+        };
+        let admin = identity
+            .clients
+            .client("admin", &["system:masters".to_owned()], None)?;
+        let folder = tempfile::Builder::new()
+            .prefix("mcr-control-plane-")
+            .tempdir()
+            .map_err(ControlPlaneError::io("creating a temporary folder"))?;
+        let files = Files {
+            folder: folder.path().to_path_buf(),
+        };
+        files.write_fixed(&identity.clients.pem(), &identity.signing_key)?;
+        files.write_serving(&identity.serving)?;
+
+        let mut attempt = 1;
+        let (port, api_server, client) = loop {
+            let port = match builder.port {
+                Some(port) => port,
+                None => port::free_port()?,
+            };
+            let arguments = Arguments {
+                files: &files,
+                etcd_url: etcd.url(),
+                etcd_prefix: &identity.etcd_prefix,
+                port,
+                audit: builder.audit,
+                extra: &builder.args,
+            };
+            let client = admin_client(&name, port, &identity.serving, &admin).await?;
+            let mut process = api_server::start(&etcd.binaries().api_server(), &arguments, &name)?;
+            match api_server::wait_ready(&mut process, &client).await {
+                Ok(()) => break (port, process, client),
+                // Another process took the port between our look and the server's.
+                Err(ControlPlaneError::Exited { log, .. })
+                    if builder.port.is_none()
+                        && attempt < ATTEMPTS
+                        && log.contains("address already in use") =>
+                {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+
+        let running = Running {
+            controller_manager: None,
+            api_server: Some(api_server),
+            serving: identity.serving.clone(),
+            client,
+        };
+        let plane = Self {
+            inner: Arc::new(Inner {
+                running: Mutex::new(running),
+                lifecycle: tokio::sync::Mutex::default(),
+                name,
+                port,
+                audit: builder.audit,
+                controller_manager: builder.controller_manager,
+                args: builder.args,
+                identity,
+                admin,
+                files,
+                _folder: folder,
+                etcd,
+            }),
+        };
+        plane.start_controller_manager().await?;
+        Ok(plane)
+    }
+
+    /// The name it was given.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Where it listens: `https://127.0.0.1:<port>`. Stays the same over restarts.
+    pub fn url(&self) -> String {
+        url(self.inner.port)
+    }
+
+    /// The certificate authority that clients must trust, PEM.
+    pub fn ca_pem(&self) -> String {
+        self.running().serving.pem()
+    }
+
+    /// A client that may do everything. It belongs to the Tokio runtime that started the server.
+    pub fn client(&self) -> kube::Client {
+        self.running().client.clone()
+    }
+
+    /// A kubeconfig that may do everything, with one context named after the control plane. It works
+    /// from any runtime or process.
+    pub fn kubeconfig(&self) -> String {
+        KubeconfigBuilder::new()
+            .context(self.name(), self.url(), self.ca_pem(), self.admin_credentials())
+            .to_yaml()
+    }
+
+    /// The certificate of a user who may do everything.
+    pub fn admin_credentials(&self) -> Credentials {
+        self.inner.admin.clone()
+    }
+
+    /// The etcd it stores in.
+    pub fn etcd(&self) -> &Etcd {
+        &self.inner.etcd
+    }
+
+    /// The number of the API server's process, to measure it; none while it is stopped.
+    pub fn pid(&self) -> Option<u32> {
+        self.running().api_server.as_ref().map(Process::pid)
+    }
+
+    /// Describes a user with a client certificate.
+    pub fn user(&self, name: impl Into<String>) -> UserBuilder {
+        UserBuilder::new(self.clone(), name.into())
+    }
+
+    /// Describes a service account whose tokens a test can use.
+    pub fn service_account(
+        &self,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+    ) -> ServiceAccountBuilder {
+        ServiceAccountBuilder::new(self.clone(), namespace.into(), name.into())
+    }
+
+    /// Installs or updates a CRD and waits until all its versions are served.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it, or does not serve it within 30 s.
+    pub async fn install_crd(&self, crd: Value) -> Result<(), ControlPlaneError> {
+        crd::install(&self.client(), &crd).await
+    }
+
+    /// Kills the API server: connections break, new ones are refused. etcd goes on. Does nothing
+    /// if it is stopped already.
+    ///
+    /// # Errors
+    ///
+    /// None today.
+    pub async fn stop(&self) -> Result<(), ControlPlaneError> {
+        let _lifecycle = self.inner.lifecycle.lock().await;
+        let process = self.running().api_server.take();
+        drop(process);
+        Ok(())
+    }
+
+    /// Starts the API server again, on the same port and data, killing it first if it runs. Returns
+    /// when it is ready.
+    ///
+    /// Dropping the future leaves it stopped.
+    ///
+    /// # Errors
+    ///
+    /// When it ends or is not ready within 60 s, for example because the port was taken meanwhile.
+    pub async fn restart(&self) -> Result<(), ControlPlaneError> {
+        let _lifecycle = self.inner.lifecycle.lock().await;
+        let serving = self.running().serving.clone();
+        self.relaunch(serving).await
+    }
+
+    /// As [`restart`](Self::restart), with a new certificate authority: clients that trust only the
+    /// old one are locked out, kubeconfigs made from now on have the new one. Users and tokens stay
+    /// valid, and so does [`client`](Self::client) if it is asked for again.
+    ///
+    /// # Errors
+    ///
+    /// As [`restart`](Self::restart).
+    pub async fn restart_with_new_ca(&self) -> Result<(), ControlPlaneError> {
+        let _lifecycle = self.inner.lifecycle.lock().await;
+        let serving = Arc::new(Authority::new(&format!("{} renewed", self.name()))?);
+        self.inner.files.write_serving(&serving)?;
+        self.relaunch(serving).await?;
+        self.start_controller_manager().await
+    }
+
+    /// Freezes the API server (SIGSTOP): connections stay open, new ones are accepted by the kernel,
+    /// nothing answers.
+    ///
+    /// # Errors
+    ///
+    /// When it is stopped.
+    pub fn pause(&self) -> Result<(), ControlPlaneError> {
+        self.api_server(Process::pause)
+    }
+
+    /// Lets a frozen API server go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// When it is stopped.
+    pub fn resume(&self) -> Result<(), ControlPlaneError> {
+        self.api_server(Process::resume)
+    }
+
+    /// The audit log so far. A request is in it when its answer is complete, a watch when it has
+    /// started.
+    ///
+    /// # Errors
+    ///
+    /// When the control plane was started without [`audit`](ControlPlaneBuilder::audit).
+    pub async fn audit(&self) -> Result<AuditLog, ControlPlaneError> {
+        self.audit_since(AuditMark::default()).await
+    }
+
+    /// The audit log after a mark of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// As [`audit`](Self::audit).
+    pub async fn audit_since(&self, mark: AuditMark) -> Result<AuditLog, ControlPlaneError> {
+        if !self.inner.audit {
+            return Err(ControlPlaneError::Unsupported(format!(
+                "{} has no audit log: start it with ControlPlane::builder().audit(true)",
+                self.name(),
+            )));
+        }
+        let path = self.inner.files.audit_log();
+        // A long log takes a moment to parse: not on the executor.
+        let read = tokio::task::spawn_blocking(move || AuditLog::read(&path, mark)).await;
+        read.map_err(|error| ControlPlaneError::io("reading the audit log")(error.into()))?
+    }
+
+    /// The end of the API server's log, for the message of a failing test.
+    pub fn log_tail(&self) -> String {
+        match &self.running().api_server {
+            Some(process) => process.log_tail(),
+            None => "(stopped)".to_owned(),
+        }
+    }
+
+    pub(super) fn identity(&self) -> Arc<Identity> {
+        self.inner.identity.clone()
+    }
+
+    pub(super) fn client_certificate(
+        &self,
+        user: &str,
+        groups: &[String],
+        valid_for: Option<Duration>,
+    ) -> Result<Credentials, ControlPlaneError> {
+        self.inner.identity.clients.client(user, groups, valid_for)
+    }
+
+    async fn relaunch(&self, serving: Arc<Authority>) -> Result<(), ControlPlaneError> {
+        let inner = &*self.inner;
+        let old = self.running().api_server.take();
+        drop(old);
+        let arguments = Arguments {
+            files: &inner.files,
+            etcd_url: inner.etcd.url(),
+            etcd_prefix: &inner.identity.etcd_prefix,
+            port: inner.port,
+            audit: inner.audit,
+            extra: &inner.args,
+        };
+        // A new client too: the old one's pool may hold connections that died in silence.
+        let client = admin_client(&inner.name, inner.port, &serving, &inner.admin).await?;
+        let mut process = api_server::start(&inner.etcd.binaries().api_server(), &arguments, &inner.name)?;
+        api_server::wait_ready(&mut process, &client).await?;
+        let mut running = self.running();
+        running.api_server = Some(process);
+        running.client = client;
+        running.serving = serving;
+        Ok(())
+    }
+
+    /// (Re)starts the controller manager if there is to be one.
+    async fn start_controller_manager(&self) -> Result<(), ControlPlaneError> {
+        let inner = &*self.inner;
+        if !inner.controller_manager {
+            return Ok(());
+        }
+        let old = self.running().controller_manager.take();
+        drop(old);
+        let program = inner.etcd.binaries().controller_manager()?;
+        let user = "system:kube-controller-manager";
+        let credentials = self.client_certificate(user, &["system:masters".to_owned()], None)?;
+        let kubeconfig = KubeconfigBuilder::new()
+            .context(user, self.url(), self.ca_pem(), credentials)
+            .to_yaml();
+        let process =
+            controller_manager::start(&program, &inner.files, &kubeconfig, &self.client(), &inner.name)
+                .await?;
+        self.running().controller_manager = Some(process);
+        Ok(())
+    }
+
+    fn api_server<T>(
+        &self,
+        act: impl FnOnce(&Process) -> Result<T, ControlPlaneError>,
+    ) -> Result<T, ControlPlaneError> {
+        match &self.running().api_server {
+            Some(process) => act(process),
+            None => Err(ControlPlaneError::Unsupported(format!(
+                "{} is stopped: restart() it first",
+                self.name()
+            ))),
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        // Nothing is left half done while this is held: a panic elsewhere does not spoil it.
+        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControlPlane")
+            .field("name", &self.name())
+            .field("url", &self.url())
+            .finish_non_exhaustive()
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+async fn admin_client(
+    name: &str,
+    port: u16,
+    serving: &Authority,
+    admin: &Credentials,
+) -> Result<kube::Client, ControlPlaneError> {
+    let yaml = KubeconfigBuilder::new()
+        .context(name, url(port), serving.pem(), admin.clone())
+        .to_yaml();
+    kubeconfig::client(&yaml).await
+}

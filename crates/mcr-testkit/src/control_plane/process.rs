@@ -1,0 +1,163 @@
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::ControlPlaneError;
+
+/// A server as a child process that can not outlive its owner: killed on drop, and by the watchdog
+/// if this process is killed and nothing is dropped.
+///
+/// The output goes to a log file, never to a pipe: nobody has to read it for the server to run.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    watchdog: Child,
+    log: PathBuf,
+}
+
+/// Waits for the end of its input, which the kernel closes when the test process is gone, however it
+/// ended. Signals of the terminal must not end it before that.
+const WATCHDOG: &str = r#"
+trap '' INT TERM HUP
+read -r pid || exit 0
+read -r end
+kill -9 "$pid" 2>/dev/null
+rm -rf "$1"
+"#;
+
+/// How much of a log an error shows.
+const TAIL: u64 = 3_000;
+
+impl Process {
+    /// Starts `program`. `folder` is its temporary folder, which the watchdog removes as well.
+    pub(super) fn start(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        log: PathBuf,
+        folder: &Path,
+    ) -> Result<Self, ControlPlaneError> {
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(ControlPlaneError::io(format!("creating {}", log.display())))?;
+        let errors = file
+            .try_clone()
+            .map_err(ControlPlaneError::io("opening the log twice"))?;
+
+        // First the watchdog: if it can not be started, there is no server to clean up.
+        let mut watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "sh"])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(ControlPlaneError::io("starting the watchdog (sh)"))?;
+        let child = Command::new(program)
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(errors)
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                end(&mut watchdog);
+                return Err(ControlPlaneError::io(format!("starting {}", program.display()))(
+                    error,
+                ));
+            }
+        };
+
+        let mut process = Self {
+            name: name.to_owned(),
+            child,
+            watchdog,
+            log,
+        };
+        let pid = format!("{}\n", process.child.id());
+        if let Some(stdin) = &mut process.watchdog.stdin {
+            stdin
+                .write_all(pid.as_bytes())
+                .map_err(ControlPlaneError::io("telling the watchdog"))?;
+        }
+        Ok(process)
+    }
+
+    /// An error if the process has ended.
+    pub(super) fn check_running(&mut self) -> Result<(), ControlPlaneError> {
+        let status = self
+            .child
+            .try_wait()
+            .map_err(ControlPlaneError::io(format!("looking at {}", self.name)))?;
+        match status {
+            None => Ok(()),
+            Some(status) => Err(ControlPlaneError::Exited {
+                program: self.name.clone(),
+                status: status.to_string(),
+                log: self.log_tail(),
+            }),
+        }
+    }
+
+    /// Freezes the process: its sockets stay open and nothing answers.
+    pub(super) fn pause(&self) -> Result<(), ControlPlaneError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen process go on.
+    pub(super) fn resume(&self) -> Result<(), ControlPlaneError> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), ControlPlaneError> {
+        // The child is not waited for while `self` lives, so the number can not be someone else's.
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let result = match pid {
+            Some(pid) => kill_process(pid, signal).map_err(std::io::Error::from),
+            None => Err(std::io::ErrorKind::InvalidInput.into()),
+        };
+        result.map_err(ControlPlaneError::io(format!("signalling {}", self.name)))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The last lines of the log.
+    pub(super) fn log_tail(&self) -> String {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = File::open(&self.log)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+            let mut bytes = Vec::new();
+            file.take(TAIL).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+            Err(error) => format!("({}: {error})", self.log.display()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: once the child is waited for, its number may become another process's.
+        end(&mut self.watchdog);
+        end(&mut self.child);
+    }
+}
+
+/// Kills and waits: quick, because nothing survives SIGKILL and these hold no slow devices.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}

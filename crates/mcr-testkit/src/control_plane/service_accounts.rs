@@ -1,0 +1,217 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use serde_json::{Value, json};
+
+use super::rbac::{Access, Grant};
+use super::{ControlPlane, ControlPlaneError, Credentials, KubeconfigBuilder};
+
+/// Describes a [`ServiceAccountUser`] to create; see [`ControlPlane::service_account`].
+#[derive(Debug)]
+#[must_use = "a service account exists once create() was awaited"]
+pub struct ServiceAccountBuilder {
+    plane: ControlPlane,
+    namespace: String,
+    name: String,
+    grants: Vec<Grant>,
+}
+
+impl ServiceAccountBuilder {
+    pub(super) fn new(plane: ControlPlane, namespace: String, name: String) -> Self {
+        Self {
+            plane,
+            namespace,
+            name,
+            grants: Vec::new(),
+        }
+    }
+
+    /// What it may do in all namespaces and on cluster-wide resources.
+    pub fn cluster_rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
+        self.grants.push((None, rules.into_iter().collect()));
+        self
+    }
+
+    /// What it may do in one namespace, which must exist.
+    pub fn rules_in(
+        mut self,
+        namespace: impl Into<String>,
+        rules: impl IntoIterator<Item = PolicyRule>,
+    ) -> Self {
+        self.grants
+            .push((Some(namespace.into()), rules.into_iter().collect()));
+        self
+    }
+
+    /// Creates the account (and its namespace) where missing, writes the RBAC objects and waits
+    /// until they work.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the rules do not take effect within 10 s.
+    pub async fn create(self) -> Result<ServiceAccountUser, ControlPlaneError> {
+        let Self {
+            plane,
+            namespace,
+            name,
+            grants,
+        } = self;
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        let client = plane.client();
+        let named = |name: &str| ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let create = PostParams::default();
+
+        let ns = Namespace {
+            metadata: named(&namespace),
+            ..Namespace::default()
+        };
+        let created = Api::<Namespace>::all(client.clone())
+            .create(&create, &ns)
+            .await
+            .map(drop);
+        exists(created).map_err(ControlPlaneError::api(format!("creating namespace {namespace}")))?;
+        let account = ServiceAccount {
+            metadata: named(&name),
+            ..ServiceAccount::default()
+        };
+        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), &namespace);
+        let created = accounts.create(&create, &account).await.map(drop);
+        exists(created).map_err(ControlPlaneError::api(format!("creating {user}")))?;
+
+        let subject = Subject {
+            api_group: None,
+            kind: "ServiceAccount".to_owned(),
+            name: name.clone(),
+            namespace: Some(namespace.clone()),
+        };
+        let groups = vec![
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ];
+        let access = Arc::new(Access::new(subject, user.clone(), groups));
+        for grant in grants {
+            access.allow(&client, grant).await?;
+        }
+        Ok(ServiceAccountUser {
+            plane,
+            namespace: namespace.into(),
+            name: name.into(),
+            user: user.into(),
+            access,
+        })
+    }
+}
+
+/// A service account with chosen rights, for tokens that expire, rotate and can be made invalid.
+/// Cheap to clone; keeps its control plane alive.
+#[derive(Clone, Debug)]
+pub struct ServiceAccountUser {
+    plane: ControlPlane,
+    namespace: Arc<str>,
+    name: Arc<str>,
+    user: Arc<str>,
+    access: Arc<Access>,
+}
+
+impl ServiceAccountUser {
+    /// The name the API server sees, as in its audit log: `system:serviceaccount:<namespace>:<name>`.
+    pub fn name(&self) -> &str {
+        &self.user
+    }
+
+    /// A new token each time, valid for an hour. Older ones stay valid.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, for example because the account was deleted.
+    pub async fn token(&self) -> Result<String, ControlPlaneError> {
+        self.token_valid_for(Duration::from_secs(3600)).await
+    }
+
+    /// A new token with a chosen life; Kubernetes makes none that live less than 10 minutes.
+    ///
+    /// # Errors
+    ///
+    /// As [`token`](Self::token).
+    pub async fn token_valid_for(&self, duration: Duration) -> Result<String, ControlPlaneError> {
+        // As JSON: k8s-openapi's type differs between its version features.
+        let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": { "expirationSeconds": seconds, "audiences": [] },
+        });
+        let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
+        let doing = || format!("requesting a token of {}", self.user);
+        let answer: Value = accounts
+            .create_subresource("token", &self.name, &PostParams::default(), &request)
+            .await
+            .map_err(ControlPlaneError::api(doing()))?;
+        match answer["status"]["token"].as_str() {
+            Some(token) => Ok(token.to_owned()),
+            None => Err(ControlPlaneError::api(doing())("the answer has no token")),
+        }
+    }
+
+    /// A kubeconfig with one context, named after the control plane, that uses `token`.
+    pub fn kubeconfig(&self, token: impl Into<String>) -> String {
+        KubeconfigBuilder::new()
+            .context(
+                self.plane.name(),
+                self.plane.url(),
+                self.plane.ca_pem(),
+                Credentials::Token(token.into()),
+            )
+            .to_yaml()
+    }
+
+    /// Replaces what it may do everywhere, and waits until it works.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the rules do not take effect within 10 s.
+    pub async fn allow(&self, rules: impl IntoIterator<Item = PolicyRule>) -> Result<(), ControlPlaneError> {
+        self.access
+            .allow(&self.plane.client(), (None, rules.into_iter().collect()))
+            .await
+    }
+
+    /// Takes back all that was granted, and waits until requests are refused (403).
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the account still may after 10 s.
+    pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
+        self.access.revoke(&self.plane.client()).await
+    }
+
+    /// Deletes the account: all its tokens become invalid (401). A token that the API server has
+    /// just seen stays in its cache, and works, for up to 10 s more.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses.
+    pub async fn delete(&self) -> Result<(), ControlPlaneError> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
+        accounts
+            .delete(&self.name, &DeleteParams::default())
+            .await
+            .map(drop)
+            .map_err(ControlPlaneError::api(format!("deleting {}", self.user)))
+    }
+}
+
+/// Already there is as good as created.
+fn exists(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => result,
+    }
+}

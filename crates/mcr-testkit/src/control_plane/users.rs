@@ -1,0 +1,166 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+
+use super::rbac::{Access, Grant};
+use super::{ControlPlane, ControlPlaneError, Credentials, KubeconfigBuilder, kubeconfig};
+
+/// Describes a [`User`] to create; see [`ControlPlane::user`].
+#[derive(Debug)]
+#[must_use = "a user exists once create() was awaited"]
+pub struct UserBuilder {
+    plane: ControlPlane,
+    name: String,
+    groups: Vec<String>,
+    grants: Vec<Grant>,
+    valid_for: Option<Duration>,
+}
+
+impl UserBuilder {
+    pub(super) fn new(plane: ControlPlane, name: String) -> Self {
+        Self {
+            plane,
+            name,
+            groups: Vec::new(),
+            grants: Vec::new(),
+            valid_for: None,
+        }
+    }
+
+    /// The user's groups, at most two. `system:masters` may do everything.
+    pub fn groups<G: Into<String>>(mut self, groups: impl IntoIterator<Item = G>) -> Self {
+        self.groups.extend(groups.into_iter().map(Into::into));
+        self
+    }
+
+    /// What the user may do in all namespaces and on cluster-wide resources. Without any rules it
+    /// may do next to nothing.
+    pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
+        self.grants.push((None, rules.into_iter().collect()));
+        self
+    }
+
+    /// What the user may do in one namespace, which must exist.
+    pub fn rules_in(
+        mut self,
+        namespace: impl Into<String>,
+        rules: impl IntoIterator<Item = PolicyRule>,
+    ) -> Self {
+        self.grants
+            .push((Some(namespace.into()), rules.into_iter().collect()));
+        self
+    }
+
+    /// How long the certificate is valid. Without this: longer than any test.
+    pub fn valid_for(mut self, duration: Duration) -> Self {
+        self.valid_for = Some(duration);
+        self
+    }
+
+    /// Makes the certificate, writes the RBAC objects and waits until they work.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the rules do not take effect within 10 s.
+    pub async fn create(self) -> Result<User, ControlPlaneError> {
+        let credentials = self
+            .plane
+            .client_certificate(&self.name, &self.groups, self.valid_for)?;
+        let subject = Subject {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "User".to_owned(),
+            name: self.name.clone(),
+            namespace: None,
+        };
+        let access = Access::new(subject, self.name.clone(), self.groups);
+        let user = User {
+            plane: self.plane,
+            name: self.name.into(),
+            credentials,
+            access: Arc::new(access),
+        };
+        for grant in self.grants {
+            user.access.allow(&user.plane.client(), grant).await?;
+        }
+        Ok(user)
+    }
+}
+
+/// A user with a client certificate and chosen rights. Cheap to clone; keeps its control plane alive.
+#[derive(Clone, Debug)]
+pub struct User {
+    plane: ControlPlane,
+    name: Arc<str>,
+    credentials: Credentials,
+    access: Arc<Access>,
+}
+
+impl User {
+    /// The name the API server sees, as in its audit log.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The certificate and key.
+    pub fn credentials(&self) -> Credentials {
+        self.credentials.clone()
+    }
+
+    /// A kubeconfig with one context, named after the control plane.
+    pub fn kubeconfig(&self) -> String {
+        KubeconfigBuilder::new()
+            .context(
+                self.plane.name(),
+                self.plane.url(),
+                self.plane.ca_pem(),
+                self.credentials(),
+            )
+            .to_yaml()
+    }
+
+    /// A client that is this user.
+    ///
+    /// # Errors
+    ///
+    /// When kube can not make one of the kubeconfig.
+    pub async fn client(&self) -> Result<kube::Client, ControlPlaneError> {
+        kubeconfig::client(&self.kubeconfig()).await
+    }
+
+    /// Replaces what the user may do everywhere, and waits until it works.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the rules do not take effect within 10 s.
+    pub async fn allow(&self, rules: impl IntoIterator<Item = PolicyRule>) -> Result<(), ControlPlaneError> {
+        self.access
+            .allow(&self.plane.client(), (None, rules.into_iter().collect()))
+            .await
+    }
+
+    /// Replaces what the user may do in one namespace, and waits until it works.
+    ///
+    /// # Errors
+    ///
+    /// As [`allow`](Self::allow).
+    pub async fn allow_in(
+        &self,
+        namespace: impl Into<String>,
+        rules: impl IntoIterator<Item = PolicyRule>,
+    ) -> Result<(), ControlPlaneError> {
+        let grant = (Some(namespace.into()), rules.into_iter().collect());
+        self.access.allow(&self.plane.client(), grant).await
+    }
+
+    /// Takes back all that was granted through this user or its builder, and waits until requests
+    /// are refused (403). Watches that are open go on, as in any Kubernetes: rights are looked at
+    /// when a request starts.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses, or the user still may after 10 s.
+    pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
+        self.access.revoke(&self.plane.client()).await
+    }
+}

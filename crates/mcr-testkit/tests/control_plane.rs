@@ -1,0 +1,358 @@
+//! The control plane kit against real servers. Without binaries these tests fail, they never skip:
+//! the message says to run `cargo xtask assets`.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchParams};
+use kube::{Api, Client};
+use mcr_testkit::control_plane::{
+    ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, policy_rule,
+};
+use serde_json::json;
+
+/// `unwrap` that shows the message a user sees, not the Debug form.
+trait OrFail<T> {
+    fn or_fail(self) -> T;
+}
+
+impl<T, E: std::fmt::Display> OrFail<T> for Result<T, E> {
+    #[track_caller]
+    fn or_fail(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    ConfigMap {
+        metadata,
+        ..ConfigMap::default()
+    }
+}
+
+fn config_maps(client: &Client) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), "default")
+}
+
+async fn names(client: &Client) -> Vec<String> {
+    let list = config_maps(client).list(&ListParams::default()).await.or_fail();
+    list.items
+        .into_iter()
+        .filter_map(|item| item.metadata.name)
+        .filter(|name| name != "kube-root-ca.crt")
+        .collect()
+}
+
+async fn client_of(kubeconfig: &str) -> Client {
+    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).or_fail();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .or_fail();
+    Client::try_from(config).or_fail()
+}
+
+fn code<T>(result: Result<T, kube::Error>) -> u16 {
+    match result {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("no answer: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn starts_in_seconds_and_serves() {
+    let started = Instant::now();
+    let plane = ControlPlane::builder().name("berlin").start().await.or_fail();
+    println!("ready after {:?}", started.elapsed());
+
+    let client = client_of(&plane.kubeconfig()).await;
+    config_maps(&client)
+        .create(&PostParams::default(), &config_map("a"))
+        .await
+        .or_fail();
+    assert_eq!(names(&plane.client()).await, ["a"]);
+    let version = client.apiserver_version().await.or_fail();
+    assert_eq!(version.major, "1");
+    assert!(version.git_version.starts_with("v1."), "{}", version.git_version);
+}
+
+#[tokio::test]
+async fn users_may_do_what_was_granted() {
+    let plane = ControlPlane::start().await.or_fail();
+    let list = ListParams::default();
+
+    let user = plane.user("jane").groups(["dev", "ops"]).create().await.or_fail();
+    let client = user.client().await.or_fail();
+    assert_eq!(code(config_maps(&client).list(&list).await), 403);
+    user.allow([policy_rule([""], ["configmaps"], ["list"])])
+        .await
+        .or_fail();
+    assert_eq!(code(config_maps(&client).list(&list).await), 200);
+    user.revoke().await.or_fail();
+    assert_eq!(code(config_maps(&client).list(&list).await), 403);
+
+    user.allow_in("default", [policy_rule([""], ["configmaps"], ["list"])])
+        .await
+        .or_fail();
+    assert_eq!(code(config_maps(&client).list(&list).await), 200);
+    assert_eq!(code(Api::<ConfigMap>::all(client.clone()).list(&list).await), 403);
+
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let request = kube::core::Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .create(&PostParams::default(), serde_json::to_vec(&review).or_fail())
+        .or_fail();
+    let review: serde_json::Value = client.request(request).await.or_fail();
+    let info = &review["status"]["userInfo"];
+    assert_eq!(info["username"], "jane");
+    assert_eq!(info["groups"], json!(["dev", "ops", "system:authenticated"]));
+
+    let error = plane
+        .user("many")
+        .groups(["a", "b", "c"])
+        .create()
+        .await
+        .map(drop);
+    assert!(
+        matches!(error, Err(ControlPlaneError::Unsupported(_))),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused() {
+    let plane = ControlPlane::start().await.or_fail();
+    let user = plane
+        .user("brief")
+        .groups(["system:masters"])
+        .valid_for(Duration::from_secs(2));
+    let user = user.create().await.or_fail();
+    assert_eq!(
+        code(
+            config_maps(&user.client().await.or_fail())
+                .list(&ListParams::default())
+                .await
+        ),
+        200
+    );
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let client = user.client().await.or_fail();
+    assert_eq!(code(config_maps(&client).list(&ListParams::default()).await), 401);
+}
+
+#[tokio::test]
+async fn service_accounts_have_tokens() {
+    let plane = ControlPlane::start().await.or_fail();
+    let account = plane
+        .service_account("apps", "agent")
+        .cluster_rules([policy_rule([""], ["configmaps"], ["get", "list", "watch"])])
+        .create()
+        .await
+        .or_fail();
+    let (one, two) = (account.token().await.or_fail(), account.token().await.or_fail());
+    assert_ne!(one, two);
+    for token in [&one, &two] {
+        let client = client_of(&account.kubeconfig(token)).await;
+        assert_eq!(code(config_maps(&client).list(&ListParams::default()).await), 200);
+    }
+
+    let client = client_of(&account.kubeconfig("not-a-token")).await;
+    assert_eq!(code(config_maps(&client).list(&ListParams::default()).await), 401);
+
+    account.delete().await.or_fail();
+    let client = client_of(&account.kubeconfig(&one)).await;
+    let started = Instant::now();
+    while code(config_maps(&client).list(&ListParams::default()).await) != 401 {
+        assert!(
+            started.elapsed() < Duration::from_secs(15),
+            "the token of a deleted account still works"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn stop_and_restart_keep_data_and_port() {
+    let plane = ControlPlane::start().await.or_fail();
+    let (url, client) = (plane.url(), plane.client());
+    config_maps(&client)
+        .create(&PostParams::default(), &config_map("kept"))
+        .await
+        .or_fail();
+
+    plane.stop().await.or_fail();
+    assert!(config_maps(&client).get("kept").await.is_err());
+    assert!(matches!(plane.pause(), Err(ControlPlaneError::Unsupported(_))));
+
+    let started = Instant::now();
+    plane.restart().await.or_fail();
+    println!("restarted after {:?}", started.elapsed());
+    assert_eq!(plane.url(), url);
+    assert_eq!(names(&client).await, ["kept"]);
+}
+
+#[tokio::test]
+async fn a_new_ca_locks_old_clients_out() {
+    let plane = ControlPlane::start().await.or_fail();
+    let user = plane
+        .user("jane")
+        .groups(["system:masters"])
+        .create()
+        .await
+        .or_fail();
+    let old = client_of(&user.kubeconfig()).await;
+    plane.restart_with_new_ca().await.or_fail();
+    assert!(config_maps(&old).list(&ListParams::default()).await.is_err());
+    assert!(names(&client_of(&user.kubeconfig()).await).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_server_is_silent_and_goes_on() {
+    let plane = ControlPlane::start().await.or_fail();
+    let client = plane.client();
+    names(&client).await;
+    plane.pause().or_fail();
+    let request = tokio::time::timeout(Duration::from_secs(1), client.apiserver_version()).await;
+    assert!(request.is_err(), "a paused server answered");
+    plane.resume().or_fail();
+    assert!(names(&client).await.is_empty());
+}
+
+#[tokio::test]
+async fn crds_are_served_when_installed() {
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": "gadgets.example.com" },
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": { "plural": "gadgets", "singular": "gadget", "kind": "Gadget" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    let plane = ControlPlane::builder().crd(crd).start().await.or_fail();
+    let request = kube::core::Request::new("/apis/example.com/v1/gadgets")
+        .list(&ListParams::default())
+        .or_fail();
+    let list: serde_json::Value = plane.client().request(request).await.or_fail();
+    assert_eq!(list["kind"], "GadgetList");
+}
+
+#[tokio::test]
+async fn api_servers_share_an_etcd_but_not_data() {
+    let etcd = Etcd::start().await.or_fail();
+    let builder = |name: &str| ControlPlane::builder().name(name).etcd(&etcd);
+    let (berlin, paris) = tokio::join!(builder("berlin").start(), builder("paris").start());
+    let (berlin, paris) = (berlin.or_fail(), paris.or_fail());
+    config_maps(&berlin.client())
+        .create(&PostParams::default(), &config_map("a"))
+        .await
+        .or_fail();
+    assert_eq!(names(&berlin.client()).await, ["a"]);
+    assert!(names(&paris.client()).await.is_empty());
+
+    let replica = ControlPlane::builder()
+        .name("berlin-2")
+        .replica_of(&berlin)
+        .start()
+        .await
+        .or_fail();
+    assert_eq!(names(&replica.client()).await, ["a"]);
+    assert_ne!(replica.url(), berlin.url());
+    // Users and tokens of one are users and tokens of the other.
+    let account = berlin.service_account("default", "both").create().await.or_fail();
+    let token = Credentials::Token(account.token().await.or_fail());
+    let kubeconfig = KubeconfigBuilder::new()
+        .context("berlin", berlin.url(), berlin.ca_pem(), token.clone())
+        .context("berlin-2", replica.url(), replica.ca_pem(), token)
+        .current("berlin-2")
+        .to_yaml();
+    let client = client_of(&kubeconfig).await;
+    assert_eq!(code(config_maps(&client).list(&ListParams::default()).await), 403);
+}
+
+#[tokio::test]
+async fn the_audit_log_counts_requests() {
+    let plane = ControlPlane::builder().audit(true).start().await.or_fail();
+    let user = plane
+        .user("watcher")
+        .rules([policy_rule([""], ["configmaps"], ["list", "watch"])])
+        .create()
+        .await
+        .or_fail();
+    let client = user.client().await.or_fail();
+    names(&client).await;
+    let log = plane.audit().await.or_fail();
+    let lists = |event: &mcr_testkit::control_plane::AuditEvent| {
+        event.is_list("configmaps")
+            && event.user == "watcher"
+            && event.namespace == "default"
+            && event.code == 200
+    };
+    assert_eq!(log.count(lists), 1);
+
+    let mark = log.mark();
+    names(&client).await;
+    names(&client).await;
+    let _watch = config_maps(&client)
+        .watch(&WatchParams::default(), "0")
+        .await
+        .or_fail();
+    assert_eq!(plane.audit_since(mark).await.or_fail().count(lists), 2);
+    let log = plane.audit().await.or_fail();
+    assert_eq!((log.count(lists), log.since(mark).count(lists)), (3, 2));
+    // The watch is open: it has started, not ended.
+    let watches = log.since(mark).count(|event| event.is_watch_start("configmaps"));
+    assert_eq!(watches, 1, "{:#?}", log.since(mark));
+    assert!(
+        log.events().any(|event| event.user_agent.contains("kube")),
+        "{log:#?}"
+    );
+
+    let silent = ControlPlane::builder().etcd(plane.etcd()).start().await.or_fail();
+    assert!(matches!(
+        silent.audit().await,
+        Err(ControlPlaneError::Unsupported(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_controller_manager_empties_deleted_namespaces() {
+    let plane = ControlPlane::builder()
+        .with_controller_manager()
+        .start()
+        .await
+        .or_fail();
+    let namespaces = Api::<Namespace>::all(plane.client());
+    let metadata = ObjectMeta {
+        name: Some("doomed".to_owned()),
+        ..ObjectMeta::default()
+    };
+    let namespace = Namespace {
+        metadata,
+        ..Namespace::default()
+    };
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .or_fail();
+    namespaces
+        .delete("doomed", &DeleteParams::default())
+        .await
+        .or_fail();
+    let started = Instant::now();
+    while namespaces.get_opt("doomed").await.or_fail().is_some() {
+        assert!(started.elapsed() < Duration::from_secs(30), "the namespace stays");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
