@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 
-use super::pki::{Authority, Pair};
+use super::pki::{Authority, Pair, SigningKey};
 use super::process::Process;
 use super::{ControlPlaneError, audit};
 
@@ -30,9 +30,10 @@ impl Files {
     }
 
     /// What never changes in the life of a control plane.
-    pub(super) fn write_fixed(&self, client_ca: &str, signing_key: &str) -> Result<(), ControlPlaneError> {
+    pub(super) fn write_fixed(&self, client_ca: &str, tokens: &SigningKey) -> Result<(), ControlPlaneError> {
         self.write("client-ca.crt", client_ca)?;
-        self.write("service-account.key", signing_key)?;
+        self.write("service-account.key", &tokens.private_pem())?;
+        self.write("service-account.pub", &tokens.public_pem())?;
         self.write("audit-policy.yaml", audit::POLICY)?;
         // Created here: reading it must work before the first request is logged.
         self.write("audit.log", "")
@@ -72,7 +73,7 @@ impl Arguments<'_> {
             file("tls-private-key-file", "serving.key"),
             file("client-ca-file", "client-ca.crt"),
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local".to_owned(),
-            file("service-account-key-file", "service-account.key"),
+            file("service-account-key-file", "service-account.pub"),
             file("service-account-signing-key-file", "service-account.key"),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),

@@ -102,8 +102,23 @@ impl Authority {
     }
 }
 
-/// A fresh private key, PEM: what service account tokens are signed with.
-pub(super) fn signing_key() -> Result<String, ControlPlaneError> {
-    let key = KeyPair::generate().map_err(ControlPlaneError::certificate("the service account key"))?;
-    Ok(key.serialize_pem())
+/// What service account tokens are signed with and checked against, PEM.
+#[derive(Debug)]
+pub(super) struct SigningKey {
+    key: KeyPair,
+}
+
+impl SigningKey {
+    pub(super) fn new() -> Result<Self, ControlPlaneError> {
+        let key = KeyPair::generate().map_err(ControlPlaneError::certificate("the service account key"))?;
+        Ok(Self { key })
+    }
+
+    pub(super) fn private_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    pub(super) fn public_pem(&self) -> String {
+        self.key.public_key_pem()
+    }
 }

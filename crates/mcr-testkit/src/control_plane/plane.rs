@@ -5,7 +5,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::api_server::{self, Arguments, Files};
-use super::pki::{self, Authority};
+use super::pki::{Authority, SigningKey};
 use super::process::Process;
 use super::{
     AuditLog, AuditMark, ControlPlaneBuilder, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder,
@@ -52,7 +52,7 @@ pub(super) struct Identity {
     etcd_prefix: String,
     clients: Authority,
     serving: Arc<Authority>,
-    signing_key: String,
+    tokens: SigningKey,
 }
 
 impl Identity {
@@ -61,7 +61,7 @@ impl Identity {
             etcd_prefix: etcd_prefix.unwrap_or_else(|| format!("/{}-{number}", std::process::id())),
             clients: Authority::new(&format!("clients of {name}"))?,
             serving: Arc::new(Authority::new(&format!("{name} {number}"))?),
-            signing_key: pki::signing_key()?,
+            tokens: SigningKey::new()?,
         })
     }
 }
@@ -107,7 +107,7 @@ impl ControlPlane {
         let files = Files {
             folder: folder.path().to_path_buf(),
         };
-        files.write_fixed(&identity.clients.pem(), &identity.signing_key)?;
+        files.write_fixed(&identity.clients.pem(), &identity.tokens)?;
         files.write_serving(&identity.serving)?;
 
         let mut attempt = 1;
