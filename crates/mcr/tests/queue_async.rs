@@ -131,6 +131,24 @@ async fn many_waiters_share_what_becomes_ready_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_change_that_readies_many_items_wakes_as_many_waiters() {
+    let q = queue(QueueConfig::default().start_gated(true));
+    (0..10).for_each(|key| assert!(q.add(&"a", key, Live)));
+    let waiters: Vec<_> = (0..10)
+        .map(|_| {
+            let q = q.clone();
+            tokio::spawn(async move { q.next().await.unwrap().key })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    q.set_gate(&"a", true);
+    for waiter in waiters {
+        timeout(ms(1), waiter).await.unwrap().unwrap();
+    }
+    assert!(q.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn next_waits_at_the_limit_until_a_run_is_done() {
     let q = queue(QueueConfig::default().concurrency(1));
     q.add(&"a", 1, Live);
@@ -172,7 +190,11 @@ async fn a_failed_item_comes_back_after_its_back_off() {
         q.done(&work, Outcome::Retry);
     }
     // 5 + 10 + 20 + 40 + 80 ms, jittered down by a fifth at most, timers round up to 1 ms.
-    assert!(start.elapsed() >= ms(124) && start.elapsed() <= ms(162), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= ms(124) && start.elapsed() <= ms(162),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,10 @@
 //! The queue against a naive model, over arbitrary calls.
 
+#![allow(clippy::expect_used)]
+
 use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore, Work};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -10,16 +12,43 @@ const CLUSTERS: u8 = 4;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add { cluster: u8, key: u8, priority: Priority, delay: u64 },
+    Add {
+        cluster: u8,
+        key: u8,
+        priority: Priority,
+        delay: u64,
+    },
     Pop,
-    Done { which: usize, outcome: u8, delay: u64 },
-    Engage { cluster: u8, epoch: u64 },
-    Disengage { cluster: u8 },
-    Gate { cluster: u8, open: bool },
-    Park { cluster: u8 },
-    Unpark { cluster: u8, jitter: u64 },
-    Weight { cluster: u8, weight: u32 },
-    Advance { ms: u64 },
+    Done {
+        which: usize,
+        outcome: u8,
+        delay: u64,
+    },
+    Engage {
+        cluster: u8,
+        epoch: u64,
+    },
+    Disengage {
+        cluster: u8,
+    },
+    Gate {
+        cluster: u8,
+        open: bool,
+    },
+    Park {
+        cluster: u8,
+    },
+    Unpark {
+        cluster: u8,
+        jitter: u64,
+    },
+    Weight {
+        cluster: u8,
+        weight: u32,
+    },
+    Advance {
+        ms: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -64,7 +93,11 @@ struct Cluster {
 
 impl Cluster {
     fn may_dispatch(&self, now: u64, limit: Option<usize>) -> bool {
-        let running = self.running.values().filter(|(epoch, _)| Some(*epoch) == self.epoch).count();
+        let running = self
+            .running
+            .values()
+            .filter(|(epoch, _)| Some(*epoch) == self.epoch)
+            .count();
         self.epoch.is_some()
             && !self.gated
             && !self.parked
@@ -136,12 +169,22 @@ impl Check {
         let free = self.config.concurrency.is_none_or(|limit| running < limit);
         let Some(work) = work else {
             let deadline = self.queue.next_deadline();
-            assert!(deadline.is_none_or(|deadline| deadline > self.instant()), "a deadline in the past would spin");
-            for cluster in self.model.iter().filter(|cluster| free && cluster.may_dispatch(now, limit)) {
+            assert!(
+                deadline.is_none_or(|deadline| deadline > self.instant()),
+                "a deadline in the past would spin"
+            );
+            for cluster in self
+                .model
+                .iter()
+                .filter(|cluster| free && cluster.may_dispatch(now, limit))
+            {
                 for (key, pending) in &cluster.pending {
                     assert!(pending.due > now, "{key} was not dispatched");
                     let due = self.start + Duration::from_millis(pending.due);
-                    assert!(deadline.is_some_and(|deadline| deadline <= due), "the timer would miss {key}");
+                    assert!(
+                        deadline.is_some_and(|deadline| deadline <= due),
+                        "the timer would miss {key}"
+                    );
                 }
             }
             return false;
@@ -150,29 +193,56 @@ impl Check {
         let cluster = &mut self.model[work.cluster as usize];
         assert!(cluster.may_dispatch(now, limit), "{work:?}");
         assert_eq!(Some(work.epoch), cluster.epoch);
-        assert_eq!(work.attempt, cluster.failures.get(&work.key).copied().unwrap_or(0));
-        let pending = cluster.pending.remove(&work.key).expect("only what was wished runs");
+        assert_eq!(
+            work.attempt,
+            cluster.failures.get(&work.key).copied().unwrap_or(0)
+        );
+        let pending = cluster
+            .pending
+            .remove(&work.key)
+            .expect("only what was wished runs");
         assert!(pending.from <= now, "too early");
         assert_eq!(work.priority, pending.priority);
-        assert!(cluster.running.insert(work.key, (work.epoch, None)).is_none(), "two at once");
+        assert!(
+            cluster.running.insert(work.key, (work.epoch, None)).is_none(),
+            "two at once"
+        );
         self.works.push(work);
         true
     }
 
     fn add(&mut self, cluster: u8, key: u8, priority: Priority, delay: u64) {
-        let accepted =
-            self.queue.add_after(&cluster, key, priority, Duration::from_millis(delay), self.instant());
-        let debounce = self.config.debounce.map_or(0, |debounce| debounce.as_millis() as u64);
+        let accepted = self.queue.add_after(
+            &cluster,
+            key,
+            priority,
+            Duration::from_millis(delay),
+            self.instant(),
+        );
+        let debounce = self
+            .config
+            .debounce
+            .map_or(0, |debounce| debounce.as_millis() as u64);
         let model = &mut self.model[cluster as usize];
         assert_eq!(accepted, model.epoch.is_some());
         if !accepted {
             return;
         }
         let wish = if delay > 0 {
-            Pending { from: self.now + delay, due: self.now + delay, priority, prompt: false }
+            Pending {
+                from: self.now + delay,
+                due: self.now + delay,
+                priority,
+                prompt: false,
+            }
         } else {
             // `merge` keeps the first wish's, so `due` is the bound on a hot key.
-            Pending { from: self.now + debounce, due: self.now + 10 * debounce, priority, prompt: true }
+            Pending {
+                from: self.now + debounce,
+                due: self.now + 10 * debounce,
+                priority,
+                prompt: true,
+            }
         };
         match model.running.get_mut(&key) {
             Some((_, pending)) => *pending = Some(merge(*pending, wish)),
@@ -191,7 +261,9 @@ impl Check {
         let after = Duration::from_millis(delay);
         let outcome = match outcome {
             0 => Outcome::Success { requeue_after: None },
-            1 => Outcome::Success { requeue_after: Some(after) },
+            1 => Outcome::Success {
+                requeue_after: Some(after),
+            },
             2 => Outcome::Retry,
             3 => Outcome::RetryAfter(after),
             _ => Outcome::Drop,
@@ -209,20 +281,35 @@ impl Check {
                 Outcome::Success { requeue_after } => {
                     model.failures.remove(&work.key);
                     let priority = Priority::Initial;
-                    again = requeue_after.map(|_| Pending { from: at, due: at, priority, prompt: false });
+                    again = requeue_after.map(|_| Pending {
+                        from: at,
+                        due: at,
+                        priority,
+                        prompt: false,
+                    });
                 }
                 Outcome::Drop => {
                     model.failures.remove(&work.key);
                 }
                 Outcome::RetryAfter(_) => {
                     model.failures.insert(work.key, failures);
-                    again = Some(Pending { from: at, due: at, priority: Priority::Retry, prompt: false });
+                    again = Some(Pending {
+                        from: at,
+                        due: at,
+                        priority: Priority::Retry,
+                        prompt: false,
+                    });
                 }
                 Outcome::Retry => {
                     model.failures.insert(work.key, failures);
                     let nominal = self.config.backoff.nominal(failures).as_millis() as u64;
                     let (from, due) = (self.now + nominal * 4 / 5, self.now + nominal);
-                    again = Some(Pending { from, due, priority: Priority::Retry, prompt: false });
+                    again = Some(Pending {
+                        from,
+                        due,
+                        priority: Priority::Retry,
+                        prompt: false,
+                    });
                 }
             }
         }
@@ -239,11 +326,20 @@ impl Check {
     fn apply(&mut self, op: Op) {
         let at = self.instant();
         match op {
-            Op::Add { cluster, key, priority, delay } => self.add(cluster, key, priority, delay),
+            Op::Add {
+                cluster,
+                key,
+                priority,
+                delay,
+            } => self.add(cluster, key, priority, delay),
             Op::Pop => {
                 self.pop();
             }
-            Op::Done { which, outcome, delay } => self.done(which, outcome, delay),
+            Op::Done {
+                which,
+                outcome,
+                delay,
+            } => self.done(which, outcome, delay),
             Op::Engage { cluster, epoch } => self.engage(cluster, epoch),
             Op::Disengage { cluster } => {
                 let dropped = self.model[cluster as usize].end_epoch();
@@ -265,7 +361,10 @@ impl Check {
                     model.release = self.now + jitter;
                 }
                 let engaged = model.epoch.is_some();
-                assert_eq!(self.queue.unpark(&cluster, Duration::from_millis(jitter), at), engaged);
+                assert_eq!(
+                    self.queue.unpark(&cluster, Duration::from_millis(jitter), at),
+                    engaged
+                );
             }
             Op::Weight { cluster, weight } => {
                 let engaged = self.model[cluster as usize].epoch.is_some();
@@ -291,10 +390,18 @@ impl Check {
                 break;
             }
             while !self.works.is_empty() {
-                self.apply(Op::Done { which: 0, outcome: 0, delay: 0 });
+                self.apply(Op::Done {
+                    which: 0,
+                    outcome: 0,
+                    delay: 0,
+                });
             }
         }
-        assert_eq!((self.queue.len(), self.queue.running()), (0, 0), "nothing is lost, nothing is left");
+        assert_eq!(
+            (self.queue.len(), self.queue.running()),
+            (0, 0),
+            "nothing is lost, nothing is left"
+        );
         assert!(self.model.iter().all(|cluster| cluster.pending.is_empty()));
         assert_eq!(self.queue.next_deadline(), None);
     }
@@ -325,121 +432,4 @@ proptest! {
         }
         check.drain();
     }
-
-    /// Each active cluster is served within one weighted round, whatever joins and leaves.
-    #[test]
-    fn every_active_cluster_is_served_within_a_round(
-        weights in prop::collection::vec(1u32..5, 2..12),
-        arrivals in prop::collection::vec((0usize..12, 1u32..30), 1..60),
-    ) {
-        let now = Instant::now();
-        let mut queue = QueueCore::new(QueueConfig::default(), now);
-        for (cluster, weight) in weights.iter().enumerate() {
-            queue.engage(cluster, 1);
-            queue.set_weight(&cluster, *weight);
-        }
-        let round: u32 = weights.iter().sum();
-        let mut waited = vec![0; weights.len()];
-        let mut backlog = vec![0u32; weights.len()];
-        let mut key = 0u32;
-        let mut arrivals = VecDeque::from(arrivals);
-        loop {
-            if let Some((cluster, items)) = arrivals.pop_front() {
-                let cluster = cluster % weights.len();
-                for _ in 0..items {
-                    key += 1;
-                    queue.add(&cluster, key, Priority::Live, now);
-                }
-                backlog[cluster] += items;
-            }
-            let Some(work) = queue.pop(now) else { break };
-            backlog[work.cluster] -= 1;
-            for cluster in 0..weights.len() {
-                waited[cluster] = if cluster == work.cluster || backlog[cluster] == 0 { 0 } else { waited[cluster] + 1 };
-                prop_assert!(waited[cluster] < round, "cluster {cluster} waited {} of {round}", waited[cluster]);
-            }
-        }
-        prop_assert!(backlog.iter().all(|left| *left == 0));
-    }
-
-    /// The two documented bounds on waiting inside a cluster, under arrivals that favour others.
-    #[test]
-    fn the_ageing_bounds_hold(
-        ops in prop::collection::vec(
-            (0u32..80, prop::sample::select(Priority::ALL.to_vec()), 0u64..20, prop::bool::weighted(0.6)), 1..600),
-    ) {
-        const AGE: u64 = 50;
-        let start = Instant::now();
-        let mut queue = QueueCore::new(QueueConfig::default().age_after(Duration::from_millis(AGE)), start);
-        queue.engage("a", 1);
-        let mut now = 0;
-        let mut dispatches = 0u64;
-        // Ready items in the order they became ready: key, since, and the dispatch by which it must run once aged.
-        let mut ready: Vec<(u32, u64, Option<u64>)> = Vec::new();
-        // The lanes as they must be, to know the first of each class and since which dispatch it has been first.
-        let mut lanes: [VecDeque<u32>; 3] = Default::default();
-        let mut first_since: [(Option<u32>, u64); 3] = [(None, 0); 3];
-        for (key, priority, pass, add) in ops {
-            now += pass;
-            let at = start + Duration::from_millis(now);
-            if add {
-                queue.add(&"a", key, priority, at);
-                if !ready.iter().any(|item| item.0 == key) {
-                    ready.push((key, now, None));
-                }
-                let old = lanes.iter().position(|lane| lane.contains(&key));
-                if old.is_none_or(|old| old < priority as usize) {
-                    lanes.iter_mut().for_each(|lane| lane.retain(|other| *other != key));
-                    lanes[priority as usize].push_back(key);
-                }
-            } else if let Some(work) = queue.pop(at) {
-                queue.done(&work, Outcome::Success { requeue_after: None }, at);
-                dispatches += 1;
-                let place = ready.iter().position(|item| item.0 == work.key).unwrap();
-                ready.remove(place);
-                lanes.iter_mut().for_each(|lane| lane.retain(|other| *other != work.key));
-            }
-            for (class, lane) in lanes.iter().enumerate() {
-                if first_since[class].0 != lane.front().copied() {
-                    first_since[class] = (lane.front().copied(), dispatches);
-                }
-                let waited = dispatches - first_since[class].1;
-                prop_assert!(lane.is_empty() || waited < 28, "the first of class {class} waited {waited}");
-            }
-            for (older, (key, since, deadline)) in ready.iter_mut().enumerate() {
-                if now - *since >= AGE {
-                    let deadline = *deadline.get_or_insert(dispatches + 4 * (older as u64 + 1));
-                    prop_assert!(dispatches < deadline, "aged item {key} was not dispatched in time");
-                }
-            }
-        }
-    }
-}
-
-/// Promise 10, at the level of decisions: the backlog of one does not show in the waiting of the others.
-#[test]
-fn a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round() {
-    let now = Instant::now();
-    let mut queue = QueueCore::new(QueueConfig::default(), now);
-    (0..100).for_each(|cluster| assert_eq!(queue.engage(cluster, 1), 0));
-    for key in 0..10_000 {
-        queue.add(&0, key, Priority::Live, now);
-    }
-    for cluster in 1..100 {
-        (0..100).for_each(|key| assert!(queue.add(&cluster, key, Priority::Live, now)));
-    }
-    let mut last = [0; 100];
-    let mut served = [0; 100];
-    for position in 1..=10_000 {
-        let work = queue.pop(now).unwrap();
-        let cluster = work.cluster as usize;
-        assert!(position - last[cluster] <= 100, "cluster {cluster} waited {}", position - last[cluster]);
-        last[cluster] = position;
-        served[cluster] += 1;
-    }
-    assert_eq!(served, [100; 100], "all share alike while all have work");
-    assert_eq!(queue.len(), 9_900);
-    // A late event of a quiet cluster is next but one, in front of thousands.
-    queue.add(&50, 1000, Priority::Initial, now);
-    assert!((0..2).any(|_| queue.pop(now).unwrap().cluster == 50));
 }

@@ -28,7 +28,11 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { base: Duration::from_millis(5), cap: Duration::from_secs(1000), jitter: 0.2 }
+        Self {
+            base: Duration::from_millis(5),
+            cap: Duration::from_secs(1000),
+            jitter: 0.2,
+        }
     }
 }
 
@@ -39,7 +43,10 @@ impl Backoff {
             return Duration::ZERO;
         };
         match 1u32.checked_shl(doublings) {
-            Some(factor) => self.base.checked_mul(factor).map_or(self.cap, |delay| delay.min(self.cap)),
+            Some(factor) => self
+                .base
+                .checked_mul(factor)
+                .map_or(self.cap, |delay| delay.min(self.cap)),
             None if self.base.is_zero() => Duration::ZERO,
             // Doubling on past 2^31 only matters for a base of nanoseconds; the cap is the honest answer.
             None => self.cap,
@@ -47,7 +54,11 @@ impl Backoff {
     }
 
     pub(super) fn delay(&self, failures: u32, rng: &mut Rng) -> Duration {
-        let jitter = if self.jitter.is_finite() { self.jitter.clamp(0.0, 1.0) } else { 0.0 };
+        let jitter = if self.jitter.is_finite() {
+            self.jitter.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
         self.nominal(failures).mul_f64(1.0 - jitter * rng.unit())
     }
 }
@@ -96,20 +107,28 @@ mod tests {
         let backoff = Backoff::default();
         let draw = |seed| {
             let mut rng = Rng::new(seed);
-            (1..200).map(|n| backoff.delay(n % 25, &mut rng)).collect::<Vec<_>>()
+            (1..200)
+                .map(|n| backoff.delay(n % 25, &mut rng))
+                .collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
         for (n, delay) in (1..200).zip(draw(7)) {
             let nominal = backoff.nominal(n % 25);
-            assert!(delay <= nominal && delay >= nominal.mul_f64(0.799), "{n}: {delay:?} of {nominal:?}");
+            assert!(
+                delay <= nominal && delay >= nominal.mul_f64(0.799),
+                "{n}: {delay:?} of {nominal:?}"
+            );
         }
     }
 
     #[test]
     fn a_senseless_jitter_is_harmless() {
         for jitter in [f64::NAN, f64::INFINITY, -3.0, 12.0] {
-            let backoff = Backoff { jitter, ..Backoff::default() };
+            let backoff = Backoff {
+                jitter,
+                ..Backoff::default()
+            };
             assert!(backoff.delay(5, &mut Rng::new(1)) <= Duration::from_millis(80));
         }
     }

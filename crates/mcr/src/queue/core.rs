@@ -1,10 +1,12 @@
 //! The decision logic: which item runs next. No I/O, no clock, no lock.
 
+mod inspect;
+
 use super::backoff::Rng;
 use super::delay::{DelayHeap, Tick};
 use super::items::{Finished, Items, Verdict, Wish};
 use super::list::{Links, List};
-use super::{Counters, Depth, Outcome, Priority, QueueConfig, Work};
+use super::{Counters, Outcome, Priority, QueueConfig, Work};
 use slab::Slab;
 use std::collections::HashMap;
 use std::hash::{Hash, RandomState};
@@ -120,7 +122,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     }
 
     fn engaged(&self, cluster: &C) -> Option<u32> {
-        self.slot(cluster).filter(|at| self.slots[*at as usize].epoch.is_some())
+        self.slot(cluster)
+            .filter(|at| self.slots[*at as usize].epoch.is_some())
     }
 
     /// Lets `cluster` in, as its life number `epoch`: from now on its work is accepted. Gated if
@@ -217,7 +220,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// Ends [`park`](Self::park) after `release_jitter`, which the caller draws, so that clusters that come back together
     /// do not dispatch together. Does nothing to a cluster that is not parked. Returns `false` if it is not engaged.
     pub fn unpark(&mut self, cluster: &C, release_jitter: Duration, now: Instant) -> bool {
-        let release = (!release_jitter.is_zero()).then(|| self.tick(now).saturating_add(ticks(release_jitter)));
+        let release =
+            (!release_jitter.is_zero()).then(|| self.tick(now).saturating_add(ticks(release_jitter)));
         self.change(cluster, |slot| {
             if std::mem::take(&mut slot.parked) {
                 slot.release = release;
@@ -252,13 +256,25 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// Wishes that `key` of `cluster` runs once `delay` has passed. It never postpones an earlier wish. A zero delay is
     /// [`add`](Self::add); delays over [`MAX_DELAY`] are shortened to it.
     /// Returns `false`, and does nothing, if the cluster is not engaged.
-    pub fn add_after(&mut self, cluster: &C, key: K, priority: Priority, delay: Duration, now: Instant) -> bool {
+    pub fn add_after(
+        &mut self,
+        cluster: &C,
+        key: K,
+        priority: Priority,
+        delay: Duration,
+        now: Instant,
+    ) -> bool {
         let Some(at) = self.engaged(cluster) else {
             self.counters.refused += 1;
             return false;
         };
         let now = self.tick(now);
-        let wish = Wish { priority, now, at: now.saturating_add(ticks(delay)), debounce: self.debounce };
+        let wish = Wish {
+            priority,
+            now,
+            at: now.saturating_add(ticks(delay)),
+            debounce: self.debounce,
+        };
         let new = self.slots[at as usize].items.wish(key, wish, &self.hasher);
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
@@ -317,23 +333,29 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             return false;
         };
         let now = self.tick(now);
-        let slot = &mut self.slots[at as usize];
-        let failures = slot.items.failures(&work.key, work.run, &self.hasher);
-        let verdict = match (outcome, failures) {
-            (Outcome::Success { requeue_after: Some(delay) }, Some(_)) => Verdict {
-                failed: false,
-                again: Some((now.saturating_add(ticks(delay)), Priority::Initial)),
-            },
-            (Outcome::Retry, Some(failures)) => {
-                let delay = self.config.backoff.delay(failures.saturating_add(1), &mut self.rng);
-                Verdict { failed: true, again: Some((now.saturating_add(ticks(delay)), Priority::Retry)) }
+        let mut failed = false;
+        let verdict = |failures: u32| {
+            let (delay, priority) = match outcome {
+                Outcome::Success { requeue_after: None } | Outcome::Drop => return Verdict::FORGET,
+                Outcome::Success {
+                    requeue_after: Some(delay),
+                } => (delay, Priority::Initial),
+                Outcome::RetryAfter(delay) => (delay, Priority::Retry),
+                Outcome::Retry => {
+                    let failures = failures.saturating_add(1);
+                    (
+                        self.config.backoff.delay(failures, &mut self.rng),
+                        Priority::Retry,
+                    )
+                }
+            };
+            failed = priority == Priority::Retry;
+            Verdict {
+                failed,
+                again: Some((now.saturating_add(ticks(delay)), priority)),
             }
-            (Outcome::RetryAfter(delay), Some(_)) => {
-                Verdict { failed: true, again: Some((now.saturating_add(ticks(delay)), Priority::Retry)) }
-            }
-            _ => Verdict { failed: false, again: None },
         };
-        let failed = verdict.failed;
+        let slot = &mut self.slots[at as usize];
         let Some(finished) = slot.items.finish(&work.key, work.run, verdict, now, &self.hasher) else {
             return false;
         };
@@ -356,7 +378,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         if self.at_limit() {
             return None;
         }
-        self.timers.peek().map(|(at, _)| self.base + Duration::from_nanos(at))
+        self.timers
+            .peek()
+            .map(|(at, _)| self.base + Duration::from_nanos(at))
     }
 
     /// Whether [`pop`](Self::pop) would return an item even if no time had passed.
@@ -365,7 +389,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     }
 
     fn at_limit(&self) -> bool {
-        self.config.concurrency.is_some_and(|limit| self.running >= limit.max(1))
+        self.config
+            .concurrency
+            .is_some_and(|limit| self.running >= limit.max(1))
     }
 
     /// Lets time pass for the clusters that have something due. Returns whether some was left for the next call.
@@ -392,8 +418,15 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     fn settle(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         let open = slot.epoch.is_some() && !slot.gated && !slot.parked;
-        let free = self.config.cluster_concurrency.is_none_or(|limit| slot.running < limit.max(1));
-        let timer = if open { slot.release.or_else(|| slot.items.next_due()) } else { None };
+        let free = self
+            .config
+            .cluster_concurrency
+            .is_none_or(|limit| slot.running < limit.max(1));
+        let timer = if open {
+            slot.release.or_else(|| slot.items.next_due())
+        } else {
+            None
+        };
         let dispatchable = open && free && slot.release.is_none() && slot.items.ready() > 0;
 
         let pending = slot.items.ready() + slot.items.delayed();
@@ -417,68 +450,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             }
         }
     }
-
-    /// How many items wait, ready or delayed. Running ones are not counted.
-    pub fn len(&self) -> usize {
-        self.pending
-    }
-
-    /// Whether no item waits. Some may be running.
-    pub fn is_empty(&self) -> bool {
-        self.pending == 0
-    }
-
-    /// How many runs are not done, orphaned ones included.
-    pub fn running(&self) -> usize {
-        self.running
-    }
-
-    /// What there is of one cluster; `None` if it is not engaged.
-    pub fn depth(&self, cluster: &C, now: Instant) -> Option<Depth> {
-        let slot = &self.slots[self.engaged(cluster)? as usize];
-        let now = self.tick(now);
-        Some(Depth {
-            ready: slot.items.ready(),
-            delayed: slot.items.delayed(),
-            running: slot.running,
-            orphaned: slot.orphans,
-            gated: slot.gated,
-            parked: slot.parked,
-            releasing: slot.release.is_some_and(|release| release > now),
-            oldest_wait: slot.items.oldest().map(|since| Duration::from_nanos(now.saturating_sub(since))),
-        })
-    }
-
-    /// The engaged clusters, in no particular order but always the same one.
-    pub fn clusters(&self) -> impl Iterator<Item = &C> {
-        self.slots.iter().filter(|(_, slot)| slot.epoch.is_some()).map(|(_, slot)| &slot.name)
-    }
-
-    /// How long the item has waited that has been ready longest, among clusters neither gated nor parked.
-    /// Looks at every cluster: for metrics, not for each dispatch.
-    pub fn oldest_wait(&self, now: Instant) -> Option<Duration> {
-        let open = self.slots.iter().filter(|(_, slot)| !slot.gated && !slot.parked && slot.release.is_none());
-        let oldest = open.filter_map(|(_, slot)| slot.items.oldest()).min()?;
-        Some(Duration::from_nanos(self.tick(now).saturating_sub(oldest)))
-    }
-
-    /// What happened since the queue was made.
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-}
-
-impl<C, K> std::fmt::Debug for QueueCore<C, K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueueCore")
-            .field("clusters", &self.index.len())
-            .field("pending", &self.pending)
-            .field("running", &self.running)
-            .field("counters", &self.counters)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]
-#[path = "core_tests.rs"]
 mod tests;

@@ -91,7 +91,12 @@ impl DelayHeap {
 
     /// The same heap after the ids changed: id `i` is now `to[i]`.
     pub(super) fn renumber(&mut self, to: &[u32]) {
-        let ids = self.heap.iter().map(|entry| to[entry.id as usize] + 1).max().unwrap_or(0);
+        let ids = self
+            .heap
+            .iter()
+            .map(|entry| to[entry.id as usize] + 1)
+            .max()
+            .unwrap_or(0);
         self.place = vec![ABSENT; ids as usize];
         self.heap.shrink_to_fit();
         for (place, entry) in self.heap.iter_mut().enumerate() {
@@ -101,7 +106,10 @@ impl DelayHeap {
     }
 
     fn place_of(&self, id: u32) -> Option<usize> {
-        self.place.get(id as usize).filter(|place| **place != ABSENT).map(|place| *place as usize)
+        self.place
+            .get(id as usize)
+            .filter(|place| **place != ABSENT)
+            .map(|place| *place as usize)
     }
 
     fn sift_up(&mut self, mut at: usize) -> usize {

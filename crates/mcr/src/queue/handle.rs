@@ -41,7 +41,9 @@ struct Shared<C, K> {
 
 impl<C, K> Clone for FairQueue<C, K> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -52,7 +54,9 @@ impl<C, K> fmt::Debug for FairQueue<C, K> {
             Ok(core) => debug.field("core", &*core),
             Err(_) => debug.field("core", &"<locked>"),
         };
-        debug.field("closed", &self.shared.closed.load(Ordering::Relaxed)).finish()
+        debug
+            .field("closed", &self.shared.closed.load(Ordering::Relaxed))
+            .finish()
     }
 }
 
@@ -60,7 +64,13 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// An empty queue without clusters.
     pub fn new(config: QueueConfig) -> Self {
         let core = Mutex::new(QueueCore::new(config, Instant::now()));
-        Self { shared: Arc::new(Shared { core, changed: Notify::new(), closed: AtomicBool::new(false) }) }
+        Self {
+            shared: Arc::new(Shared {
+                core,
+                changed: Notify::new(),
+                closed: AtomicBool::new(false),
+            }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueCore<C, K>> {

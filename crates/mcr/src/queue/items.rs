@@ -1,9 +1,9 @@
 //! The items of one cluster: deduplication and the states of a key. Knows nothing of rings, limits and gates.
 
+use super::Priority;
 use super::delay::{DelayHeap, NEVER, Tick};
 use super::lanes::Lanes;
 use super::list::Links;
-use super::Priority;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::hash::{BuildHasher, Hash};
@@ -71,6 +71,13 @@ pub(super) struct Verdict {
     pub(super) again: Option<(Tick, Priority)>,
 }
 
+impl Verdict {
+    pub(super) const FORGET: Self = Self {
+        failed: false,
+        again: None,
+    };
+}
+
 /// What [`Items::finish`] found.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Finished {
@@ -89,7 +96,12 @@ pub(super) struct Items<K> {
 
 impl<K: Clone + Eq + Hash> Items<K> {
     pub(super) fn new() -> Self {
-        Self { table: HashTable::new(), slab: Slab::new(), lanes: Lanes::new(), delayed: DelayHeap::default() }
+        Self {
+            table: HashTable::new(),
+            slab: Slab::new(),
+            lanes: Lanes::new(),
+            delayed: DelayHeap::default(),
+        }
     }
 
     pub(super) fn ready(&self) -> usize {
@@ -110,7 +122,9 @@ impl<K: Clone + Eq + Hash> Items<K> {
     }
 
     fn find(&self, hash: u64, key: &K) -> Option<u32> {
-        self.table.find(hash, |id| self.slab[*id as usize].key == *key).copied()
+        self.table
+            .find(hash, |id| self.slab[*id as usize].key == *key)
+            .copied()
     }
 
     /// Takes a wish; `false` if it was merged into one that was there.
@@ -178,18 +192,13 @@ impl<K: Clone + Eq + Hash> Items<K> {
         Some(Started { item, waited })
     }
 
-    /// How often the key failed, if it is in `run` and not orphaned.
-    pub(super) fn failures(&self, key: &K, run: u32, hasher: &impl BuildHasher) -> Option<u32> {
-        let item = &self.slab[self.find(hasher.hash_one(key), key)? as usize];
-        (item.state == State::Running && item.run == run).then_some(item.attempt)
-    }
-
-    /// Ends a run. `None`: there is no such run, nothing changed.
+    /// Ends a run. `verdict` is asked, with the failures before this run, unless the run was orphaned. `None`: there is no
+    /// such run, nothing changed.
     pub(super) fn finish(
         &mut self,
         key: &K,
         run: u32,
-        verdict: Verdict,
+        verdict: impl FnOnce(u32) -> Verdict,
         now: Tick,
         hasher: &impl BuildHasher,
     ) -> Option<Finished> {
@@ -201,10 +210,14 @@ impl<K: Clone + Eq + Hash> Items<K> {
         }
         let (finished, verdict) = match item.state {
             State::Queued | State::Delayed => return None,
-            State::Running => (Finished::Current, verdict),
-            State::Orphaned => (Finished::Orphaned, Verdict { failed: false, again: None }),
+            State::Running => (Finished::Current, verdict(item.attempt)),
+            State::Orphaned => (Finished::Orphaned, Verdict::FORGET),
         };
-        item.attempt = if verdict.failed { item.attempt.saturating_add(1) } else { 0 };
+        item.attempt = if verdict.failed {
+            item.attempt.saturating_add(1)
+        } else {
+            0
+        };
         let wish = item.wish.take();
         if item.since == NEVER {
             // Only wishes for later came: the earlier time wins, the higher priority is carried.
@@ -264,7 +277,8 @@ impl<K: Clone + Eq + Hash> Items<K> {
             wish: None,
         }) as u32;
         let slab = &self.slab;
-        self.table.insert_unique(hash, id, |id| hasher.hash_one(&slab[*id as usize].key));
+        self.table
+            .insert_unique(hash, id, |id| hasher.hash_one(&slab[*id as usize].key));
         id
     }
 
@@ -291,7 +305,8 @@ impl<K: Clone + Eq + Hash> Items<K> {
         let slab = &self.slab;
         for (id, item) in slab {
             let hash = hasher.hash_one(&item.key);
-            self.table.insert_unique(hash, id as u32, |id| hasher.hash_one(&slab[*id as usize].key));
+            self.table
+                .insert_unique(hash, id as u32, |id| hasher.hash_one(&slab[*id as usize].key));
         }
         for (_, item) in &mut self.slab {
             item.lane.renumber(&to);
@@ -327,7 +342,9 @@ impl<K> Item<K> {
         } else if wish.at > wish.now {
             self.quiet
         } else {
-            let limit = self.since.saturating_add(wish.debounce.saturating_mul(DEBOUNCE_LIMIT));
+            let limit = self
+                .since
+                .saturating_add(wish.debounce.saturating_mul(DEBOUNCE_LIMIT));
             self.quiet = wish.now.saturating_add(wish.debounce).min(limit);
             self.quiet
         }

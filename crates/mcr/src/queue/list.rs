@@ -35,7 +35,11 @@ pub(super) struct List {
 
 impl List {
     pub(super) const fn new() -> Self {
-        Self { head: NIL, tail: NIL, len: 0 }
+        Self {
+            head: NIL,
+            tail: NIL,
+            len: 0,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,7 +51,10 @@ impl List {
     }
 
     pub(super) fn push_back<T>(&mut self, nodes: &mut Slab<T>, at: u32, links: fn(&mut T) -> &mut Links) {
-        *links(&mut nodes[at as usize]) = Links { prev: self.tail, next: NIL };
+        *links(&mut nodes[at as usize]) = Links {
+            prev: self.tail,
+            next: NIL,
+        };
         match self.tail {
             NIL => self.head = at,
             tail => links(&mut nodes[tail as usize]).next = at,

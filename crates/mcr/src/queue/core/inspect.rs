@@ -1,0 +1,78 @@
+//! What can be seen of the queue.
+
+use super::QueueCore;
+use crate::queue::{Counters, Depth};
+use std::hash::Hash;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
+    /// How many items wait, ready or delayed. Running ones are not counted.
+    pub fn len(&self) -> usize {
+        self.pending
+    }
+
+    /// Whether no item waits. Some may be running.
+    pub fn is_empty(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// How many runs are not done, orphaned ones included.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// What there is of one cluster; `None` if it is not engaged.
+    pub fn depth(&self, cluster: &C, now: Instant) -> Option<Depth> {
+        let slot = &self.slots[self.engaged(cluster)? as usize];
+        let now = self.tick(now);
+        Some(Depth {
+            ready: slot.items.ready(),
+            delayed: slot.items.delayed(),
+            running: slot.running,
+            orphaned: slot.orphans,
+            gated: slot.gated,
+            parked: slot.parked,
+            releasing: slot.release.is_some_and(|release| release > now),
+            oldest_wait: slot
+                .items
+                .oldest()
+                .map(|since| Duration::from_nanos(now.saturating_sub(since))),
+        })
+    }
+
+    /// The engaged clusters, in no particular order but always the same one.
+    pub fn clusters(&self) -> impl Iterator<Item = &C> {
+        self.slots
+            .iter()
+            .filter(|(_, slot)| slot.epoch.is_some())
+            .map(|(_, slot)| &slot.name)
+    }
+
+    /// How long the item has waited that has been ready longest, among clusters neither gated nor parked.
+    /// Looks at every cluster: for metrics, not for each dispatch.
+    pub fn oldest_wait(&self, now: Instant) -> Option<Duration> {
+        let open = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| !slot.gated && !slot.parked && slot.release.is_none());
+        let oldest = open.filter_map(|(_, slot)| slot.items.oldest()).min()?;
+        Some(Duration::from_nanos(self.tick(now).saturating_sub(oldest)))
+    }
+
+    /// What happened since the queue was made.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl<C, K> std::fmt::Debug for QueueCore<C, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueCore")
+            .field("clusters", &self.index.len())
+            .field("pending", &self.pending)
+            .field("running", &self.running)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

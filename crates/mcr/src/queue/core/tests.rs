@@ -1,0 +1,385 @@
+//! One behaviour per test; the names say which. `tests/queue_model.rs` checks the whole against a naive model.
+
+mod clusters;
+
+use super::*;
+use crate::queue::Backoff;
+
+type Queue = QueueCore<&'static str, u32>;
+use Priority::{Initial, Live, Retry};
+
+const OK: Outcome = Outcome::Success { requeue_after: None };
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn queue_with(config: QueueConfig) -> (Queue, Instant) {
+    let now = Instant::now();
+    let mut queue = Queue::new(config.seed(1), now);
+    queue.engage("a", 1);
+    queue.engage("b", 1);
+    (queue, now)
+}
+
+fn queue() -> (Queue, Instant) {
+    queue_with(QueueConfig::default())
+}
+
+fn keys(queue: &mut Queue, now: Instant) -> Vec<u32> {
+    std::iter::from_fn(|| queue.pop(now))
+        .map(|work| work.key)
+        .collect()
+}
+
+/// Pops and completes everything dispatchable.
+fn run_all(queue: &mut Queue, now: Instant) -> Vec<Work<&'static str, u32>> {
+    let mut ran = Vec::new();
+    while let Some(work) = queue.pop(now) {
+        queue.done(&work, OK, now);
+        ran.push(work);
+    }
+    ran
+}
+
+#[test]
+fn equal_wishes_are_one_run() {
+    let (mut q, now) = queue();
+    for _ in 0..3 {
+        assert!(q.add(&"a", 1, Live, now));
+    }
+    q.add(&"b", 1, Live, now);
+    assert_eq!(q.len(), 2);
+    assert_eq!(
+        keys(&mut q, now),
+        [1, 1],
+        "the same key in another cluster is other work"
+    );
+    assert_eq!(
+        q.counters(),
+        Counters {
+            adds: 4,
+            coalesced: 2,
+            dispatched: 2,
+            ..Counters::default()
+        }
+    );
+}
+
+#[test]
+fn a_higher_priority_promotes_and_a_lower_one_does_not_demote() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Retry, now);
+    q.add(&"a", 2, Live, now);
+    q.add(&"a", 1, Live, now + ms(5));
+    q.add(&"a", 2, Retry, now + ms(5));
+    let first = q.pop(now + ms(10)).unwrap();
+    let second = q.pop(now + ms(10)).unwrap();
+    assert_eq!(
+        (first.key, first.priority),
+        (2, Live),
+        "promoted items join the end of the class"
+    );
+    assert_eq!(
+        (second.key, second.priority, second.queued_for),
+        (1, Live, ms(10)),
+        "the earliest wish counts"
+    );
+}
+
+#[test]
+fn a_wish_during_the_run_runs_again_at_once_and_not_before() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Initial, now);
+    let work = q.pop(now).unwrap();
+    q.add(&"a", 1, Live, now + ms(1));
+    q.add(&"a", 1, Initial, now + ms(2));
+    assert_eq!(q.pop(now + ms(3)), None);
+    assert!(q.done(
+        &work,
+        Outcome::Success {
+            requeue_after: Some(ms(500))
+        },
+        now + ms(4)
+    ));
+    let again = q.pop(now + ms(4)).unwrap();
+    assert_eq!(
+        (again.priority, again.attempt, again.queued_for),
+        (Live, 0, ms(3))
+    );
+    q.done(&again, OK, now + ms(4));
+    assert_eq!(q.next_deadline(), None, "the wish replaced the requeue");
+    assert_eq!(q.counters().coalesced, 1);
+}
+
+#[test]
+fn a_wish_during_a_failing_run_keeps_the_history() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Live, now);
+    for attempt in 0..4 {
+        let work = q.pop(now).unwrap();
+        assert_eq!(work.attempt, attempt);
+        q.add(&"a", 1, Live, now);
+        q.done(&work, Outcome::Retry, now);
+    }
+    let work = q.pop(now).unwrap();
+    q.done(&work, Outcome::Retry, now);
+    let wait = q.next_deadline().unwrap() - now;
+    assert!(
+        wait > ms(60) && wait <= ms(80),
+        "the fifth failure in a row waits 80 ms, jittered: {wait:?}"
+    );
+}
+
+#[test]
+fn retries_back_off_and_success_forgets() {
+    let (mut q, mut now) = queue_with(QueueConfig::default().backoff(Backoff {
+        jitter: 0.0,
+        ..Backoff::default()
+    }));
+    q.add(&"a", 1, Live, now);
+    for (attempt, wait) in [5, 10, 20, 40].into_iter().enumerate() {
+        let work = q.pop(now).unwrap();
+        assert_eq!(work.attempt, attempt as u32);
+        assert_eq!(work.priority, if attempt == 0 { Live } else { Retry });
+        q.done(&work, Outcome::Retry, now);
+        assert_eq!(q.pop(now), None);
+        assert_eq!(q.next_deadline(), Some(now + ms(wait)));
+        now += ms(wait);
+    }
+    let work = q.pop(now).unwrap();
+    q.done(&work, OK, now);
+    q.add(&"a", 1, Live, now);
+    assert_eq!(q.pop(now).unwrap().attempt, 0);
+    assert_eq!(q.counters().retries, 4);
+}
+
+#[test]
+fn the_callers_own_delay_counts_as_a_failure() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Live, now);
+    let work = q.pop(now).unwrap();
+    q.done(&work, Outcome::RetryAfter(ms(700)), now);
+    assert_eq!(q.next_deadline(), Some(now + ms(700)));
+    let again = q.pop(now + ms(750)).unwrap();
+    assert_eq!(
+        (again.attempt, again.priority, again.queued_for),
+        (1, Retry, ms(50))
+    );
+    q.done(&again, Outcome::Drop, now + ms(750));
+    q.add(&"a", 1, Live, now + ms(750));
+    assert_eq!(
+        q.pop(now + ms(750)).unwrap().attempt,
+        0,
+        "dropping forgets the history"
+    );
+}
+
+#[test]
+fn a_requeue_runs_as_a_resync() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Live, now);
+    let work = q.pop(now).unwrap();
+    q.done(
+        &work,
+        Outcome::Success {
+            requeue_after: Some(ms(100)),
+        },
+        now,
+    );
+    assert_eq!(q.pop(now + ms(99)), None);
+    assert_eq!(q.pop(now + ms(100)).unwrap().priority, Initial);
+}
+
+#[test]
+fn the_earlier_wish_wins() {
+    let (mut q, now) = queue();
+    q.add_after(&"a", 1, Initial, ms(100), now);
+    q.add_after(&"a", 1, Initial, ms(200), now);
+    assert_eq!(q.next_deadline(), Some(now + ms(100)));
+    q.add_after(&"a", 1, Initial, ms(50), now);
+    assert_eq!(q.next_deadline(), Some(now + ms(50)));
+    q.add(&"a", 1, Live, now + ms(10));
+    let work = q.pop(now + ms(10)).unwrap();
+    assert_eq!((work.priority, work.queued_for), (Live, ms(0)));
+    q.add_after(&"a", 1, Initial, ms(300), now + ms(10));
+    q.add_after(&"a", 1, Live, ms(900), now + ms(10));
+    q.done(
+        &work,
+        Outcome::Success {
+            requeue_after: Some(ms(500)),
+        },
+        now + ms(10),
+    );
+    assert_eq!(
+        q.next_deadline(),
+        Some(now + ms(310)),
+        "the delayed wish comes before the requeue"
+    );
+    assert_eq!(q.pop(now + ms(310)).unwrap().priority, Live);
+}
+
+#[test]
+fn a_retry_that_is_wished_live_runs_now_with_its_attempt() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Live, now);
+    let work = q.pop(now).unwrap();
+    q.done(&work, Outcome::RetryAfter(ms(60_000)), now);
+    q.add(&"a", 1, Live, now + ms(1));
+    let again = q.pop(now + ms(1)).unwrap();
+    assert_eq!((again.attempt, again.priority), (1, Live));
+}
+
+#[test]
+fn very_long_delays_are_clamped() {
+    let (mut q, now) = queue();
+    q.add_after(&"a", 1, Live, Duration::MAX, now);
+    assert_eq!(q.next_deadline(), Some(now + MAX_DELAY));
+    assert_eq!(q.pop(now + MAX_DELAY).unwrap().key, 1);
+}
+
+#[test]
+fn debounce_waits_for_quiet() {
+    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
+    q.add(&"a", 1, Live, now);
+    q.add(&"a", 1, Live, now + ms(80));
+    assert_eq!(q.pop(now + ms(179)), None);
+    let work = q.pop(now + ms(180)).unwrap();
+    assert_eq!(work.queued_for, ms(180));
+    q.add(&"a", 1, Live, now + ms(190));
+    q.done(&work, OK, now + ms(200));
+    assert_eq!(q.next_deadline(), Some(now + ms(290)), "also after a run");
+}
+
+#[test]
+fn debounce_does_not_starve_a_hot_key() {
+    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
+    let mut ran_at = Vec::new();
+    for at in (0..2100).step_by(10) {
+        q.add(&"a", 1, Live, now + ms(at));
+        if let Some(work) = q.pop(now + ms(at)) {
+            ran_at.push(at);
+            q.done(&work, OK, now + ms(at));
+        }
+    }
+    assert_eq!(ran_at, [1000, 2010]);
+}
+
+#[test]
+fn debounce_does_not_postpone_what_was_due_earlier() {
+    let (mut q, now) = queue_with(QueueConfig::default().debounce(ms(100)));
+    q.add_after(&"a", 1, Live, ms(50), now);
+    q.add(&"a", 1, Live, now + ms(20));
+    assert_eq!(q.pop(now + ms(50)).unwrap().queued_for, ms(30));
+}
+
+#[test]
+fn a_completion_told_twice_does_not_end_the_next_run() {
+    let (mut q, now) = queue();
+    q.add(&"a", 1, Live, now);
+    let first = q.pop(now).unwrap();
+    assert!(q.done(&first, OK, now));
+    q.add(&"a", 1, Live, now);
+    let second = q.pop(now).unwrap();
+    assert!(!q.done(&first, OK, now));
+    q.add(&"a", 1, Live, now);
+    assert_eq!(q.pop(now), None);
+    assert!(q.done(&second, OK, now));
+}
+
+#[test]
+fn classes_share_eight_to_two_to_one() {
+    let (mut q, now) = queue();
+    for key in 0..300 {
+        q.add(&"a", key, Priority::ALL[key as usize % 3], now);
+    }
+    for _ in 0..9 {
+        let mut seen = [0; 3];
+        for _ in 0..11 {
+            seen[q.pop(now).unwrap().priority as usize] += 1;
+        }
+        assert_eq!(seen, [1, 2, 8]);
+    }
+}
+
+#[test]
+fn an_unused_share_goes_to_the_others() {
+    let (mut q, now) = queue();
+    for key in 0..30 {
+        q.add(&"a", key, Retry, now);
+    }
+    assert_eq!(keys(&mut q, now), (0..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_oldest_item_overtakes_under_a_flood_of_live_ones() {
+    let (mut q, start) = queue_with(QueueConfig::default().age_after(ms(100)));
+    (0..50).for_each(|key| assert!(q.add(&"a", key, Retry, start)));
+    let mut next = 1000;
+    let mut dispatches = 0;
+    let now = start + ms(100);
+    for key in 0..50 {
+        loop {
+            (0..2).for_each(|_| {
+                next += 1;
+                q.add(&"a", next, Live, now);
+            });
+            dispatches += 1;
+            let work = q.pop(now).unwrap();
+            q.done(&work, OK, now);
+            if work.key == key {
+                break;
+            }
+        }
+        assert!(
+            dispatches <= 4 * (key + 1),
+            "item {key} after {dispatches} dispatches"
+        );
+    }
+}
+
+#[test]
+fn introspection_tells_ready_from_delayed_from_running() {
+    let (mut q, now) = queue();
+    (0..3).for_each(|key| assert!(q.add(&"a", key, Live, now + ms(u64::from(key)))));
+    q.add_after(&"a", 9, Live, ms(500), now);
+    q.pop(now + ms(5)).unwrap();
+    let depth = q.depth(&"a", now + ms(10)).unwrap();
+    assert_eq!(
+        (depth.ready, depth.delayed, depth.running, depth.oldest_wait),
+        (2, 1, 1, Some(ms(9)))
+    );
+    assert_eq!(
+        (q.len(), q.oldest_wait(now + ms(10)), q.depth(&"x", now)),
+        (3, Some(ms(9)), None)
+    );
+    q.park(&"a");
+    assert_eq!(
+        q.oldest_wait(now),
+        None,
+        "parked clusters wait for another reason"
+    );
+    assert_eq!(q.clusters().collect::<Vec<_>>(), [&"a", &"b"]);
+}
+
+#[test]
+fn the_same_calls_give_the_same_answers() {
+    let run = || {
+        let now = Instant::now();
+        let mut q = Queue::new(QueueConfig::default().seed(42), now);
+        let mut log = Vec::new();
+        for cluster in ["x", "y", "z"] {
+            q.engage(cluster, 1);
+            (0..20).for_each(|key| assert!(q.add(&cluster, key, Priority::ALL[key as usize % 3], now)));
+        }
+        for step in 0..300 {
+            let at = now + ms(step);
+            while let Some(work) = q.pop(at) {
+                q.done(&work, if work.attempt < 3 { Outcome::Retry } else { OK }, at);
+                log.push((step, work.cluster, work.key));
+            }
+        }
+        log
+    };
+    assert_eq!(run(), run());
+}
