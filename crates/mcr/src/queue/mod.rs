@@ -39,8 +39,8 @@
 //! cluster's, or hung runs of the old cluster would block the new one.
 //!
 //! # Costs
-//! Well under a microsecond per call at 100,000 items, whatever the number of clusters; around 100 bytes per waiting item
-//! and the key's own heap. What is not waiting, running or engaged holds nothing.
+//! Well under a microsecond per call at 100,000 items, whatever the number of clusters; 80 to 160 bytes per waiting item
+//! (vectors double), 28 more for a delayed one, and the key's own heap; 376 bytes per engaged cluster. What is not waiting, running or engaged holds nothing.
 //! Delays are kept up to [`MAX_DELAY`]; longer ones are shortened to it.
 
 mod backoff;
