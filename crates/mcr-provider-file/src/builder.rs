@@ -1,0 +1,244 @@
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use glob::Pattern;
+use mcr_core::Trust;
+
+use crate::{Environment, FileError, FileProvider};
+
+/// The globs files in folders are chosen by unless others are given.
+const DEFAULT_GLOBS: [&str; 5] =
+    ["kubeconfig.yaml", "kubeconfig.yml", "*.kubeconfig", "*.kubeconfig.yaml", "*.kubeconfig.yml"];
+
+/// A file that is written all the time is read this many quiet times after its first change at the latest.
+const DEBOUNCE_AT_MOST: u32 = 10;
+
+/// Builds a [`FileProvider`]; made by [`FileProvider::builder`].
+#[derive(Debug, Clone)]
+pub struct FileProviderBuilder {
+    name: Arc<str>,
+    files: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
+    globs: Vec<String>,
+    separator: String,
+    trust: Trust,
+    poll: Duration,
+    debounce: Duration,
+    notifications: bool,
+    environment: Option<Environment>,
+}
+
+/// What was asked for, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) globs: Vec<Pattern>,
+    pub(crate) separator: String,
+    pub(crate) trust: Trust,
+    pub(crate) poll: Duration,
+    pub(crate) debounce: Duration,
+    pub(crate) debounce_at_most: Duration,
+    pub(crate) notifications: bool,
+    pub(crate) environment: Option<Environment>,
+}
+
+impl FileProviderBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: "file".into(),
+            files: Vec::new(),
+            dirs: Vec::new(),
+            globs: Vec::new(),
+            separator: "+".into(),
+            trust: Trust::Trusted,
+            poll: Duration::from_secs(10),
+            debounce: Duration::from_millis(100),
+            notifications: true,
+            environment: None,
+        }
+    }
+
+    /// Sets the provider's name. Default: `file`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Adds a kubeconfig file. It need not exist yet. An empty path is ignored.
+    #[must_use]
+    pub fn file(self, path: impl Into<PathBuf>) -> Self {
+        self.files([path])
+    }
+
+    /// Adds kubeconfig files; see [`file`](Self::file). Each stands for itself: its contexts refer to clusters
+    /// and users of the same file.
+    #[must_use]
+    pub fn files(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.files.extend(non_empty(paths));
+        self
+    }
+
+    /// Adds a folder; the files in it whose names match a [glob](Self::globs) are kubeconfigs. Folders in it
+    /// are not looked into. It need not exist yet. An empty path is ignored.
+    #[must_use]
+    pub fn dir(self, path: impl Into<PathBuf>) -> Self {
+        self.dirs([path])
+    }
+
+    /// Adds folders; see [`dir`](Self::dir).
+    #[must_use]
+    pub fn dirs(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.dirs.extend(non_empty(paths));
+        self
+    }
+
+    /// Sets which file names in a folder are those of kubeconfigs, in place of `kubeconfig.yaml`,
+    /// `kubeconfig.yml`, `*.kubeconfig`, `*.kubeconfig.yaml` and `*.kubeconfig.yml`.
+    ///
+    /// Empty globs are ignored; if none is left the default stays. A leading dot is matched by a dot only, so
+    /// editors' hidden files are left alone.
+    #[must_use]
+    pub fn globs(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.globs = globs.into_iter().map(Into::into).filter(|glob| !glob.is_empty()).collect();
+        self
+    }
+
+    /// Sets what stands between path and context in a cluster's name. Default: `+`.
+    #[must_use]
+    pub fn separator(mut self, separator: impl Into<String>) -> Self {
+        self.separator = separator.into();
+        self
+    }
+
+    /// Sets how far the files are trusted. Default: [`Trust::Trusted`], they may name programs to execute and
+    /// files to read. Choose [`Trust::Untrusted`] if others can write them.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Sets how often the files are looked at where nobody says that they changed. Default: 10 s.
+    ///
+    /// This happens next to the operating system's notifications too, as these don't exist on network file
+    /// systems and can be lost. It costs one `stat` per file; only files that look different are read.
+    #[must_use]
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// Sets how long it must be quiet after a change until files are read. Default: 100 ms. They are read
+    /// after ten times that at the latest.
+    #[must_use]
+    pub fn debounce(mut self, quiet: Duration) -> Self {
+        self.debounce = quiet;
+        self
+    }
+
+    /// Sets whether the operating system's notifications are used. Default: yes. Without them changes are
+    /// noticed by [polling](Self::poll_interval) alone.
+    #[must_use]
+    pub fn notifications(mut self, on: bool) -> Self {
+        self.notifications = on;
+        self
+    }
+
+    /// Sets where to search if neither files nor folders are given. Default: the process's environment, read
+    /// when discovery starts.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = Some(environment);
+        self
+    }
+
+    /// Builds the provider. Looks at no file yet.
+    ///
+    /// # Errors
+    /// [`FileError`] if a glob is not a pattern for file names, the separator is empty or not printable, or the
+    /// poll interval is zero.
+    pub fn build(self) -> Result<FileProvider, FileError> {
+        let globs = match self.globs.is_empty() {
+            true => DEFAULT_GLOBS.map(str::to_owned).to_vec(),
+            false => self.globs,
+        };
+        let globs = globs.into_iter().map(pattern).collect::<Result<_, _>>()?;
+        if self.separator.is_empty() || self.separator.contains(char::is_control) {
+            return Err(FileError::Separator(self.separator));
+        }
+        if self.poll.is_zero() {
+            return Err(FileError::PollInterval);
+        }
+        let config = Config {
+            files: self.files,
+            dirs: self.dirs,
+            globs,
+            separator: self.separator,
+            trust: self.trust,
+            poll: self.poll,
+            debounce: self.debounce,
+            debounce_at_most: self.debounce.saturating_mul(DEBOUNCE_AT_MOST),
+            notifications: self.notifications,
+            environment: self.environment,
+        };
+        Ok(FileProvider { name: self.name, config: Arc::new(config), known: Arc::new(Mutex::default()) })
+    }
+}
+
+fn non_empty(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> impl Iterator<Item = PathBuf> {
+    // `"".split(',')` yields one empty string, and that would mean the working directory.
+    paths.into_iter().map(Into::into).filter(|path| !path.as_os_str().is_empty())
+}
+
+fn pattern(glob: String) -> Result<Pattern, FileError> {
+    if glob.contains(std::path::is_separator) {
+        return Err(FileError::GlobWithFolder(glob));
+    }
+    Pattern::new(&glob).map_err(|error| FileError::Glob { why: error.msg.to_owned(), glob })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(builder: FileProviderBuilder) -> String {
+        builder.build().expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_do() {
+        let builder = FileProviderBuilder::new;
+        assert_eq!(
+            error(builder().globs(["***"])),
+            "glob \"***\" is not a valid pattern: wildcards are either regular `*` or recursive `**`; see \
+             https://docs.rs/glob for what is"
+        );
+        assert_eq!(
+            error(builder().globs(["a/*.yaml"])),
+            "glob \"a/*.yaml\" has a path separator, but globs are matched with file names; give the folder with \
+             `dir` and only the file's pattern with `globs`"
+        );
+        assert_eq!(
+            error(builder().separator("")),
+            "separator \"\" is empty or has control characters; cluster names are made of path, separator and \
+             context, so give one like \"+\""
+        );
+        assert_eq!(
+            error(builder().poll_interval(Duration::ZERO)),
+            "the poll interval is zero, which would never let go of a processor; give at least a millisecond"
+        );
+    }
+
+    #[test]
+    fn what_is_empty_is_ignored() {
+        let config = FileProviderBuilder::new().file("").dir("").globs([""]).build().unwrap().config;
+        assert!(config.files.is_empty() && config.dirs.is_empty());
+        let globs: Vec<&str> = config.globs.iter().map(Pattern::as_str).collect();
+        assert_eq!(globs, DEFAULT_GLOBS);
+    }
+}

@@ -1,0 +1,51 @@
+//! What can be wrong with the options, and with a file.
+
+use std::{io, path::PathBuf};
+
+/// Why a [`FileProvider`](crate::FileProvider) can't be built from its options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// A glob pattern is not one.
+    #[error("glob {glob:?} is not a valid pattern: {why}; see https://docs.rs/glob for what is")]
+    Glob {
+        /// The pattern.
+        glob: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A glob pattern has a folder in it.
+    #[error(
+        "glob {0:?} has a path separator, but globs are matched with file names; give the folder with `dir` and \
+         only the file's pattern with `globs`"
+    )]
+    GlobWithFolder(String),
+    /// The separator would not lead to valid, unambiguous cluster names.
+    #[error(
+        "separator {0:?} is empty or has control characters; cluster names are made of path, separator and \
+         context, so give one like \"+\""
+    )]
+    Separator(String),
+    /// The poll interval is zero.
+    #[error("the poll interval is zero, which would never let go of a processor; give at least a millisecond")]
+    PollInterval,
+}
+
+/// Why a file, or a folder of files, can't be used now. The text completes "file x can't be used: ".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("it is a folder; give folders with `dir`, or name a file in it")]
+    IsFolder,
+    #[error("it is a file; give files with `file`, or name the folder it is in")]
+    IsFile,
+    #[error("it is a pipe, socket or device, which can be read only once; write the kubeconfig to a file")]
+    NotRegular,
+    #[error("it is a symbolic link to {target:?}, which does not exist; create that or remove the link")]
+    Dangling { target: PathBuf },
+    #[error("it has {len} bytes, more than the {max} a kubeconfig may have; split it into several files")]
+    TooBig { len: u64, max: u64 },
+    #[error("it is empty; it had contexts before, so it is taken for half-written (delete it to remove them)")]
+    Empty,
+    #[error("reading it failed: {0}; check that it exists and that this process may read it")]
+    Read(#[from] io::Error),
+}

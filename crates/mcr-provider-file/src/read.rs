@@ -1,0 +1,186 @@
+//! Files and folders as they are now. Everything here blocks.
+
+use std::{
+    fs::{self, File, Metadata},
+    io::{self, ErrorKind, Read},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use glob::Pattern;
+
+use crate::{error::Fault, search::is_wanted};
+
+/// The same as mcr-core's: larger ones would be refused there.
+const MAX_LEN: u64 = 64 << 20;
+
+/// Within this time after a change another one can leave a file's time stamps as they are: file systems round
+/// them, some to two seconds.
+const COARSEST_CLOCK: Duration = Duration::from_secs(2);
+
+/// What is in a file.
+pub(crate) enum Content {
+    Missing,
+    Bytes(Vec<u8>),
+    Fault(Fault),
+}
+
+pub(crate) fn content(path: &Path) -> Content {
+    match read(path) {
+        Ok(bytes) => Content::Bytes(bytes),
+        Err(Fault::Read(error)) if error.kind() == ErrorKind::NotFound => {
+            dangling(path).map_or(Content::Missing, Content::Fault)
+        }
+        Err(fault) => Content::Fault(fault),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(Fault::IsFolder);
+    }
+    // Opening a pipe would wait for its writer, maybe for ever.
+    if !metadata.is_file() {
+        return Err(Fault::NotRegular);
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(Fault::TooBig { len: metadata.len(), max: MAX_LEN });
+    }
+    Ok(bytes)
+}
+
+/// For a path that leads nowhere: whether that is because of a link.
+fn dangling(path: &Path) -> Option<Fault> {
+    let target = fs::read_link(path).ok()?;
+    Some(Fault::Dangling { target })
+}
+
+/// The files of a folder that are wanted by name, sorted.
+pub(crate) enum Listing {
+    Missing,
+    Files(Vec<PathBuf>),
+    Fault(Fault),
+}
+
+pub(crate) fn list(dir: &Path, globs: &[Pattern]) -> Listing {
+    match entries(dir, globs) {
+        Ok(files) => Listing::Files(files),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            dangling(dir).map_or(Listing::Missing, Listing::Fault)
+        }
+        Err(error) if error.kind() == ErrorKind::NotADirectory && dir.is_file() => Listing::Fault(Fault::IsFile),
+        Err(error) => Listing::Fault(error.into()),
+    }
+}
+
+fn entries(dir: &Path, globs: &[Pattern]) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = dir.join(entry.file_name());
+        // A folder that is named like a kubeconfig was not meant.
+        if is_wanted(&entry.file_name(), globs) && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// What can be seen of a file without reading it. Equal stamps mean equal content, unless one is young.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    seen: Seen,
+    /// The file changed so shortly before that it can change again without a trace.
+    young: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    Missing,
+    Dangling(PathBuf),
+    Folder,
+    File { len: u64, modified: Option<SystemTime>, place: Place },
+    Fault(ErrorKind),
+}
+
+impl Stamp {
+    pub(crate) fn of(path: &Path) -> Self {
+        let seen = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Seen::Folder,
+            Ok(metadata) => {
+                let place = Place::of(&metadata);
+                Seen::File { len: metadata.len(), modified: metadata.modified().ok(), place }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::read_link(path).map_or(Seen::Missing, Seen::Dangling)
+            }
+            Err(error) => Seen::Fault(error.kind()),
+        };
+        let young = match &seen {
+            Seen::File { modified, place, .. } => place.changed().max(*modified).is_none_or(is_young),
+            _ => false,
+        };
+        Self { seen, young }
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.seen == Seen::Missing
+    }
+
+    /// Whether the content can't have changed since `before`.
+    pub(crate) fn is_settled_since(&self, before: &Self) -> bool {
+        self.seen == before.seen && !before.young
+    }
+}
+
+fn is_young(changed: SystemTime) -> bool {
+    // A time in the future says nothing.
+    changed.elapsed().map_or(true, |age| age < COARSEST_CLOCK)
+}
+
+/// Tells a file from another one that was put in its place.
+#[cfg(unix)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+#[cfg(unix)]
+impl Place {
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// When anything about the file changed last; unlike the time of modification nobody can set it.
+    fn changed(&self) -> Option<SystemTime> {
+        let (seconds, nanos) = self.changed;
+        let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(since)
+    }
+}
+
+#[cfg(not(unix))]
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place;
+
+#[cfg(not(unix))]
+impl Place {
+    fn of(_: &Metadata) -> Self {
+        Self
+    }
+
+    fn changed(&self) -> Option<SystemTime> {
+        None
+    }
+}

@@ -1,0 +1,154 @@
+//! Where to look: pure decisions, no files are read here.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use glob::{MatchOptions, Pattern};
+
+/// What decides where to look if neither files nor folders are given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Environment {
+    /// `$KUBECONFIG`: a list of files, separated like `$PATH`.
+    pub kubeconfig: Option<OsString>,
+    /// The user's home folder.
+    pub home: Option<PathBuf>,
+    /// The working directory.
+    pub working_dir: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Nothing is set: no clusters are found.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// This process's environment.
+    pub fn of_process() -> Self {
+        Self {
+            kubeconfig: std::env::var_os("KUBECONFIG"),
+            home: std::env::home_dir(),
+            working_dir: std::env::current_dir().ok(),
+        }
+    }
+
+    /// Sets `$KUBECONFIG`.
+    #[must_use]
+    pub fn kubeconfig(mut self, list: impl Into<OsString>) -> Self {
+        self.kubeconfig = Some(list.into());
+        self
+    }
+
+    /// Sets the home folder.
+    #[must_use]
+    pub fn home(mut self, path: impl Into<PathBuf>) -> Self {
+        self.home = Some(path.into());
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn working_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.working_dir = Some(path.into());
+        self
+    }
+}
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sources {
+    /// Lists of files. The references in the files of a list are resolved over the whole list.
+    pub(crate) lists: Vec<Vec<PathBuf>>,
+    pub(crate) dirs: Vec<PathBuf>,
+    /// Who said so, for the log.
+    pub(crate) origin: &'static str,
+}
+
+/// The search order. `exists` is asked about `~/.kube/config` alone.
+pub(crate) fn sources(
+    files: &[PathBuf],
+    dirs: &[PathBuf],
+    environment: &Environment,
+    exists: impl Fn(&Path) -> bool,
+) -> Sources {
+    if !files.is_empty() || !dirs.is_empty() {
+        let lists = files.iter().map(|file| vec![file.clone()]).collect();
+        return Sources { lists, dirs: dirs.to_vec(), origin: "options" };
+    }
+    let list = environment.kubeconfig.as_deref().map(split).unwrap_or_default();
+    if !list.is_empty() {
+        return Sources { lists: vec![list], dirs: Vec::new(), origin: "$KUBECONFIG" };
+    }
+    let home = environment.home.as_ref().map(|home| home.join(".kube").join("config"));
+    if let Some(config) = home.filter(|config| exists(config)) {
+        return Sources { lists: vec![vec![config]], dirs: Vec::new(), origin: "~/.kube/config" };
+    }
+    let dirs = environment.working_dir.iter().cloned().collect();
+    Sources { lists: Vec::new(), dirs, origin: "working directory" }
+}
+
+fn split(list: &OsStr) -> Vec<PathBuf> {
+    std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// Whether a file of a folder is a kubeconfig by its name.
+pub(crate) fn is_wanted(name: &OsStr, globs: &[Pattern]) -> bool {
+    let options = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let name = name.to_string_lossy();
+    globs.iter().any(|glob| glob.matches_with(&name, options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(paths: &[&str]) -> Vec<PathBuf> {
+        paths.iter().map(PathBuf::from).collect()
+    }
+
+    fn environment() -> Environment {
+        Environment::empty().kubeconfig("/a::/b").home("/home/me").working_dir("/work")
+    }
+
+    #[test]
+    fn options_come_first_and_each_file_stands_for_itself() {
+        let found = sources(&paths(&["/x", "/y"]), &[], &environment(), |_| true);
+        assert_eq!((found.lists, found.dirs), (vec![paths(&["/x"]), paths(&["/y"])], vec![]));
+        let found = sources(&[], &paths(&["/d"]), &environment(), |_| true);
+        assert_eq!((found.lists, found.dirs), (vec![], paths(&["/d"])));
+    }
+
+    #[test]
+    fn then_the_list_in_kubeconfig() {
+        let found = sources(&[], &[], &environment(), |_| panic!("no need to look"));
+        assert_eq!((found.lists, found.dirs), (vec![paths(&["/a", "/b"])], vec![]));
+    }
+
+    #[test]
+    fn then_the_file_in_the_home_folder_then_the_working_directory() {
+        for unset in ["", ":"] {
+            let environment = environment().kubeconfig(unset);
+            let found = sources(&[], &[], &environment, |path| path == Path::new("/home/me/.kube/config"));
+            assert_eq!((found.lists, found.dirs), (vec![paths(&["/home/me/.kube/config"])], vec![]));
+            let found = sources(&[], &[], &environment, |_| false);
+            assert_eq!((found.lists, found.dirs), (vec![], paths(&["/work"])));
+        }
+        let found = sources(&[], &[], &Environment::empty(), |_| true);
+        assert_eq!((found.lists, found.dirs), (vec![], vec![]));
+    }
+
+    #[test]
+    fn globs_are_matched_with_whole_names() {
+        let globs = ["kubeconfig.yaml", "*.kubeconfig"].map(|glob| Pattern::new(glob).unwrap());
+        let wanted = |name: &str| is_wanted(OsStr::new(name), &globs);
+        assert!(wanted("kubeconfig.yaml") && wanted("dev.kubeconfig") && wanted("a.b.kubeconfig"));
+        assert!(!wanted("kubeconfig.yaml~") && !wanted("my-kubeconfig.yaml") && !wanted("dev.Kubeconfig"));
+        assert!(!wanted(".#dev.kubeconfig"), "the lock file of an editor");
+    }
+}
