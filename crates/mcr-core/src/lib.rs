@@ -10,8 +10,10 @@ mod provider;
 mod spec;
 
 pub use access::{
-    Access, AccessError, Basic, ClientCertificate, ContextAccess, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint,
-    Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh, StaticCredential, Trust, contexts,
+    Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,
+    Credential, CredentialError, CredentialPluginPolicy, CredentialSource, Endpoint, ExecPlugin, Fingerprint,
+    ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh, StaticCredential, Trust,
+    check, contexts,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};

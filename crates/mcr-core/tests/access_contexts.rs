@@ -190,7 +190,7 @@ fn a_syntax_error_says_where_and_shows_nothing_of_the_text() {
             "users: *canary-5d1f\n",
             "an alias refers to an anchor that does not exist",
         ),
-        ("\tusers: canary-5d1f\n", "it is not valid YAML"),
+        ("users: \"canary-5d1f\n", "it is not valid YAML"),
         ("{{{{canary-5d1f", "it is not valid YAML"),
         ("\u{0}canary-5d1f", "it is not valid YAML"),
     ];

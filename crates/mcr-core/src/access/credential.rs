@@ -5,7 +5,7 @@ use std::{
     fmt,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Arc, LazyLock},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use futures::future::BoxFuture;
@@ -204,6 +204,12 @@ pub trait CredentialSource: Send + Sync + 'static {
 
     /// Gets a credential.
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>>;
+
+    /// How often to ask again although nothing expires, for sources whose credentials are replaced behind
+    /// their back (token files are read again every minute). `None`: only before expiry and on 401.
+    fn renew_every(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn CredentialSource {
@@ -220,6 +226,9 @@ impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
     }
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         (**self).credential(why)
+    }
+    fn renew_every(&self) -> Option<Duration> {
+        (**self).renew_every()
     }
 }
 

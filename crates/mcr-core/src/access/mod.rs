@@ -2,10 +2,24 @@
 
 mod contexts;
 mod credential;
-pub(crate) mod document;
-pub(crate) mod error;
+mod document;
+mod error;
+mod exec;
+mod fields;
+mod file;
+mod kubeconfig;
+pub(crate) mod pem;
+mod policy;
+mod user;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 pub use contexts::{ContextAccess, KubeconfigFile, contexts};
 pub use credential::{
@@ -13,6 +27,10 @@ pub use credential::{
     Refresh, StaticCredential,
 };
 pub use error::{AccessError, Place};
+pub use exec::{ApiVersion, ExecPlugin};
+pub use kubeconfig::check;
+pub(crate) use kubeconfig::{Resolved, resolve};
+pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 
 /// How to reach a cluster.
 #[derive(Clone)]
@@ -22,9 +40,9 @@ pub enum Access {
     Kubeconfig(KubeconfigAccess),
     /// An address and something that hands out credentials.
     Parts(Parts),
-    /// A client that is ready to use. The fleet can't see its address or credentials: announcing another
-    /// client for the same cluster counts as a change of credentials unless the declared identity differs.
-    Client(kube::Client),
+    /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
+    /// client for the same cluster counts as a change of address: one list and a comparison.
+    Client(ReadyClient),
 }
 
 impl Access {
@@ -36,7 +54,7 @@ impl Access {
 
 impl From<kube::Client> for Access {
     fn from(client: kube::Client) -> Self {
-        Self::Client(client)
+        Self::Client(ReadyClient::new(client))
     }
 }
 
@@ -60,6 +78,32 @@ impl fmt::Debug for Access {
             Self::Parts(parts) => parts.fmt(f),
             Self::Client(_) => f.write_str("Client(..)"),
         }
+    }
+}
+
+/// A client made elsewhere. Clones of it count as the same client, which `kube::Client` itself can't tell.
+#[derive(Clone)]
+pub struct ReadyClient {
+    client: kube::Client,
+    id: u64,
+}
+
+impl ReadyClient {
+    /// Takes a client.
+    pub fn new(client: kube::Client) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            client,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 }
 
@@ -149,7 +193,7 @@ impl Parts {
 }
 
 /// Where an API server is and how it proves who it is. Two equal endpoints can share connections' TLS state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Endpoint {
     /// `https://host:port/path`; plain http is accepted.
@@ -182,4 +226,30 @@ impl Endpoint {
         self.certificate_authority = Some(Arc::from(pem.as_ref()));
         self
     }
+}
+
+// An address of a proxy can hold a password.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("server", &plain(&self.server))
+            .field(
+                "certificate_authority",
+                &self.certificate_authority.as_ref().map(|pem| pem.len()),
+            )
+            .field("tls_server_name", &self.tls_server_name)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("proxy", &self.proxy.as_ref().map(plain))
+            .finish()
+    }
+}
+
+/// An address without user name, password and query.
+pub(crate) fn plain(uri: &http::Uri) -> String {
+    let scheme = uri
+        .scheme_str()
+        .map(|scheme| format!("{scheme}://"))
+        .unwrap_or_default();
+    let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{scheme}{}{port}{}", uri.host().unwrap_or_default(), uri.path())
 }

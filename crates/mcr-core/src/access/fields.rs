@@ -1,0 +1,68 @@
+//! Reading the fields of one entry of a kubeconfig, with errors that say which.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+
+use super::{AccessPolicy, KubeconfigAccess, Trust, error::AccessError, file, kubeconfig::absolute};
+
+pub(super) struct Fields<'a> {
+    /// The path of the entry.
+    pub(super) at: String,
+    pub(super) access: &'a KubeconfigAccess,
+    pub(super) policy: &'a AccessPolicy,
+    /// Whether files that are named may be read now.
+    pub(super) read: bool,
+}
+
+impl Fields<'_> {
+    pub(super) fn invalid(&self, field: &str, problem: impl Into<String>) -> AccessError {
+        AccessError::invalid(format!("{}.{field}", self.at), problem)
+    }
+
+    pub(super) fn refused(&self, field: &str, problem: impl Into<String>) -> AccessError {
+        AccessError::refused(format!("{}.{field}", self.at), problem)
+    }
+
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.access.trust == Trust::Untrusted
+    }
+
+    /// The path of a file that a field names, if it may name one.
+    pub(super) fn file(&self, field: &str, path: &str, instead: &str) -> Result<PathBuf, AccessError> {
+        let path = absolute(self.access, path);
+        if self.is_untrusted() && !self.policy.allows_file(&path) {
+            return Err(self.refused(
+                field,
+                format!(
+                    "names a file, which untrusted kubeconfigs may not do; {instead}, or allow its folder with \
+                     AccessPolicy::allow_files_under"
+                ),
+            ));
+        }
+        Ok(path)
+    }
+
+    pub(super) fn read(&self, field: &str, path: &Path) -> Result<Vec<u8>, AccessError> {
+        file::read(path).map_err(|error| AccessError::Read {
+            field: format!("{}.{field}", self.at),
+            path: path.to_owned(),
+            kind: error.kind(),
+        })
+    }
+}
+
+/// As in Go, an empty text is as good as none.
+pub(super) fn filled(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
+}
+
+pub(super) fn base64(text: &str) -> Result<Vec<u8>, &'static str> {
+    if text.contains("-----BEGIN") {
+        return Err("holds PEM as it is; encode it with base64 -w0 once more");
+    }
+    let text: String = text.split_whitespace().collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .map_err(|_| "is not valid base64; encode the PEM with base64 -w0 and copy all of it")
+}

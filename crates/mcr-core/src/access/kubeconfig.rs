@@ -1,0 +1,287 @@
+//! From a kubeconfig to an endpoint and a source of credentials.
+
+use std::{path::PathBuf, sync::Arc};
+
+use super::{
+    Access, AccessPolicy, Endpoint, KubeconfigAccess, Trust,
+    contexts::{entries, find_cluster, find_user, unique},
+    credential::CredentialSource,
+    document::{Cluster, Context, Document, User},
+    error::{AccessError, list, quote},
+    fields::{Fields, base64, filled},
+    pem, user,
+};
+
+/// What it takes to connect.
+pub(crate) enum Resolved {
+    /// An address and a source of credentials.
+    Link {
+        endpoint: Endpoint,
+        credentials: Arc<dyn CredentialSource>,
+        default_namespace: Arc<str>,
+        trust: Trust,
+    },
+    /// A client of the user's.
+    Client(kube::Client),
+}
+
+/// Finds out what it takes to connect. Reads the files that a kubeconfig names, but connects and runs nothing.
+pub(crate) fn resolve(access: &Access, policy: &AccessPolicy) -> Result<Resolved, AccessError> {
+    match access {
+        Access::Kubeconfig(kubeconfig) => link(kubeconfig, policy, true),
+        Access::Parts(parts) => Ok(Resolved::Link {
+            endpoint: parts.endpoint.clone(),
+            credentials: parts.credentials.clone(),
+            default_namespace: parts.default_namespace.clone(),
+            trust: Trust::Trusted,
+        }),
+        Access::Client(client) => Ok(Resolved::Client(client.client().clone())),
+    }
+}
+
+/// Checks a kubeconfig, so that a provider can announce it as [broken](crate::Change::Broken) instead of letting
+/// the connection fail.
+///
+/// Everything in it is parsed and held against the policy. Files that a [trusted](Trust::Trusted) kubeconfig names
+/// are read; nothing else is: nothing is executed and nothing connected to.
+///
+/// # Errors
+/// Names the first field that can't be used, why, and what to do about it.
+///
+/// ```
+/// use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+///
+/// let access = KubeconfigAccess::new("
+/// current-context: dev
+/// contexts: [{name: dev, context: {cluster: dev, user: admin}}]
+/// clusters: [{name: dev, cluster: {server: 'https://dev:6443'}}]
+/// users: [{name: admin, user: {tokenFile: /etc/shadow}}]
+/// ", Trust::Untrusted);
+/// assert_eq!(
+///     check(&access, &AccessPolicy::default()).map_err(|error| error.to_string()),
+///     Err(r#"users[name="admin"].user.tokenFile: names a file, which untrusted kubeconfigs may not do; put the token itself into the field token, or allow its folder with AccessPolicy::allow_files_under"#.to_owned())
+/// );
+/// ```
+pub fn check(access: &KubeconfigAccess, policy: &AccessPolicy) -> Result<(), AccessError> {
+    link(access, policy, access.trust == Trust::Trusted).map(|_| ())
+}
+
+fn link(access: &KubeconfigAccess, policy: &AccessPolicy, read: bool) -> Result<Resolved, AccessError> {
+    let document = Document::parse(&access.yaml)?;
+    let (name, context) = context(&document, access.context.as_deref())?;
+    let once = || std::iter::once(&document);
+    let (_, cluster) = find_cluster(once(), |document| document, &name, &context)?;
+    let user = find_user(once(), |document| document, &name, &context)?.map(|(_, user)| user);
+
+    let named = quote(cluster.name.as_deref().unwrap_or_default());
+    let place = Fields {
+        at: format!("clusters[name={named}].cluster"),
+        access,
+        policy,
+        read,
+    };
+    let cluster = cluster.cluster.unwrap_or_default();
+    let endpoint = endpoint(&place, &cluster)?;
+
+    let named = quote(
+        user.as_ref()
+            .and_then(|user| user.name.as_deref())
+            .unwrap_or_default(),
+    );
+    let place = Fields {
+        at: format!("users[name={named}].user"),
+        access,
+        policy,
+        read,
+    };
+    let user: User = user.and_then(|user| user.user).unwrap_or_default();
+    let credentials = user::source(&place, user, &cluster, &endpoint)?;
+
+    let default_namespace = filled(context.namespace).map_or_else(|| "default".into(), Arc::from);
+    Ok(Resolved::Link {
+        endpoint,
+        credentials,
+        default_namespace,
+        trust: access.trust,
+    })
+}
+
+fn context(document: &Document, wanted: Option<&str>) -> Result<(String, Context), AccessError> {
+    let there = || list(entries(&document.contexts).filter_map(|context| context.name.as_deref()));
+    let chosen = wanted
+        .map(str::to_owned)
+        .or_else(|| filled(document.current_context.clone()));
+    let Some(name) = chosen else {
+        return Err(AccessError::reference(
+            "current-context",
+            format!(
+                "is missing and no context was chosen ({}); set one of the two",
+                there()
+            ),
+        ));
+    };
+    let entry = unique(
+        entries(&document.contexts),
+        |entry| entry.name.as_deref(),
+        &name,
+        "contexts",
+    )?;
+    let Some(entry) = entry else {
+        let field = if wanted.is_some() {
+            format!("contexts[name={}]", quote(&name))
+        } else {
+            "current-context".to_owned()
+        };
+        return Err(AccessError::reference(
+            field,
+            format!(
+                "context {} is not defined ({}); define it or correct the name",
+                quote(&name),
+                there()
+            ),
+        ));
+    };
+    Ok((name, entry.context.clone().unwrap_or_default()))
+}
+
+fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError> {
+    let Some(server) = filled(cluster.server.clone()) else {
+        return Err(at.invalid(
+            "server",
+            "is missing; write the address of the API server, https://host:port",
+        ));
+    };
+    let mut endpoint = Endpoint::new(server_url(at, &server)?);
+    endpoint.insecure_skip_tls_verify = cluster.insecure_skip_tls_verify == Some(true);
+    if endpoint.insecure_skip_tls_verify && at.is_untrusted() && !at.policy.insecure_tls {
+        return Err(at.refused(
+            "insecure-skip-tls-verify",
+            "is set, which untrusted kubeconfigs may not do; give certificate-authority-data instead, or allow it \
+             with AccessPolicy::allow_insecure_tls",
+        ));
+    }
+    if let Some(data) = filled(cluster.certificate_authority_data.clone()) {
+        let pem = base64(&data).map_err(|problem| at.invalid("certificate-authority-data", problem))?;
+        endpoint.certificate_authority = Some(authority(at, "certificate-authority-data", pem)?);
+    } else if let Some(path) = filled(cluster.certificate_authority.clone()) {
+        let path = at.file(
+            "certificate-authority",
+            &path,
+            "put the certificates into certificate-authority-data",
+        )?;
+        if at.read {
+            let pem = at.read("certificate-authority", &path)?;
+            endpoint.certificate_authority = Some(authority(at, "certificate-authority", pem)?);
+        }
+    }
+    if endpoint.insecure_skip_tls_verify && endpoint.certificate_authority.is_some() {
+        return Err(at.invalid(
+            "insecure-skip-tls-verify",
+            "is set together with a certificate authority; remove one of the two",
+        ));
+    }
+    if let Some(name) = filled(cluster.tls_server_name.clone()) {
+        if rustls_pki_types::ServerName::try_from(name.as_str()).is_err() {
+            return Err(at.invalid(
+                "tls-server-name",
+                "is neither a DNS name nor an IP address; correct it",
+            ));
+        }
+        endpoint.tls_server_name = Some(name.into());
+    }
+    endpoint.proxy = match filled(cluster.proxy_url.clone()) {
+        Some(url) => Some(proxy_url(at, &url)?),
+        None => None,
+    };
+    Ok(endpoint)
+}
+
+fn authority(at: &Fields<'_>, field: &str, pem: Vec<u8>) -> Result<Arc<[u8]>, AccessError> {
+    pem::authorities(&pem).map_err(|problem| at.invalid(field, problem))?;
+    Ok(pem.into())
+}
+
+/// The address itself is not shown: some put a password into it.
+fn server_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
+    let problem = |problem: &str| at.invalid("server", problem);
+    let url = url.trim();
+    let Ok(uri) = url.parse::<http::Uri>() else {
+        return Err(problem("is not an address; write https://host:port"));
+    };
+    match uri.scheme_str() {
+        Some("https" | "http") => {}
+        Some(_) => {
+            return Err(problem(
+                "must begin with https:// (or http://); correct the scheme",
+            ));
+        }
+        None => return Err(problem("has no scheme; write https://host:port")),
+    }
+    let authority = uri
+        .authority()
+        .ok_or_else(|| problem("has no host; write https://host:port"))?;
+    if authority.as_str().contains('@') {
+        return Err(problem(
+            "holds a user name or password; put it into the user's username and password",
+        ));
+    }
+    if authority.host().is_empty()
+        || (authority.as_str() != authority.host() && authority.port_u16().is_none())
+    {
+        return Err(problem("has no host or a bad port; write https://host:port"));
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err(problem(
+            "has a query or fragment; write https://host:port and at most a path",
+        ));
+    }
+    let address = authority
+        .host()
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse();
+    if let Ok(address) = address
+        && at.is_untrusted()
+        && let Err(error) = at.policy.addresses.check(address)
+    {
+        return Err(at.refused("server", error.to_string()));
+    }
+    Ok(uri)
+}
+
+fn proxy_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
+    let Ok(uri) = url.trim().parse::<http::Uri>() else {
+        return Err(at.invalid(
+            "proxy-url",
+            "is not an address; write http://host:port, https:// or socks5://",
+        ));
+    };
+    let known = matches!(uri.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
+    if !known || uri.host().is_none_or(str::is_empty) {
+        return Err(at.invalid(
+            "proxy-url",
+            "must begin with http://, https:// or socks5:// and name a host; correct it",
+        ));
+    }
+    let same = |allowed: &http::Uri| {
+        allowed.scheme() == uri.scheme()
+            && allowed.host() == uri.host()
+            && allowed.port_u16() == uri.port_u16()
+    };
+    if at.is_untrusted() && !at.policy.proxies.iter().any(same) {
+        return Err(at.refused(
+            "proxy-url",
+            "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
+             AccessPolicy::allow_proxy",
+        ));
+    }
+    Ok(uri)
+}
+
+/// A path in a kubeconfig starts from the folder of the kubeconfig.
+pub(super) fn absolute(access: &KubeconfigAccess, path: &str) -> PathBuf {
+    match &access.base_dir {
+        Some(dir) => dir.join(path),
+        None => PathBuf::from(path),
+    }
+}
