@@ -86,5 +86,9 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
 
 /// Which of `names` are not in `dir`.
 fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
-    names.iter().copied().filter(|name| !dir.join(name).is_file()).collect()
+    names
+        .iter()
+        .copied()
+        .filter(|name| !dir.join(name).is_file())
+        .collect()
 }

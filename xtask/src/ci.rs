@@ -17,6 +17,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut stages = Stages::default();
     lint::add(&mut stages);
-    test::add(&mut stages, &test::Args { full: args.full, ..test::Args::default() });
+    test::add(
+        &mut stages,
+        &test::Args {
+            full: args.full,
+            ..test::Args::default()
+        },
+    );
     stages.finish()
 }

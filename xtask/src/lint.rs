@@ -27,10 +27,15 @@ pub(crate) fn add(stages: &mut Stages) {
     });
     stages.run("crate rules", || crates::check().map(|()| Done::Passed));
     stages.run("clippy", || {
-        workspace::check(
-            workspace::cargo()
-                .args(["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
-        )?;
+        workspace::check(workspace::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "-D",
+            "warnings",
+        ]))?;
         Ok(Done::Passed)
     });
     stages.run("rustdoc", || {

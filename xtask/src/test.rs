@@ -35,7 +35,15 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     stages.run("tests", || {
         let mut command = workspace::cargo();
         command
-            .args(["test", "--workspace", "--all-features", "--lib", "--bins", "--tests", "--examples"])
+            .args([
+                "test",
+                "--workspace",
+                "--all-features",
+                "--lib",
+                "--bins",
+                "--tests",
+                "--examples",
+            ])
             .env("KUBEBUILDER_ASSETS", &folder);
         if args.full || !args.extra.is_empty() {
             command.arg("--");

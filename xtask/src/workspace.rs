@@ -30,7 +30,10 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
 }
 
 fn show(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     let args = command.get_args().map(|arg| arg.to_string_lossy());
     std::iter::once(program).chain(args).collect::<Vec<_>>().join(" ")
 }

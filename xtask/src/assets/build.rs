@@ -42,7 +42,13 @@ fn build_one(dir: &Path, command: &str) -> Result<()> {
         // Nothing of the caller's Go set-up may change the bytes: a workspace file, cgo, VCS stamps.
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
-        .args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags"])
+        .args([
+            "build",
+            "-trimpath",
+            "-buildvcs=false",
+            "-mod=readonly",
+            "-ldflags",
+        ])
         .arg(recipe::linker_flags())
         .arg("-o")
         .arg(&partial)
@@ -76,7 +82,10 @@ fn build_one(dir: &Path, command: &str) -> Result<()> {
     };
     let output = reader.join().unwrap_or_default();
     if !status.success() {
-        bail!("`go build` of {command} failed ({status}):\n{}", output.trim_end());
+        bail!(
+            "`go build` of {command} failed ({status}):\n{}",
+            output.trim_end()
+        );
     }
     // Only a finished binary gets the name: an interrupted build is never mistaken for one.
     std::fs::rename(&partial, dir.join(command))

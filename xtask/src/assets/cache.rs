@@ -20,12 +20,16 @@ pub(crate) fn user_cache() -> Result<PathBuf> {
     }
     match non_empty("HOME") {
         Some(home) => Ok(home.join(".cache")),
-        None => bail!("neither XDG_CACHE_HOME nor HOME is set: set MCR_ASSETS_DIR to a folder to cache binaries in"),
+        None => bail!(
+            "neither XDG_CACHE_HOME nor HOME is set: set MCR_ASSETS_DIR to a folder to cache binaries in"
+        ),
     }
 }
 
 fn non_empty(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
 }
 
 /// Waits until no other invocation fills the cache, so that nothing is built twice. Released when
@@ -46,7 +50,10 @@ pub(super) fn lock(root: &Path) -> Result<File> {
 
 /// Names the folder that tests use when `KUBEBUILDER_ASSETS` is not set (a bare `cargo test`).
 pub(super) fn set_current(root: &Path, dir: &Path) -> Result<()> {
-    let name = dir.file_name().context("the cache folder has a name")?.to_string_lossy();
+    let name = dir
+        .file_name()
+        .context("the cache folder has a name")?
+        .to_string_lossy();
     let path = root.join("current");
     if std::fs::read_to_string(&path).is_ok_and(|text| text.trim() == name) {
         return Ok(());

@@ -22,7 +22,10 @@ pub(super) fn fetch(dir: &Path) -> Result<(), Failed> {
         return Err(Failed::Unreachable(format!("no pinned archive for {platform}")));
     };
     let version = recipe::ENVTEST;
-    let url = format!("{}/envtest-v{version}/envtest-v{version}-{platform}.tar.gz", recipe::ENVTEST_URL);
+    let url = format!(
+        "{}/envtest-v{version}/envtest-v{version}-{platform}.tar.gz",
+        recipe::ENVTEST_URL
+    );
     let scratch = dir.join(".download");
     let result = fetch_into(&url, sum, &scratch, dir);
     // Best effort: what stays is overwritten by the next attempt.
@@ -37,8 +40,23 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
     eprintln!("assets: downloading {url}");
     // A host that does not answer must cost seconds, a slow but moving download may take its time.
     let curl = Command::new("curl")
-        .args(["--fail", "--silent", "--show-error", "--location", "--proto", "=https"])
-        .args(["--connect-timeout", "5", "--speed-limit", "10000", "--speed-time", "20", "--output"])
+        .args([
+            "--fail",
+            "--silent",
+            "--show-error",
+            "--location",
+            "--proto",
+            "=https",
+        ])
+        .args([
+            "--connect-timeout",
+            "5",
+            "--speed-limit",
+            "10000",
+            "--speed-time",
+            "20",
+            "--output",
+        ])
         .arg(&archive)
         .arg(url)
         .output()
@@ -66,7 +84,9 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
         .status()
         .map_err(|error| Failed::Unreachable(format!("tar: {error}")))?;
     if !tar.success() {
-        return Err(Failed::Unreachable("the archive could not be unpacked".to_owned()));
+        return Err(Failed::Unreachable(
+            "the archive could not be unpacked".to_owned(),
+        ));
     }
     for name in recipe::ALL {
         let unpacked = scratch.join(name);

@@ -12,17 +12,27 @@ pub(super) fn check() -> Result<()> {
         .output()
         .context("running `cargo metadata`")?;
     if !output.status.success() {
-        bail!("`cargo metadata` failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "`cargo metadata` failed:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists packages")?;
-    let members: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata lists packages")?;
+    let members: Vec<&str> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
 
     let mut wrong = Vec::new();
     for package in packages {
         dependencies(package, &members, &mut wrong);
         // A crate that is never published shows nothing to the world.
-        let published = package["publish"].as_array().is_none_or(|registries| !registries.is_empty());
+        let published = package["publish"]
+            .as_array()
+            .is_none_or(|registries| !registries.is_empty());
         if published {
             manifest(package, &mut wrong);
         }
@@ -69,17 +79,25 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
     let Some(folder) = path.parent() else { return };
 
     if folder.file_name().is_none_or(|folder| folder != name) {
-        wrong.push(format!("{name} is in {}: the folder must have the crate's name", folder.display()));
+        wrong.push(format!(
+            "{name} is in {}: the folder must have the crate's name",
+            folder.display()
+        ));
     }
     let readme = package["readme"].as_str().map(|readme| folder.join(readme));
-    if !readme.is_some_and(|readme| std::fs::read_to_string(readme).is_ok_and(|text| text.lines().count() > 1)) {
+    if !readme
+        .is_some_and(|readme| std::fs::read_to_string(readme).is_ok_and(|text| text.lines().count() > 1))
+    {
         wrong.push(format!("{name} needs a README of more than its name"));
     }
     let description = package["description"].as_str().unwrap_or_default();
     if description.len() < 20 {
         wrong.push(format!("{name} needs a description that says what it is for"));
     }
-    if package["keywords"].as_array().is_none_or(|keywords| keywords.is_empty()) {
+    if package["keywords"]
+        .as_array()
+        .is_none_or(|keywords| keywords.is_empty())
+    {
         wrong.push(format!("{name} needs keywords"));
     }
 }

@@ -19,7 +19,10 @@ pub(super) fn offline() -> Result<()> {
 /// Checks against the advisory database, which is a Git repository on the network.
 pub(super) fn advisories() -> Result<Done> {
     let mut command = deny()?;
-    let output = command.args(["check", "advisories"]).output().context("running cargo-deny")?;
+    let output = command
+        .args(["check", "advisories"])
+        .output()
+        .context("running cargo-deny")?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         if let Some(why) = unreachable(&text) {
@@ -35,7 +38,10 @@ pub(super) fn advisories() -> Result<Done> {
 /// The line that says the database could not be had. Anything else is a finding.
 fn unreachable(text: &str) -> Option<&str> {
     text.lines()
-        .find(|line| line.contains("failed to fetch advisory database") || line.contains("failed to load advisory database"))
+        .find(|line| {
+            line.contains("failed to fetch advisory database")
+                || line.contains("failed to load advisory database")
+        })
         .map(str::trim)
 }
 
@@ -47,13 +53,28 @@ fn deny() -> Result<Command> {
 
 /// The pinned cargo-deny, installed on first use. Outside `target`, so that `cargo clean` keeps it.
 fn install() -> Result<PathBuf> {
-    let dir = assets::user_cache()?.join("mcr").join("tools").join(format!("cargo-deny-{VERSION}"));
-    let binary = dir.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
+    let dir = assets::user_cache()?
+        .join("mcr")
+        .join("tools")
+        .join(format!("cargo-deny-{VERSION}"));
+    let binary = dir
+        .join("bin")
+        .join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if !binary.is_file() {
-        eprintln!("installing cargo-deny {VERSION} into {} (once per machine, about 3 minutes)", dir.display());
+        eprintln!(
+            "installing cargo-deny {VERSION} into {} (once per machine, about 3 minutes)",
+            dir.display()
+        );
         workspace::check(
             workspace::cargo()
-                .args(["install", "--locked", "cargo-deny", "--version", VERSION, "--root"])
+                .args([
+                    "install",
+                    "--locked",
+                    "cargo-deny",
+                    "--version",
+                    VERSION,
+                    "--root",
+                ])
                 .arg(&dir),
         )?;
     }

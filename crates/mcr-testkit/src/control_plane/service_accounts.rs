@@ -102,8 +102,8 @@ impl ServiceAccountBuilder {
         Ok(ServiceAccountUser {
             plane,
             namespace: namespace.into(),
-            name: name.into(),
-            user: user.into(),
+            account: name.into(),
+            name: user.into(),
             access,
         })
     }
@@ -115,15 +115,15 @@ impl ServiceAccountBuilder {
 pub struct ServiceAccountUser {
     plane: ControlPlane,
     namespace: Arc<str>,
+    account: Arc<str>,
     name: Arc<str>,
-    user: Arc<str>,
     access: Arc<Access>,
 }
 
 impl ServiceAccountUser {
     /// The name the API server sees, as in its audit log: `system:serviceaccount:<namespace>:<name>`.
     pub fn name(&self) -> &str {
-        &self.user
+        &self.name
     }
 
     /// A new token each time, valid for an hour. Older ones stay valid.
@@ -149,9 +149,9 @@ impl ServiceAccountUser {
             "spec": { "expirationSeconds": seconds, "audiences": [] },
         });
         let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
-        let doing = || format!("requesting a token of {}", self.user);
+        let doing = || format!("requesting a token of {}", self.name);
         let answer: Value = accounts
-            .create_subresource("token", &self.name, &PostParams::default(), &request)
+            .create_subresource("token", &self.account, &PostParams::default(), &request)
             .await
             .map_err(ControlPlaneError::api(doing()))?;
         match answer["status"]["token"].as_str() {
@@ -201,10 +201,10 @@ impl ServiceAccountUser {
     pub async fn delete(&self) -> Result<(), ControlPlaneError> {
         let accounts = Api::<ServiceAccount>::namespaced(self.plane.client(), &self.namespace);
         accounts
-            .delete(&self.name, &DeleteParams::default())
+            .delete(&self.account, &DeleteParams::default())
             .await
             .map(drop)
-            .map_err(ControlPlaneError::api(format!("deleting {}", self.user)))
+            .map_err(ControlPlaneError::api(format!("deleting {}", self.name)))
     }
 }
 
