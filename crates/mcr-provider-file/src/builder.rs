@@ -10,8 +10,13 @@ use mcr_core::Trust;
 use crate::{Environment, FileError, FileProvider};
 
 /// The globs files in folders are chosen by unless others are given.
-const DEFAULT_GLOBS: [&str; 5] =
-    ["kubeconfig.yaml", "kubeconfig.yml", "*.kubeconfig", "*.kubeconfig.yaml", "*.kubeconfig.yml"];
+const DEFAULT_GLOBS: [&str; 5] = [
+    "kubeconfig.yaml",
+    "kubeconfig.yml",
+    "*.kubeconfig",
+    "*.kubeconfig.yaml",
+    "*.kubeconfig.yml",
+];
 
 /// A file that is written all the time is read this many quiet times after its first change at the latest.
 const DEBOUNCE_AT_MOST: u32 = 10;
@@ -104,7 +109,11 @@ impl FileProviderBuilder {
     /// editors' hidden files are left alone.
     #[must_use]
     pub fn globs(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.globs = globs.into_iter().map(Into::into).filter(|glob| !glob.is_empty()).collect();
+        self.globs = globs
+            .into_iter()
+            .map(Into::into)
+            .filter(|glob| !glob.is_empty())
+            .collect();
         self
     }
 
@@ -186,20 +195,30 @@ impl FileProviderBuilder {
             notifications: self.notifications,
             environment: self.environment,
         };
-        Ok(FileProvider { name: self.name, config: Arc::new(config), known: Arc::new(Mutex::default()) })
+        Ok(FileProvider {
+            name: self.name,
+            config: Arc::new(config),
+            known: Arc::new(Mutex::default()),
+        })
     }
 }
 
 fn non_empty(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> impl Iterator<Item = PathBuf> {
     // `"".split(',')` yields one empty string, and that would mean the working directory.
-    paths.into_iter().map(Into::into).filter(|path| !path.as_os_str().is_empty())
+    paths
+        .into_iter()
+        .map(Into::into)
+        .filter(|path| !path.as_os_str().is_empty())
 }
 
 fn pattern(glob: String) -> Result<Pattern, FileError> {
     if glob.contains(std::path::is_separator) {
         return Err(FileError::GlobWithFolder(glob));
     }
-    Pattern::new(&glob).map_err(|error| FileError::Glob { why: error.msg.to_owned(), glob })
+    Pattern::new(&glob).map_err(|error| FileError::Glob {
+        why: error.msg.to_owned(),
+        glob,
+    })
 }
 
 #[cfg(test)]
@@ -236,7 +255,13 @@ mod tests {
 
     #[test]
     fn what_is_empty_is_ignored() {
-        let config = FileProviderBuilder::new().file("").dir("").globs([""]).build().unwrap().config;
+        let config = FileProviderBuilder::new()
+            .file("")
+            .dir("")
+            .globs([""])
+            .build()
+            .unwrap()
+            .config;
         assert!(config.files.is_empty() && config.dirs.is_empty());
         let globs: Vec<&str> = config.globs.iter().map(Pattern::as_str).collect();
         assert_eq!(globs, DEFAULT_GLOBS);

@@ -15,8 +15,15 @@ pub(crate) type Clusters = BTreeMap<ClusterName, Desired>;
 /// One cluster as the files describe it.
 #[derive(Debug, Clone)]
 pub(crate) enum Desired {
-    Good { access: KubeconfigAccess, file: Arc<str>, context: Arc<str> },
-    Broken { object: Arc<str>, error: Arc<str> },
+    Good {
+        access: KubeconfigAccess,
+        file: Arc<str>,
+        context: Arc<str>,
+    },
+    Broken {
+        object: Arc<str>,
+        error: Arc<str>,
+    },
 }
 
 impl Desired {
@@ -44,14 +51,25 @@ impl PartialEq for Desired {
 
 /// What is to be said after `before` was said, if `now` is true. New and changed clusters come first.
 pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Vec<Change> {
-    let said = now.iter().filter(|(name, desired)| before.get(*name) != Some(desired)).map(say);
-    let gone = before.keys().filter(|name| !now.contains_key(*name)).cloned().map(Change::Remove);
+    let said = now
+        .iter()
+        .filter(|(name, desired)| before.get(*name) != Some(desired))
+        .map(say);
+    let gone = before
+        .keys()
+        .filter(|name| !now.contains_key(*name))
+        .cloned()
+        .map(Change::Remove);
     said.chain(gone).collect()
 }
 
 fn say((name, desired): (&ClusterName, &Desired)) -> Change {
     match desired {
-        Desired::Good { access, file, context } => Change::Upsert(
+        Desired::Good {
+            access,
+            file,
+            context,
+        } => Change::Upsert(
             ClusterSpec::new(name.clone(), access.clone().into())
                 .property(FILE, &**file)
                 .property(CONTEXT, &**context),
@@ -70,15 +88,24 @@ mod tests {
 
     fn good(yaml: &str) -> Desired {
         let access = KubeconfigAccess::new(yaml, Trust::Trusted);
-        Desired::Good { access, file: "f".into(), context: "c".into() }
+        Desired::Good {
+            access,
+            file: "f".into(),
+            context: "c".into(),
+        }
     }
 
     fn broken(error: &str) -> Desired {
-        Desired::Broken { object: "file f".into(), error: error.into() }
+        Desired::Broken {
+            object: "file f".into(),
+            error: error.into(),
+        }
     }
 
     fn clusters<const N: usize>(clusters: [(&str, Desired); N]) -> Clusters {
-        clusters.map(|(name, desired)| (ClusterName::new(name).unwrap(), desired)).into()
+        clusters
+            .map(|(name, desired)| (ClusterName::new(name).unwrap(), desired))
+            .into()
     }
 
     fn shown(before: &Clusters, now: &Clusters) -> Vec<String> {

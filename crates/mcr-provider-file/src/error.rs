@@ -27,7 +27,9 @@ pub enum FileError {
     )]
     Separator(String),
     /// The poll interval is zero.
-    #[error("the poll interval is zero, which would never let go of a processor; give at least a millisecond")]
+    #[error(
+        "the poll interval is zero, which would never let go of a processor; give at least a millisecond"
+    )]
     PollInterval,
 }
 
@@ -44,7 +46,9 @@ pub(crate) enum Fault {
     Dangling { target: PathBuf },
     #[error("it has {len} bytes, more than the {max} a kubeconfig may have; split it into several files")]
     TooBig { len: u64, max: u64 },
-    #[error("it is empty; it had contexts before, so it is taken for half-written (delete it to remove them)")]
+    #[error(
+        "it is empty; it had contexts before, so it is taken for half-written (delete it to remove them)"
+    )]
     Empty,
     #[error("reading it failed: {0}; check that it exists and that this process may read it")]
     Read(#[from] io::Error),

@@ -42,7 +42,10 @@ impl FileProvider {
 
 impl fmt::Debug for FileProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileProvider").field("name", &self.name).field("config", &self.config).finish()
+        f.debug_struct("FileProvider")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .finish()
     }
 }
 
@@ -133,7 +136,9 @@ impl Running {
         }
         if outdated {
             // A file that is replaced by removing and writing it is not seen as removed.
-            self.signal.settle(self.config.debounce, self.config.debounce_at_most).await;
+            self.signal
+                .settle(self.config.debounce, self.config.debounce_at_most)
+                .await;
             let changes;
             (work, changes) = spawn_blocking(move || {
                 let changes = work.round();
@@ -156,7 +161,11 @@ impl Work {
             "looking for kubeconfigs"
         );
         let watch = FolderWatch::new(config.notifications, signal);
-        Self { scanner: Scanner::new(config, sources, known), watch, said: Clusters::new() }
+        Self {
+            scanner: Scanner::new(config, sources, known),
+            watch,
+            said: Clusters::new(),
+        }
     }
 
     /// Watches, then reads: a change while reading is heard and leads to another round.
@@ -170,7 +179,11 @@ impl Work {
         }
         let now = self.scanner.scan();
         let changes = changes(&self.said, &now);
-        tracing::debug!(clusters = now.len(), changes = changes.len(), "kubeconfigs looked at");
+        tracing::debug!(
+            clusters = now.len(),
+            changes = changes.len(),
+            "kubeconfigs looked at"
+        );
         self.said = now;
         changes
     }

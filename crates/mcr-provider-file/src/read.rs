@@ -47,7 +47,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_LEN {
-        return Err(Fault::TooBig { len: metadata.len(), max: MAX_LEN });
+        return Err(Fault::TooBig {
+            len: metadata.len(),
+            max: MAX_LEN,
+        });
     }
     Ok(bytes)
 }
@@ -71,7 +74,9 @@ pub(crate) fn list(dir: &Path, globs: &[Pattern]) -> Listing {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             dangling(dir).map_or(Listing::Missing, Listing::Fault)
         }
-        Err(error) if error.kind() == ErrorKind::NotADirectory && dir.is_file() => Listing::Fault(Fault::IsFile),
+        Err(error) if error.kind() == ErrorKind::NotADirectory && dir.is_file() => {
+            Listing::Fault(Fault::IsFile)
+        }
         Err(error) => Listing::Fault(error.into()),
     }
 }
@@ -103,7 +108,11 @@ enum Seen {
     Missing,
     Dangling(PathBuf),
     Folder,
-    File { len: u64, modified: Option<SystemTime>, place: Place },
+    File {
+        len: u64,
+        modified: Option<SystemTime>,
+        place: Place,
+    },
     Fault(ErrorKind),
 }
 
@@ -113,7 +122,11 @@ impl Stamp {
             Ok(metadata) if metadata.is_dir() => Seen::Folder,
             Ok(metadata) => {
                 let place = Place::of(&metadata);
-                Seen::File { len: metadata.len(), modified: metadata.modified().ok(), place }
+                Seen::File {
+                    len: metadata.len(),
+                    modified: metadata.modified().ok(),
+                    place,
+                }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 fs::read_link(path).map_or(Seen::Missing, Seen::Dangling)

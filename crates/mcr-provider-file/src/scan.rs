@@ -92,7 +92,12 @@ impl Scanner {
     pub(crate) fn is_outdated(&self) -> bool {
         let now = stamps(&self.layout());
         now.len() != self.stamps.len()
-            || now.iter().any(|(path, stamp)| !self.stamps.get(path).is_some_and(|old| stamp.is_settled_since(old)))
+            || now.iter().any(|(path, stamp)| {
+                !self
+                    .stamps
+                    .get(path)
+                    .is_some_and(|old| stamp.is_settled_since(old))
+            })
     }
 
     /// All clusters there are now.
@@ -104,7 +109,9 @@ impl Scanner {
         // Before reading, so that a change while reading makes a difference next time.
         let stamps = stamps(&layout);
         let files = layout.groups.iter().flatten();
-        let missing = files.filter(|file| stamps.get(*file).is_some_and(Stamp::is_missing)).cloned();
+        let missing = files
+            .filter(|file| stamps.get(*file).is_some_and(Stamp::is_missing))
+            .cloned();
         let missing = missing.chain(std::mem::take(&mut layout.missing)).collect();
         self.report_missing(missing);
 
@@ -112,10 +119,12 @@ impl Scanner {
         let mut visited: HashSet<PathBuf> = layout.groups.iter().flatten().cloned().collect();
         let mut said = Vec::new();
         for group in std::mem::take(&mut layout.groups) {
-            let settled = group.iter().all(|file| match (self.stamps.get(file), stamps.get(file)) {
-                (Some(old), Some(new)) => new.is_settled_since(old),
-                _ => false,
-            });
+            let settled = group
+                .iter()
+                .all(|file| match (self.stamps.get(file), stamps.get(file)) {
+                    (Some(old), Some(new)) => new.is_settled_since(old),
+                    _ => false,
+                });
             let found = match before.remove(&group) {
                 Some(found) if settled => found,
                 found => self.read(&group, found, &mut known),
@@ -124,10 +133,16 @@ impl Scanner {
             self.read.insert(group, found);
         }
         for (dir, fault) in &layout.faults {
-            let of_dir = known.keys().filter(|file| file.parent() == Some(dir) && !visited.contains(*file));
+            let of_dir = known
+                .keys()
+                .filter(|file| file.parent() == Some(dir) && !visited.contains(*file));
             let of_dir: Vec<PathBuf> = of_dir.cloned().collect();
             for file in &of_dir {
-                said.extend(self.broken_file(file, &known, &format_args!("folder {}: {fault}", dir.display())));
+                said.extend(self.broken_file(
+                    file,
+                    &known,
+                    &format_args!("folder {}: {fault}", dir.display()),
+                ));
             }
             if of_dir.is_empty() {
                 said.extend(self.broken(dir, None, format!("folder {}", dir.display()), fault));
@@ -141,9 +156,17 @@ impl Scanner {
 
     fn layout(&self) -> Layout {
         let mut seen = HashSet::new();
-        let mut layout = Layout { groups: Vec::new(), faults: Vec::new(), missing: BTreeSet::new() };
+        let mut layout = Layout {
+            groups: Vec::new(),
+            faults: Vec::new(),
+            missing: BTreeSet::new(),
+        };
         for list in &self.sources.lists {
-            let group: Group = list.iter().filter(|file| seen.insert((*file).clone())).cloned().collect();
+            let group: Group = list
+                .iter()
+                .filter(|file| seen.insert((*file).clone()))
+                .cloned()
+                .collect();
             if !group.is_empty() {
                 layout.groups.push(group);
             }
@@ -179,7 +202,10 @@ impl Scanner {
         let content = read.iter().map(print).collect();
         match before {
             Some(found) if found.content == content => found,
-            _ => Found { content, clusters: self.resolve(read, known) },
+            _ => Found {
+                content,
+                clusters: self.resolve(read, known),
+            },
         }
     }
 
@@ -201,7 +227,9 @@ impl Scanner {
         for (file, error) in found.iter().filter_map(unreadable) {
             let had_contexts = known.get(file).is_some_and(|known| !known.contexts.is_empty());
             match error {
-                AccessError::Empty if had_contexts => drop(faults.insert(file.clone(), Fault::Empty.to_string())),
+                AccessError::Empty if had_contexts => {
+                    drop(faults.insert(file.clone(), Fault::Empty.to_string()))
+                }
                 AccessError::Empty => {
                     tracing::info!(file = %file.display(), "file is empty, it adds no clusters");
                 }
@@ -209,9 +237,16 @@ impl Scanner {
             }
         }
         found.retain(|context| unreadable(context).is_none());
-        let good: Vec<KubeconfigFile> =
-            files.iter().filter(|file| !faults.contains_key(&file.path)).cloned().collect();
-        if in_list && faults.keys().any(|file| known.get(file).is_some_and(|known| known.file.is_some())) {
+        let good: Vec<KubeconfigFile> = files
+            .iter()
+            .filter(|file| !faults.contains_key(&file.path))
+            .cloned()
+            .collect();
+        if in_list
+            && faults
+                .keys()
+                .any(|file| known.get(file).is_some_and(|known| known.file.is_some()))
+        {
             files = self.with_last_good(files, &faults, known);
             found = contexts(&files);
             found.retain(|context| !faults.contains_key(&context.file));
@@ -220,9 +255,18 @@ impl Scanner {
         for file in good {
             let names = found.iter().filter(|context| context.file == file.path);
             let contexts = names.filter_map(|context| context.context.clone()).collect();
-            known.insert(file.path.clone(), LastGood { contexts, file: in_list.then_some(file) });
+            known.insert(
+                file.path.clone(),
+                LastGood {
+                    contexts,
+                    file: in_list.then_some(file),
+                },
+            );
         }
-        let mut clusters: Vec<_> = found.into_iter().filter_map(|context| self.cluster(context)).collect();
+        let mut clusters: Vec<_> = found
+            .into_iter()
+            .filter_map(|context| self.cluster(context))
+            .collect();
         for (file, error) in &faults {
             clusters.extend(self.broken_file(file, known, error));
         }
@@ -243,7 +287,12 @@ impl Scanner {
                 files.insert(path.clone(), file);
             }
         }
-        self.sources.lists.iter().flatten().filter_map(|path| files.remove(path)).collect()
+        self.sources
+            .lists
+            .iter()
+            .flatten()
+            .filter_map(|path| files.remove(path))
+            .collect()
     }
 
     fn cluster(&self, found: ContextAccess) -> Option<(ClusterName, Desired)> {
@@ -256,7 +305,14 @@ impl Scanner {
             (Ok(access), Some(context)) => {
                 let name = self.name(&file, Some(&context))?;
                 let file = file.display().to_string().into();
-                Some((name, Desired::Good { access, file, context }))
+                Some((
+                    name,
+                    Desired::Good {
+                        access,
+                        file,
+                        context,
+                    },
+                ))
             }
             (Err(error), context) => self.broken(&file, context.as_deref(), object, &error),
             // A context that can be used has a name.
@@ -265,13 +321,23 @@ impl Scanner {
     }
 
     /// Everything a file is known for, broken; or the file itself, if nothing is.
-    fn broken_file(&self, file: &Path, known: &Known, error: &dyn fmt::Display) -> Vec<(ClusterName, Desired)> {
+    fn broken_file(
+        &self,
+        file: &Path,
+        known: &Known,
+        error: &dyn fmt::Display,
+    ) -> Vec<(ClusterName, Desired)> {
         let object = format!("file {}", file.display());
         match known.get(file).filter(|known| !known.contexts.is_empty()) {
             None => self.broken(file, None, object, error).into_iter().collect(),
             Some(known) => {
                 let broken = |context: &Arc<str>| {
-                    self.broken(file, Some(context), format!("{object}, context {context:?}"), error)
+                    self.broken(
+                        file,
+                        Some(context),
+                        format!("{object}, context {context:?}"),
+                        error,
+                    )
                 };
                 known.contexts.iter().filter_map(broken).collect()
             }
@@ -286,7 +352,13 @@ impl Scanner {
         error: &dyn fmt::Display,
     ) -> Option<(ClusterName, Desired)> {
         let name = self.name(path, context)?;
-        Some((name, Desired::Broken { object: object.into(), error: error.to_string().into() }))
+        Some((
+            name,
+            Desired::Broken {
+                object: object.into(),
+                error: error.to_string().into(),
+            },
+        ))
     }
 
     fn name(&self, path: &Path, context: Option<&str>) -> Option<ClusterName> {
@@ -336,7 +408,10 @@ impl Scanner {
 fn stamps(layout: &Layout) -> BTreeMap<PathBuf, Stamp> {
     let files = layout.groups.iter().flatten();
     let dirs = layout.faults.iter().map(|(dir, _)| dir);
-    files.chain(dirs).map(|path| (path.clone(), Stamp::of(path))).collect()
+    files
+        .chain(dirs)
+        .map(|path| (path.clone(), Stamp::of(path)))
+        .collect()
 }
 
 /// The file and the error, if it is one of the whole file and not of one context.

@@ -75,22 +75,43 @@ pub(crate) fn sources(
 ) -> Sources {
     if !files.is_empty() || !dirs.is_empty() {
         let lists = files.iter().map(|file| vec![file.clone()]).collect();
-        return Sources { lists, dirs: dirs.to_vec(), origin: "options" };
+        return Sources {
+            lists,
+            dirs: dirs.to_vec(),
+            origin: "options",
+        };
     }
     let list = environment.kubeconfig.as_deref().map(split).unwrap_or_default();
     if !list.is_empty() {
-        return Sources { lists: vec![list], dirs: Vec::new(), origin: "$KUBECONFIG" };
+        return Sources {
+            lists: vec![list],
+            dirs: Vec::new(),
+            origin: "$KUBECONFIG",
+        };
     }
-    let home = environment.home.as_ref().map(|home| home.join(".kube").join("config"));
+    let home = environment
+        .home
+        .as_ref()
+        .map(|home| home.join(".kube").join("config"));
     if let Some(config) = home.filter(|config| exists(config)) {
-        return Sources { lists: vec![vec![config]], dirs: Vec::new(), origin: "~/.kube/config" };
+        return Sources {
+            lists: vec![vec![config]],
+            dirs: Vec::new(),
+            origin: "~/.kube/config",
+        };
     }
     let dirs = environment.working_dir.iter().cloned().collect();
-    Sources { lists: Vec::new(), dirs, origin: "working directory" }
+    Sources {
+        lists: Vec::new(),
+        dirs,
+        origin: "working directory",
+    }
 }
 
 fn split(list: &OsStr) -> Vec<PathBuf> {
-    std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect()
+    std::env::split_paths(list)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect()
 }
 
 /// Whether a file of a folder is a kubeconfig by its name.
@@ -113,13 +134,19 @@ mod tests {
     }
 
     fn environment() -> Environment {
-        Environment::empty().kubeconfig("/a::/b").home("/home/me").working_dir("/work")
+        Environment::empty()
+            .kubeconfig("/a::/b")
+            .home("/home/me")
+            .working_dir("/work")
     }
 
     #[test]
     fn options_come_first_and_each_file_stands_for_itself() {
         let found = sources(&paths(&["/x", "/y"]), &[], &environment(), |_| true);
-        assert_eq!((found.lists, found.dirs), (vec![paths(&["/x"]), paths(&["/y"])], vec![]));
+        assert_eq!(
+            (found.lists, found.dirs),
+            (vec![paths(&["/x"]), paths(&["/y"])], vec![])
+        );
         let found = sources(&[], &paths(&["/d"]), &environment(), |_| true);
         assert_eq!((found.lists, found.dirs), (vec![], paths(&["/d"])));
     }
@@ -134,8 +161,13 @@ mod tests {
     fn then_the_file_in_the_home_folder_then_the_working_directory() {
         for unset in ["", ":"] {
             let environment = environment().kubeconfig(unset);
-            let found = sources(&[], &[], &environment, |path| path == Path::new("/home/me/.kube/config"));
-            assert_eq!((found.lists, found.dirs), (vec![paths(&["/home/me/.kube/config"])], vec![]));
+            let found = sources(&[], &[], &environment, |path| {
+                path == Path::new("/home/me/.kube/config")
+            });
+            assert_eq!(
+                (found.lists, found.dirs),
+                (vec![paths(&["/home/me/.kube/config"])], vec![])
+            );
             let found = sources(&[], &[], &environment, |_| false);
             assert_eq!((found.lists, found.dirs), (vec![], paths(&["/work"])));
         }

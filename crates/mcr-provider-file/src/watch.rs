@@ -91,16 +91,28 @@ impl FolderWatch {
             };
             watcher.map_err(warn).ok()
         });
-        Self { watcher, signal, folders: BTreeMap::new(), refused: BTreeSet::new() }
+        Self {
+            watcher,
+            signal,
+            folders: BTreeMap::new(),
+            refused: BTreeSet::new(),
+        }
     }
 
     /// Watches these folders and no others. Returns whether one was added, so that something may have changed
     /// in it just before.
     pub(crate) fn follow(&mut self, wanted: &BTreeSet<PathBuf>) -> bool {
-        let Some(watcher) = &mut self.watcher else { return false };
+        let Some(watcher) = &mut self.watcher else {
+            return false;
+        };
         // A folder that was removed and made again looks like the old one: inode numbers are reused.
         let renew = self.signal.moved.swap(false, Ordering::AcqRel);
-        let gone: Vec<PathBuf> = self.folders.keys().filter(|dir| !wanted.contains(*dir)).cloned().collect();
+        let gone: Vec<PathBuf> = self
+            .folders
+            .keys()
+            .filter(|dir| !wanted.contains(*dir))
+            .cloned()
+            .collect();
         for dir in gone {
             self.folders.remove(&dir);
             // Fails if the folder itself is gone, and then there is nothing to do.
@@ -141,7 +153,9 @@ type Inode = (u64, u64);
 #[cfg(unix)]
 fn inode(dir: &Path) -> Option<Inode> {
     use std::os::unix::fs::MetadataExt;
-    fs::metadata(dir).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    fs::metadata(dir)
+        .ok()
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(not(unix))]
@@ -222,7 +236,11 @@ mod tests {
         fs::write(root.join("a.yaml"), "").unwrap();
         assert_eq!(points(&root.join("a.yaml")), [root.clone()].into());
         assert_eq!(points(&root), [root.clone()].into());
-        assert_eq!(points(&root.join("not/there/yet.yaml")), [root.clone()].into(), "nearest that exists");
+        assert_eq!(
+            points(&root.join("not/there/yet.yaml")),
+            [root.clone()].into(),
+            "nearest that exists"
+        );
     }
 
     #[test]

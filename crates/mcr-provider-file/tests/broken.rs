@@ -1,0 +1,275 @@
+//! Bad input costs only what it describes, and is explained.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::fs;
+
+use support::{Folder, Heard, kubeconfig, told};
+
+/// The clusters of a folder with a good file and this one.
+async fn beside_a_good_one(file: &str, text: impl AsRef<[u8]>) -> Vec<(String, String)> {
+    let folder = Folder::new();
+    folder.write("good.kubeconfig", kubeconfig(&["one"]));
+    folder.write(file, text);
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let good = heard.clusters.remove("./good.kubeconfig+one");
+    assert_eq!(good.as_deref(), Some("ok"), "the good file is not touched");
+    heard.clusters.into_iter().collect()
+}
+
+fn pair(name: &str, text: &str) -> (String, String) {
+    (name.to_owned(), text.to_owned())
+}
+
+#[tokio::test]
+async fn broken_yaml() {
+    for (text, error) in [
+        (
+            b"contexts:\n- {name: a\n".as_slice(),
+            "it is not valid YAML (line 2, column 3); correct it there",
+        ),
+        (
+            b"just text",
+            "a value has the wrong form (text, list or mapping expected) (line 1, column 1); correct it there",
+        ),
+        (b"contexts: \xff", "it is not UTF-8 text; correct it there"),
+    ] {
+        assert_eq!(
+            beside_a_good_one("bad.kubeconfig", text).await,
+            [pair(
+                "./bad.kubeconfig",
+                &format!("file ./bad.kubeconfig: the kubeconfig can't be read: {error}")
+            )]
+        );
+    }
+}
+
+#[tokio::test]
+async fn missing_references() {
+    let text = "contexts:\n- {name: fine, context: {cluster: c}}\n- {name: no-cluster, context: {cluster: gone}}\n\
+                - {name: no-user, context: {cluster: c, user: gone}}\n- {name: nothing}\n- {context: {cluster: c}}\n\
+                clusters:\n- {name: c, cluster: {server: \"https://c\"}}\n";
+    assert_eq!(
+        beside_a_good_one("bad.kubeconfig", text).await,
+        [
+            pair(
+                "./bad.kubeconfig",
+                "file ./bad.kubeconfig: contexts[4].name: is missing; name the context"
+            ),
+            pair("./bad.kubeconfig+fine", "ok"),
+            pair(
+                "./bad.kubeconfig+no-cluster",
+                "file ./bad.kubeconfig, context \"no-cluster\": contexts[name=\"no-cluster\"].context.cluster: cluster \"gone\" is not defined (there are \"c\"); define it or correct the name"
+            ),
+            pair(
+                "./bad.kubeconfig+no-user",
+                "file ./bad.kubeconfig, context \"no-user\": contexts[name=\"no-user\"].context.user: user \"gone\" is not defined (there are none); define it or correct the name"
+            ),
+            pair(
+                "./bad.kubeconfig+nothing",
+                "file ./bad.kubeconfig, context \"nothing\": contexts[name=\"nothing\"].context.cluster: is missing; name the cluster that the context is about"
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_context_that_is_there_twice() {
+    let text = "contexts:\n- {name: a, context: {cluster: c}}\n- {name: a, context: {cluster: c}}\n\
+                - {name: b, context: {cluster: c}}\nclusters:\n- {name: c, cluster: {server: \"https://c\"}}\n";
+    assert_eq!(
+        beside_a_good_one("bad.kubeconfig", text).await,
+        [
+            pair(
+                "./bad.kubeconfig+a",
+                "file ./bad.kubeconfig, context \"a\": contexts[name=\"a\"]: is defined more than once in this file; \
+                 remove or rename all but one"
+            ),
+            pair("./bad.kubeconfig+b", "ok")
+        ]
+    );
+}
+
+#[tokio::test]
+async fn unknown_fields_are_ignored_and_empty_files_add_nothing() {
+    let text = format!(
+        "{}preferences: {{colors: true}}\nfuture: [1, {{x: y}}]\n",
+        kubeconfig(&["a"])
+    );
+    assert_eq!(
+        beside_a_good_one("new.kubeconfig", text).await,
+        [pair("./new.kubeconfig+a", "ok")]
+    );
+    for empty in [
+        "",
+        " \n",
+        "# nothing yet\n",
+        "---\n",
+        "apiVersion: v1\nkind: Config\n",
+        "contexts: []\n",
+    ] {
+        assert_eq!(beside_a_good_one("new.kubeconfig", empty).await, []);
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_none_are_left_out_and_clashes_keep_the_first() {
+    let text = kubeconfig(&["fine"]).replace(
+        "contexts:\n",
+        "contexts:\n- {name: \"a\\tb\", context: {cluster: fine}}\n",
+    );
+    assert_eq!(
+        beside_a_good_one("new.kubeconfig", text).await,
+        [pair("./new.kubeconfig+fine", "ok")]
+    );
+
+    let folder = Folder::new();
+    let first = folder.write("a", kubeconfig(&["b+c"]));
+    let second = folder.write("a+b", kubeconfig(&["c", "d"]));
+    let heard = Heard::synced(told().files([first, second]), &folder).await;
+    assert_eq!(heard.names(), ["./a+b+c", "./a+b+d"]);
+    assert_eq!(heard.specs["./a+b+c"].properties["context"], "b+c");
+}
+
+#[tokio::test]
+async fn a_folder_as_file_and_a_file_as_folder() {
+    let folder = Folder::new();
+    let file = folder.write("file", kubeconfig(&["one"]));
+    fs::create_dir(folder.at("dir")).unwrap();
+    let heard = Heard::synced(told().file(folder.at("dir")).dir(&file), &folder).await;
+    assert_eq!(
+        heard.clusters.into_iter().collect::<Vec<_>>(),
+        [
+            pair(
+                "./dir",
+                "file ./dir: it is a folder; give folders with `dir`, or name a file in it"
+            ),
+            pair(
+                "./file",
+                "folder ./file: it is a file; give files with `file`, or name the folder it is in"
+            ),
+        ]
+    );
+    // A folder that merely matches a glob was not meant.
+    fs::create_dir(folder.at("dir/x.kubeconfig")).unwrap();
+    let heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
+    assert_eq!(heard.log, ["synced"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_opened() {
+    let folder = Folder::new();
+    folder.write("good.kubeconfig", kubeconfig(&["one"]));
+    let file = folder.write("bad.kubeconfig", kubeconfig(&["two", "three"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.forget();
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("nowhere", &file).unwrap();
+    heard.until(|heard| heard.log.len() == 2).await;
+    assert_eq!(heard.log, ["!./bad.kubeconfig+three", "!./bad.kubeconfig+two"]);
+    assert_eq!(
+        heard.clusters["./bad.kubeconfig+two"],
+        "file ./bad.kubeconfig, context \"two\": it is a symbolic link to \"nowhere\", which does not exist; create \
+         that or remove the link"
+    );
+    assert_eq!(heard.clusters["./good.kubeconfig+one"], "ok");
+
+    // Without its clusters being known it is the file that is shown.
+    let heard = Heard::synced(told().file(&file), &folder).await;
+    assert_eq!(heard.names(), ["./bad.kubeconfig"]);
+
+    let pipe = folder.at("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let heard = Heard::synced(told().file(&pipe), &folder).await;
+    assert_eq!(
+        heard.clusters["./pipe"],
+        "file ./pipe: it is a pipe, socket or device, which can be read only once; write the kubeconfig to a file"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_becomes_unreadable_keeps_its_clusters() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("dir")).unwrap();
+    folder.write("dir/a.kubeconfig", kubeconfig(&["one"]));
+    let mut heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
+    fs::remove_dir_all(folder.at("dir")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.at("dir")).unwrap();
+    heard
+        .until(|heard| heard.clusters.values().any(|c| c != "ok"))
+        .await;
+    assert_eq!(
+        heard.clusters.into_iter().collect::<Vec<_>>(),
+        [pair(
+            "./dir/a.kubeconfig+one",
+            "file ./dir/a.kubeconfig, context \"one\": folder ./dir: it is a symbolic link to \"nowhere\", which does \
+             not exist; create that or remove the link"
+        )]
+    );
+}
+
+#[tokio::test]
+async fn a_half_written_file_is_broken_until_it_is_whole() {
+    let folder = Folder::new();
+    let whole = kubeconfig(&["one", "two"]);
+    folder.write("a.kubeconfig", &whole);
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    for (torn, text) in [
+        (
+            &whole[..whole.len() / 2],
+            "file ./a.kubeconfig, context \"one\": the kubeconfig can't be read: it is not valid YAML (line 7, column \
+             3); correct it there",
+        ),
+        (
+            "",
+            "file ./a.kubeconfig, context \"one\": it is empty; it had contexts before, so it is taken for \
+             half-written (delete it to remove them)",
+        ),
+    ] {
+        heard.forget();
+        folder.write("a.kubeconfig", torn);
+        heard
+            .until(|heard| heard.clusters.values().all(|c| c != "ok"))
+            .await;
+        assert_eq!(heard.clusters["./a.kubeconfig+one"], text);
+        folder.write("a.kubeconfig", &whole);
+        heard
+            .until_names(&["./a.kubeconfig+one", "./a.kubeconfig+two"])
+            .await;
+        assert!(
+            heard.log.iter().all(|item| !item.starts_with('-')),
+            "{:?}",
+            heard.log
+        );
+    }
+    folder.write("a.kubeconfig", "apiVersion: v1\nkind: Config\ncontexts: []\n");
+    heard.until_names(&[]).await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_never_good_is_replaced_by_its_clusters_once_it_is() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", "contexts: [");
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert_eq!(heard.names(), ["./a.kubeconfig"]);
+    folder.write("a.kubeconfig", kubeconfig(&["one"]));
+    heard.until_names(&["./a.kubeconfig+one"]).await;
+    assert_eq!(
+        heard.log,
+        [
+            "!./a.kubeconfig",
+            "synced",
+            "+./a.kubeconfig+one",
+            "-./a.kubeconfig"
+        ]
+    );
+}

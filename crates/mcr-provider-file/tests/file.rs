@@ -1,0 +1,393 @@
+//! Which clusters are found, and that changes of files are followed.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::{fs, time::Duration};
+
+use mcr_core::{Access, Trust};
+use mcr_provider_file::Environment;
+use support::{Folder, Heard, kubeconfig, kubeconfig_with_token, polling, told};
+
+#[tokio::test]
+async fn p_03_none_initially() {
+    let folder = Folder::new();
+    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert_eq!(heard.log, ["synced"]);
+}
+
+#[tokio::test]
+async fn p_04_a_kubeconfig_in_a_watched_folder_is_discovered() {
+    let folder = Folder::new();
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    folder.write("kubeconfig.yaml", kubeconfig(&["dev"]));
+    heard.until_names(&["./kubeconfig.yaml+dev"]).await;
+    let spec = &heard.specs["./kubeconfig.yaml+dev"];
+    assert_eq!(
+        spec.properties["file"],
+        folder.at("kubeconfig.yaml").to_str().unwrap()
+    );
+    assert_eq!(spec.properties["context"], "dev");
+    assert!(matches!(&spec.access, Access::Kubeconfig(access) if access.trust == Trust::Trusted));
+}
+
+#[tokio::test]
+async fn p_05_every_context_of_a_file_of_any_name() {
+    let folder = Folder::new();
+    let file = folder.write("anything", kubeconfig(&["one", "two"]));
+    let heard = Heard::synced(told().file(file), &folder).await;
+    assert_eq!(heard.names(), ["./anything+one", "./anything+two"]);
+}
+
+#[tokio::test]
+async fn p_06_files_and_folders_together() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("dir")).unwrap();
+    folder.write("dir/a.kubeconfig", kubeconfig(&["three"]));
+    folder.write("dir/notes.txt", "not a kubeconfig");
+    let file = folder.write("anything", kubeconfig(&["one", "two"]));
+    let heard = Heard::synced(told().file(file).dir(folder.at("dir")), &folder).await;
+    assert_eq!(
+        heard.names(),
+        ["./anything+one", "./anything+two", "./dir/a.kubeconfig+three"]
+    );
+}
+
+#[tokio::test]
+async fn p_07_deleting_the_file_removes_its_clusters() {
+    let folder = Folder::new();
+    let file = folder.write("a.kubeconfig", kubeconfig(&["one", "two"]));
+    folder.write("b.kubeconfig", kubeconfig(&["three"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.forget();
+    fs::remove_file(file).unwrap();
+    heard.until_names(&["./b.kubeconfig+three"]).await;
+    assert_eq!(heard.log, ["-./a.kubeconfig+one", "-./a.kubeconfig+two"]);
+}
+
+#[tokio::test]
+async fn p_08_rewriting_the_file_removes_old_contexts_and_adds_new_ones() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", kubeconfig(&["one", "two"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    folder.write("a.kubeconfig", kubeconfig(&["x", "y", "z"]));
+    heard
+        .until_names(&["./a.kubeconfig+x", "./a.kubeconfig+y", "./a.kubeconfig+z"])
+        .await;
+}
+
+#[tokio::test]
+async fn only_what_changed_is_announced() {
+    let folder = Folder::new();
+    let both = |token| format!("{}{}", kubeconfig_with_token(&["one"], token), "# comment\n");
+    folder.write("a.kubeconfig", both("1"));
+    folder.write("b.kubeconfig", kubeconfig(&["two"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.forget();
+    folder.write("a.kubeconfig", both("1") + "# another comment\n");
+    folder.write("unrelated", "x");
+    heard.quiet().await;
+    assert!(heard.log.is_empty(), "{:?}", heard.log);
+    folder.write("a.kubeconfig", both("2"));
+    heard.until(|heard| !heard.log.is_empty()).await;
+    heard.quiet().await;
+    assert_eq!(heard.log, ["+./a.kubeconfig+one"]);
+    assert!(heard.yaml("./a.kubeconfig+one").contains("\"2\""));
+}
+
+#[tokio::test]
+async fn a_file_moved_over_another_is_a_change_and_no_removal() {
+    let folder = Folder::new();
+    let file = folder.write("a.kubeconfig", kubeconfig_with_token(&["one"], "old"));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.forget();
+    fs::rename(
+        folder.write(".tmp", kubeconfig_with_token(&["one"], "new")),
+        &file,
+    )
+    .unwrap();
+    heard
+        .until(|heard| heard.yaml("./a.kubeconfig+one").contains("new"))
+        .await;
+    // As some editors do it.
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, kubeconfig_with_token(&["one"], "newer")).unwrap();
+    heard
+        .until(|heard| heard.yaml("./a.kubeconfig+one").contains("newer"))
+        .await;
+    assert!(
+        heard.log.iter().all(|item| item == "+./a.kubeconfig+one"),
+        "{:?}",
+        heard.log
+    );
+}
+
+#[tokio::test]
+async fn a_hundred_writes_are_few_changes() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", kubeconfig(&["one"]));
+    let mut heard = Heard::synced(
+        told().debounce(Duration::from_millis(100)).dir(folder.path()),
+        &folder,
+    )
+    .await;
+    heard.forget();
+    for i in 0..100 {
+        folder.write(
+            "a.kubeconfig",
+            kubeconfig_with_token(&["one"], &format!("token-{i}")),
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    heard
+        .until(|heard| heard.yaml("./a.kubeconfig+one").contains("token-99"))
+        .await;
+    assert!(heard.log.len() <= 5, "{:?}", heard.log);
+}
+
+#[tokio::test]
+async fn a_write_during_start_up_is_not_missed() {
+    for _ in 0..10 {
+        let folder = Folder::new();
+        let mut heard = Heard::new(&told().dir(folder.path()).build().unwrap(), &folder);
+        let path = folder.at("a.kubeconfig");
+        let writer = std::thread::spawn(move || {
+            for i in 0..20 {
+                fs::write(&path, kubeconfig_with_token(&["one"], &format!("token-{i}"))).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        heard.until_synced().await;
+        let is_last = |heard: &Heard| {
+            heard.specs.contains_key("./a.kubeconfig+one")
+                && heard.yaml("./a.kubeconfig+one").contains("token-19")
+        };
+        heard.until(is_last).await;
+        writer.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn polling_alone_follows_too() {
+    let folder = Folder::new();
+    let file = folder.at("anything");
+    let mut heard = Heard::synced(polling().file(&file), &folder).await;
+    assert!(heard.names().is_empty());
+    folder.write("anything", kubeconfig_with_token(&["one"], "aaa"));
+    heard.until_names(&["./anything+one"]).await;
+    // The same length, within one tick of the file system's clock.
+    folder.write("anything", kubeconfig_with_token(&["one"], "bbb"));
+    heard
+        .until(|heard| heard.yaml("./anything+one").contains("bbb"))
+        .await;
+    fs::remove_file(file).unwrap();
+    heard.until_names(&[]).await;
+}
+
+#[tokio::test]
+async fn what_is_missing_is_waited_for_however_deep() {
+    let folder = Folder::new();
+    let builder = told().file(folder.at("x/y/config")).dir(folder.at("p/q"));
+    let mut heard = Heard::synced(builder, &folder).await;
+    assert_eq!(heard.log, ["synced"]);
+    fs::create_dir_all(folder.at("x/y")).unwrap();
+    fs::create_dir_all(folder.at("p/q")).unwrap();
+    folder.write("x/y/config", kubeconfig(&["one"]));
+    folder.write("p/q/a.kubeconfig", kubeconfig(&["two"]));
+    heard
+        .until_names(&["./p/q/a.kubeconfig+two", "./x/y/config+one"])
+        .await;
+    fs::remove_dir_all(folder.at("x")).unwrap();
+    heard.until_names(&["./p/q/a.kubeconfig+two"]).await;
+    // Slowly, so that each folder is seen on its own.
+    for dir in ["x", "x/y"] {
+        fs::create_dir(folder.at(dir)).unwrap();
+        heard.quiet().await;
+    }
+    folder.write("x/y/config", kubeconfig(&["three"]));
+    heard
+        .until_names(&["./p/q/a.kubeconfig+two", "./x/y/config+three"])
+        .await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_mounted_secret_whose_link_is_swapped_is_followed() {
+    use std::os::unix::fs::symlink;
+
+    // As the kubelet does it: new folder, new link, rename of the link over the old one, removal of the old folder.
+    let swap = |folder: &Folder, version: &str, file: &str| {
+        fs::create_dir(folder.at(&format!("mount/..{version}"))).unwrap();
+        folder.write(&format!("mount/..{version}/a.kubeconfig"), file);
+        symlink(format!("..{version}"), folder.at("mount/..data_tmp")).unwrap();
+        fs::rename(folder.at("mount/..data_tmp"), folder.at("mount/..data")).unwrap();
+    };
+    for builder in [told(), polling()] {
+        for by_file in [true, false] {
+            let folder = Folder::new();
+            fs::create_dir(folder.at("mount")).unwrap();
+            swap(&folder, "1", &kubeconfig_with_token(&["one"], "v1"));
+            symlink("..data/a.kubeconfig", folder.at("mount/a.kubeconfig")).unwrap();
+            let builder = match by_file {
+                true => builder.clone().file(folder.at("mount/a.kubeconfig")),
+                false => builder.clone().dir(folder.at("mount")),
+            };
+            let mut heard = Heard::synced(builder, &folder).await;
+            assert_eq!(heard.names(), ["./mount/a.kubeconfig+one"]);
+            heard.forget();
+            for version in ["2", "3"] {
+                swap(
+                    &folder,
+                    version,
+                    &kubeconfig_with_token(&["one"], &format!("v{version}")),
+                );
+                let new = |heard: &Heard| {
+                    heard
+                        .yaml("./mount/a.kubeconfig+one")
+                        .contains(&format!("v{version}"))
+                };
+                heard.until(new).await;
+                fs::remove_dir_all(folder.at("mount/..1")).ok();
+            }
+            heard.quiet().await;
+            assert_eq!(heard.log, ["+./mount/a.kubeconfig+one"; 2]);
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_linked_folder_that_is_swapped_is_followed() {
+    use std::os::unix::fs::symlink;
+
+    let folder = Folder::new();
+    for version in ["v1", "v2"] {
+        fs::create_dir(folder.at(version)).unwrap();
+        folder.write(&format!("{version}/a.kubeconfig"), kubeconfig(&[version]));
+    }
+    symlink("v1", folder.at("current")).unwrap();
+    let mut heard = Heard::synced(told().dir(folder.at("current")), &folder).await;
+    symlink("v2", folder.at("next")).unwrap();
+    fs::rename(folder.at("next"), folder.at("current")).unwrap();
+    heard.until_names(&["./current/a.kubeconfig+v2"]).await;
+    folder.write("v2/a.kubeconfig", kubeconfig(&["v3"]));
+    heard.until_names(&["./current/a.kubeconfig+v3"]).await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_removed_and_made_again_is_followed() {
+    let folder = Folder::new();
+    for i in 0..3 {
+        let mut heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
+        for j in 0..3 {
+            fs::create_dir(folder.at("dir")).unwrap();
+            let context = format!("c{i}{j}");
+            folder.write("dir/a.kubeconfig", kubeconfig(&[&context]));
+            heard
+                .until_names(&[&format!("./dir/a.kubeconfig+{context}")])
+                .await;
+            fs::remove_dir_all(folder.at("dir")).unwrap();
+            heard.until_names(&[]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn references_are_resolved_over_the_list_in_kubeconfig() {
+    let folder = Folder::new();
+    let contexts = "contexts:\n- {name: dev, context: {cluster: c, user: u}}\n\
+                    clusters:\n- {name: c, cluster: {server: \"https://first\"}}\n";
+    let others = "contexts:\n- {name: dev, context: {cluster: hidden}}\n- {name: two, context: {cluster: c, user: u}}\n\
+                  clusters:\n- {name: c, cluster: {server: \"https://second\"}}\n\
+                  users:\n- {name: u, user: {token: t}}\n";
+    let list = [
+        folder.write("a", contexts),
+        folder.at("not there"),
+        folder.write("b", others),
+    ];
+    let list = std::env::join_paths(list).unwrap();
+    let builder = told().environment(Environment::empty().kubeconfig(list));
+    let mut heard = Heard::synced(builder, &folder).await;
+    assert_eq!(
+        heard.names(),
+        ["./a+dev", "./b+two"],
+        "the first file that defines a context has it"
+    );
+    for name in ["./a+dev", "./b+two"] {
+        assert!(heard.yaml(name).contains("https://first"), "{}", heard.yaml(name));
+    }
+    assert_eq!(heard.clusters["./a+dev"], "ok");
+
+    // While the first file is torn the second's contexts must not fall back to the cluster it hides.
+    heard.forget();
+    folder.write("a", "contexts: [");
+    heard.until(|heard| heard.clusters["./a+dev"] != "ok").await;
+    heard.quiet().await;
+    assert_eq!(heard.log, ["!./a+dev"]);
+    folder.write("a", contexts);
+    heard.until_names(&["./a+dev", "./b+two"]).await;
+    fs::remove_file(folder.at("a")).unwrap();
+    heard
+        .until(|heard| heard.yaml("./b+two").contains("https://second"))
+        .await;
+}
+
+#[tokio::test]
+async fn the_file_in_the_home_folder_then_the_working_directory() {
+    let folder = Folder::new();
+    folder.write("kubeconfig.yml", kubeconfig(&["here"]));
+    let environment = Environment::empty()
+        .home(folder.path())
+        .working_dir(folder.path());
+    let heard = Heard::synced(told().environment(environment.clone()), &folder).await;
+    assert_eq!(heard.names(), ["./kubeconfig.yml+here"]);
+    fs::create_dir(folder.at(".kube")).unwrap();
+    folder.write(".kube/config", kubeconfig(&["home"]));
+    let heard = Heard::synced(told().environment(environment), &folder).await;
+    assert_eq!(heard.names(), ["./.kube/config+home"]);
+}
+
+#[tokio::test]
+async fn a_file_given_twice_is_one() {
+    let folder = Folder::new();
+    let file = folder.write("a.kubeconfig", kubeconfig(&["one"]));
+    let builder = told()
+        .files([&file, &file])
+        .dirs([folder.path(), folder.path()])
+        .globs(["*.kubeconfig", "a*"]);
+    let heard = Heard::synced(builder, &folder).await;
+    assert_eq!(heard.log, ["+./a.kubeconfig+one", "synced"]);
+}
+
+#[tokio::test]
+async fn separator_trust_and_globs_are_as_asked_for() {
+    let folder = Folder::new();
+    folder.write("dev.conf", kubeconfig(&["one"]));
+    folder.write("kubeconfig.yaml", kubeconfig(&["two"]));
+    let builder = told()
+        .dir(folder.path())
+        .globs(["*.conf"])
+        .separator("::")
+        .trust(Trust::Untrusted);
+    let heard = Heard::synced(builder, &folder).await;
+    assert_eq!(heard.names(), ["./dev.conf::one"]);
+    let access = &heard.specs["./dev.conf::one"].access;
+    assert!(matches!(access, Access::Kubeconfig(access) if access.trust == Trust::Untrusted));
+}
+
+#[tokio::test]
+async fn a_restarted_discovery_says_everything_anew() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", kubeconfig(&["one"]));
+    let provider = told().dir(folder.path()).build().unwrap();
+    for _ in 0..2 {
+        let mut heard = Heard::new(&provider, &folder);
+        heard.until_synced().await;
+        assert_eq!(heard.log, ["+./a.kubeconfig+one", "synced"]);
+    }
+    // Also of what can't be used just now, or it would be taken for gone.
+    folder.write("a.kubeconfig", "contexts: [");
+    let mut heard = Heard::new(&provider, &folder);
+    heard.until_synced().await;
+    assert_eq!(heard.log, ["!./a.kubeconfig+one", "synced"]);
+}

@@ -1,0 +1,184 @@
+//! A discovery that is listened to, with a deadline.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use mcr_core::{Access, Change, ClusterSpec, Discovery, Provider};
+use mcr_provider_file::{Environment, FileProvider, FileProviderBuilder};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// Everything must have happened by then; it takes far less.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Long enough for a change to be noticed, should there be one.
+pub const QUIET: Duration = Duration::from_millis(400);
+
+/// A temporary folder.
+pub struct Folder(TempDir);
+
+impl Folder {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.at(name), text).unwrap();
+        self.at(name)
+    }
+}
+
+/// A provider that hears of changes through notifications alone, so that a test fails if they don't work.
+pub fn told() -> FileProviderBuilder {
+    FileProvider::builder()
+        .environment(Environment::empty())
+        .poll_interval(Duration::from_secs(3600))
+        .debounce(Duration::from_millis(30))
+}
+
+/// A provider that polls.
+pub fn polling() -> FileProviderBuilder {
+    told()
+        .notifications(false)
+        .poll_interval(Duration::from_millis(20))
+}
+
+/// A kubeconfig with a context, cluster and user for each name, all called alike.
+pub fn kubeconfig(names: &[&str]) -> String {
+    kubeconfig_with_token(names, "secret")
+}
+
+pub fn kubeconfig_with_token(names: &[&str], token: &str) -> String {
+    let list = |entry: &dyn Fn(&str) -> String| names.iter().map(|name| entry(name)).collect::<String>();
+    format!(
+        "apiVersion: v1\nkind: Config\ncontexts:\n{}clusters:\n{}users:\n{}",
+        list(&|n| format!("- {{name: {n}, context: {{cluster: {n}, user: {n}}}}}\n")),
+        list(&|n| format!("- {{name: {n}, cluster: {{server: \"https://{n}:6443\"}}}}\n")),
+        list(&|n| format!("- {{name: {n}, user: {{token: \"{token}\"}}}}\n")),
+    )
+}
+
+/// What the fleet has heard so far.
+pub struct Heard {
+    discovery: Discovery,
+    /// `ok`, or object and error, by name.
+    pub clusters: BTreeMap<String, String>,
+    pub specs: BTreeMap<String, ClusterSpec>,
+    /// Everything in order.
+    pub log: Vec<String>,
+    folder: String,
+}
+
+impl Heard {
+    /// Starts a discovery. The folder is shown as `.`.
+    pub fn new(provider: &FileProvider, folder: &Folder) -> Self {
+        Self {
+            discovery: provider.discover(CancellationToken::new()),
+            clusters: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            log: Vec::new(),
+            folder: folder.path().to_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Starts a discovery and listens until it is synced.
+    pub async fn synced(builder: FileProviderBuilder, folder: &Folder) -> Self {
+        let mut heard = Self::new(&builder.build().unwrap(), folder);
+        heard.until_synced().await;
+        heard
+    }
+
+    pub async fn until_synced(&mut self) {
+        self.until(|heard| heard.log.iter().any(|item| item == "synced"))
+            .await;
+    }
+
+    /// Listens until it is so.
+    pub async fn until(&mut self, so: impl Fn(&Self) -> bool) {
+        let listen = async {
+            while !so(self) {
+                self.next().await;
+            }
+        };
+        if tokio::time::timeout(DEADLINE, listen).await.is_err() {
+            panic!("not heard in time; heard: {:#?}", self.log);
+        }
+    }
+
+    /// Listens until exactly these clusters are there, all of them good.
+    pub async fn until_names(&mut self, names: &[&str]) {
+        self.until(|heard| heard.clusters.keys().eq(names) && heard.clusters.values().all(|c| c == "ok"))
+            .await;
+    }
+
+    /// Listens until there is nothing more to hear.
+    pub async fn quiet(&mut self) {
+        while tokio::time::timeout(QUIET, self.next()).await.is_ok() {}
+    }
+
+    async fn next(&mut self) {
+        let item = match self.discovery.next().await.expect("the discovery ended").unwrap() {
+            Change::Upsert(spec) => {
+                let name = self.shown(&spec.name);
+                self.clusters.insert(name.clone(), "ok".into());
+                self.specs.insert(name.clone(), spec);
+                format!("+{name}")
+            }
+            Change::Broken(broken) => {
+                let name = self.shown(&broken.name);
+                let text = self.shown(&format!("{}: {}", broken.object, broken.error));
+                self.clusters.insert(name.clone(), text);
+                format!("!{name}")
+            }
+            Change::Remove(name) => {
+                let name = self.shown(&name);
+                self.clusters.remove(&name);
+                format!("-{name}")
+            }
+            Change::Synced => "synced".into(),
+            other => panic!("{other:?}"),
+        };
+        self.log.push(item);
+    }
+
+    fn shown(&self, text: &str) -> String {
+        text.replace(&self.folder, ".")
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.clusters.keys().map(String::as_str).collect()
+    }
+
+    /// The kubeconfig that a cluster was announced with.
+    pub fn yaml(&self, name: &str) -> String {
+        match &self.specs[name].access {
+            Access::Kubeconfig(access) => String::from_utf8(access.yaml.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Forgets what was heard, not what is there.
+    pub fn forget(&mut self) {
+        self.log.clear();
+    }
+}
