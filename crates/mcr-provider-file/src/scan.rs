@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use mcr_core::{AccessError, ClusterName, ContextAccess, Fingerprint, KubeconfigFile, contexts};
+use mcr_core::{
+    AccessError, AccessPolicy, AddressPolicy, ClusterName, ContextAccess, CredentialPluginPolicy,
+    Fingerprint, KubeconfigAccess, KubeconfigFile, Trust, check, contexts,
+};
 
 use crate::{
     builder::Config,
@@ -303,6 +306,9 @@ impl Scanner {
         };
         match (found.access, context) {
             (Ok(access), Some(context)) => {
+                if let Err(error) = check_inline(&access) {
+                    return self.broken(&file, Some(&context), object, &error);
+                }
                 let name = self.name(&file, Some(&context))?;
                 let file = file.display().to_string().into();
                 Some((
@@ -419,5 +425,22 @@ fn unreadable(found: &ContextAccess) -> Option<(&PathBuf, &AccessError)> {
     match (&found.context, &found.access) {
         (None, Err(error @ (AccessError::Empty | AccessError::Syntax { .. }))) => Some((&found.file, error)),
         _ => None,
+    }
+}
+
+/// Whether what stands in the kubeconfig itself is well-formed. Other files it names are not followed here, so
+/// they are not looked at; and what is allowed is for the fleet's policy to say.
+fn check_inline(access: &KubeconfigAccess) -> Result<(), AccessError> {
+    // Files that an untrusted kubeconfig names are not read.
+    let mut access = access.clone();
+    access.trust = Trust::Untrusted;
+    let policy = AccessPolicy::default()
+        .credential_plugins(CredentialPluginPolicy::AllowAll)
+        .allow_files_under("/")
+        .allow_insecure_tls(true)
+        .addresses(AddressPolicy::any());
+    match check(&access, &policy) {
+        Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
+        other => other,
     }
 }

