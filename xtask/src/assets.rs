@@ -52,7 +52,7 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
         match download::fetch(&dir) {
             Ok(()) => {}
             Err(download::Failed::Unreachable(why)) => {
-                eprintln!("assets: envtest's archive can not be downloaded ({why}); building from source");
+                eprintln!("assets: envtest's archive can not be downloaded: {why}; building from source");
             }
             Err(download::Failed::Untrusted(why)) => bail!(why),
         }

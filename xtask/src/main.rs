@@ -10,6 +10,8 @@ mod stage;
 mod test;
 mod workspace;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -31,11 +33,20 @@ enum Task {
     Ci(ci::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Lint(args) => lint::run(&args),
         Task::Ci(args) => ci::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Printed here: what `main` returns would be shown with a backtrace, which says nothing
+        // about a missing compiler or a failing lint.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -38,7 +38,11 @@ pub(super) fn check() -> Result<()> {
         }
     }
     if !wrong.is_empty() {
-        bail!("\n  {}", wrong.join("\n  "));
+        bail!(
+            "{} of the crate rules are broken:\n  {}",
+            wrong.len(),
+            wrong.join("\n  ")
+        );
     }
     Ok(())
 }

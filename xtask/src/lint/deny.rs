@@ -13,7 +13,8 @@ const VERSION: &str = "0.20.2";
 
 /// Checks that need nothing but the lock file and the crates.
 pub(super) fn offline() -> Result<()> {
-    workspace::check(deny()?.args(["check", "bans", "licenses", "sources"]))
+    // The graphs of who needs a duplicate are long and drown the findings; `cargo tree -i` has them.
+    workspace::check(deny()?.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
 }
 
 /// Checks against the advisory database, which is a Git repository on the network.
@@ -35,14 +36,19 @@ pub(super) fn advisories() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// The line that says the database could not be had. Anything else is a finding.
+/// Why the database could not be had. Anything else is a finding.
 fn unreachable(text: &str) -> Option<&str> {
-    text.lines()
-        .find(|line| {
-            line.contains("failed to fetch advisory database")
-                || line.contains("failed to load advisory database")
-        })
-        .map(str::trim)
+    let line = text.lines().find(|line| {
+        line.contains("failed to fetch advisory database")
+            || line.contains("failed to load advisory database")
+    })?;
+    // Git says it shortest.
+    Some(
+        text.lines()
+            .find_map(|line| line.strip_prefix("fatal: "))
+            .unwrap_or(line)
+            .trim(),
+    )
 }
 
 fn deny() -> Result<Command> {
