@@ -65,13 +65,18 @@ fn dependencies(package: &Value, members: &[&str], wrong: &mut Vec<String>) {
         if !members.contains(&other) {
             continue;
         }
-        // Normal dependencies have no kind. Tests may use what they like, but by path only, or the
-        // crates could not be published one after the other.
+        // Normal dependencies have no kind.
         match dependency["kind"].as_str() {
             None if !allowed.contains(&other) => {
                 wrong.push(format!("{name} must not depend on {other}: only on {allowed:?}"));
             }
             Some("build") => wrong.push(format!("{name} must not build-depend on {other}")),
+            // A circle once versions are in it: neither could be published first.
+            Some("dev") if name == "mcr-core" && dependency["req"] != "*" => {
+                wrong.push(format!(
+                    "{name} must dev-depend on {other} by path only, without a version"
+                ));
+            }
             _ => {}
         }
     }

@@ -1,7 +1,10 @@
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::pki::{Authority, Pair, SigningKey};
 use super::process::Process;
@@ -96,6 +99,18 @@ impl Arguments<'_> {
         args.extend_from_slice(self.extra);
         args
     }
+}
+
+/// A permit to start a server. Starting keeps a core busy for two seconds; a test binary that starts
+/// a dozen at once would make each of them late, and some too late.
+pub(super) async fn start_permit() -> Option<SemaphorePermit<'static>> {
+    static STARTS: OnceLock<Semaphore> = OnceLock::new();
+    let starts = STARTS.get_or_init(|| {
+        let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
+        Semaphore::new(cores.max(2))
+    });
+    // It is never closed.
+    starts.acquire().await.ok()
 }
 
 /// A GET as text. A refusal is an error.

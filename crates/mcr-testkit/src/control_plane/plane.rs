@@ -110,6 +110,7 @@ impl ControlPlane {
         files.write_fixed(&identity.clients.pem(), &identity.tokens)?;
         files.write_serving(&identity.serving)?;
 
+        let permit = api_server::start_permit().await;
         let mut attempt = 1;
         let (port, api_server, client) = loop {
             let port = match builder.port {
@@ -139,6 +140,8 @@ impl ControlPlane {
                 Err(error) => return Err(error),
             }
         };
+
+        drop(permit);
 
         let running = Running {
             controller_manager: None,
@@ -346,6 +349,7 @@ impl ControlPlane {
         let inner = &*self.inner;
         let old = self.running().api_server.take();
         drop(old);
+        let _permit = api_server::start_permit().await;
         let arguments = Arguments {
             files: &inner.files,
             etcd_url: inner.etcd.url(),

@@ -2,8 +2,10 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::ControlPlaneError;
 
@@ -28,6 +30,9 @@ read -r end
 kill -9 "$pid" 2>/dev/null
 rm -rf "$1"
 "#;
+
+/// Pausing takes well under a millisecond, unless a thread sits in an uninterruptible system call.
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How much of a log an error shows.
 const TAIL: u64 = 3_000;
@@ -107,24 +112,39 @@ impl Process {
         }
     }
 
-    /// Freezes the process: its sockets stay open and nothing answers.
+    /// Freezes the process: its sockets stay open and nothing answers. Returns when all its threads
+    /// stand still; until then some of them still answer.
     pub(super) fn pause(&self) -> Result<(), ControlPlaneError> {
-        self.signal(Signal::STOP)
+        let stop = || -> rustix::io::Result<()> {
+            let pid = self.raw_pid()?;
+            kill_process(pid, Signal::STOP)?;
+            let started = Instant::now();
+            // Asks only for a stop, so that an exit is still there for `check_running` to see, and
+            // does not use the answer up, so that pausing twice is as good as once.
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            while waitid(WaitId::Pid(pid), options)?.is_none() {
+                if started.elapsed() > STOPPED_WITHIN {
+                    return Err(Errno::TIMEDOUT);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        stop().map_err(|error| ControlPlaneError::io(format!("pausing {}", self.name))(error.into()))
     }
 
     /// Lets a frozen process go on.
     pub(super) fn resume(&self) -> Result<(), ControlPlaneError> {
-        self.signal(Signal::CONT)
+        let resume = || kill_process(self.raw_pid()?, Signal::CONT);
+        resume().map_err(|error| ControlPlaneError::io(format!("resuming {}", self.name))(error.into()))
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), ControlPlaneError> {
-        // The child is not waited for while `self` lives, so the number can not be someone else's.
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let result = match pid {
-            Some(pid) => kill_process(pid, signal).map_err(std::io::Error::from),
-            None => Err(std::io::ErrorKind::InvalidInput.into()),
-        };
-        result.map_err(ControlPlaneError::io(format!("signalling {}", self.name)))
+    /// The child is not waited for while `self` lives, so the number can not be someone else's.
+    fn raw_pid(&self) -> rustix::io::Result<Pid> {
+        i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(Errno::SRCH)
     }
 
     pub(super) fn pid(&self) -> u32 {
