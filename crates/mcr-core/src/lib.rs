@@ -4,10 +4,18 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod backoff;
+mod cluster;
+mod fleet;
 pub mod layer;
 mod name;
 mod provider;
+mod slots;
 mod spec;
+mod store;
+mod time;
+mod transport;
+mod watch;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,
@@ -15,9 +23,17 @@ pub use access::{
     ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh, StaticCredential, Trust,
     check, contexts,
 };
+pub use cluster::{Cluster, KindStatus, WatchHandle};
+pub use fleet::{
+    ClusterNotFound, ClusterState, ClusterStatus, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings,
+    FleetSnapshot, HUB, ProviderStatus, SINGLE_CLUSTER,
+};
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};
 pub use spec::{Availability, ClusterSpec};
+pub use store::{DecodeError, Object, ObjectChange, ObjectKey, Store, StoreError};
+pub use transport::{TransportError, TransportErrorKind};
+pub use watch::{ChangeSink, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus};
 
 /// An error of any kind.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,319 @@
+//! Which clusters there should be, by what the providers have said. No I/O, no clock of its own.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{BrokenCluster, ClusterName, ClusterSpec};
+
+/// Numbers the providers of a fleet.
+pub(crate) type ProviderId = usize;
+
+/// What has to be done after something was said.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    /// The cluster should be as this provider says.
+    Set(ProviderId, Arc<ClusterSpec>),
+    /// The cluster should not be there.
+    Unset(ClusterName),
+    /// What is shown of the cluster has changed, and nothing else.
+    Shown(ClusterName),
+    /// Another provider has the name already; this one's cluster waits.
+    Clash {
+        name: ClusterName,
+        holder: ProviderId,
+        late: ProviderId,
+    },
+    /// More than half of the fleet is missing after a restart of discovery, so nothing is removed.
+    Held { missing: usize, of: usize },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Desired {
+    /// Claims in the order they came; the first one is in force.
+    clusters: HashMap<ClusterName, Vec<Claim>>,
+    rounds: HashMap<ProviderId, u64>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    provider: ProviderId,
+    /// The last good description; none if there never was one.
+    spec: Option<Arc<ClusterSpec>>,
+    broken: Option<BrokenCluster>,
+    /// The last round of discovery in which the provider named it.
+    round: u64,
+    missing: Option<Missing>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Until(Instant),
+    Held,
+}
+
+impl Desired {
+    /// A provider starts to say everything anew.
+    pub(crate) fn begin_round(&mut self, provider: ProviderId) {
+        *self.rounds.entry(provider).or_default() += 1;
+    }
+
+    fn round(&self, provider: ProviderId) -> u64 {
+        self.rounds.get(&provider).copied().unwrap_or_default()
+    }
+
+    fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> (usize, &mut Claim) {
+        let round = self.round(provider);
+        let claims = self.clusters.entry(name.clone()).or_default();
+        let at = claims.iter().position(|claim| claim.provider == provider).unwrap_or_else(|| {
+            claims.push(Claim { provider, spec: None, broken: None, round, missing: None });
+            claims.len() - 1
+        });
+        claims[at].round = round;
+        claims[at].missing = None;
+        (at, &mut claims[at])
+    }
+
+    pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
+        let name = spec.name.clone();
+        let spec = Arc::new(spec);
+        let (at, claim) = self.claim(provider, &name);
+        let first = claim.spec.is_none() && claim.broken.is_none();
+        claim.broken = None;
+        claim.spec = Some(spec.clone());
+        if at == 0 {
+            vec![Effect::Set(provider, spec)]
+        } else if first {
+            let holder = self.clusters[&name][0].provider;
+            vec![Effect::Clash { name, holder, late: provider }]
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub(crate) fn broken(&mut self, provider: ProviderId, broken: BrokenCluster) -> Vec<Effect> {
+        let name = broken.name.clone();
+        let (_, claim) = self.claim(provider, &name);
+        claim.broken = Some(broken);
+        vec![Effect::Shown(name)]
+    }
+
+    pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
+        let Some(claims) = self.clusters.get_mut(name) else { return Vec::new() };
+        let Some(at) = claims.iter().position(|claim| claim.provider == provider) else { return Vec::new() };
+        let removed = claims.remove(at);
+        let heir = claims.first().map(|claim| (claim.provider, claim.spec.clone()));
+        if claims.is_empty() {
+            self.clusters.remove(name);
+        }
+        if at > 0 {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        if removed.spec.is_some() {
+            effects.push(Effect::Unset(name.clone()));
+        } else {
+            effects.push(Effect::Shown(name.clone()));
+        }
+        if let Some((provider, Some(spec))) = heir {
+            effects.push(Effect::Set(provider, spec));
+        }
+        effects
+    }
+
+    /// A provider has said everything: what it did not name is missing.
+    pub(crate) fn synced(&mut self, provider: ProviderId, now: Instant, grace: Duration) -> Vec<Effect> {
+        let round = self.round(provider);
+        let of = self.clusters.len();
+        let mut missing = 0;
+        for claim in self.clusters.values_mut().flatten().filter(|claim| claim.provider == provider) {
+            if claim.round < round {
+                missing += 1;
+                claim.missing.get_or_insert(Missing::Until(now + grace));
+            }
+        }
+        // One cluster more or less is everyday life; losing most of the fleet at once is more often a
+        // provider that was shown an empty world than a fleet that is gone.
+        if missing < 2 || missing * 2 <= of {
+            return Vec::new();
+        }
+        for claim in self.clusters.values_mut().flatten() {
+            if claim.provider == provider && claim.missing.is_some() {
+                claim.missing = Some(Missing::Held);
+            }
+        }
+        vec![Effect::Held { missing, of }]
+    }
+
+    /// Removes what has been missing for longer than its grace.
+    pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect> {
+        let due: Vec<(ProviderId, ClusterName)> = self
+            .claims()
+            .filter(|(_, claim)| matches!(claim.missing, Some(Missing::Until(at)) if at <= now))
+            .map(|(name, claim)| (claim.provider, name.clone()))
+            .collect();
+        due.into_iter().flat_map(|(provider, name)| self.remove(provider, &name)).collect()
+    }
+
+    /// Lets the clusters go that were held after a great loss.
+    pub(crate) fn release_held(&mut self) -> Vec<Effect> {
+        let held: Vec<(ProviderId, ClusterName)> = self
+            .claims()
+            .filter(|(_, claim)| claim.missing == Some(Missing::Held))
+            .map(|(name, claim)| (claim.provider, name.clone()))
+            .collect();
+        held.into_iter().flat_map(|(provider, name)| self.remove(provider, &name)).collect()
+    }
+
+    pub(crate) fn next_sweep(&self) -> Option<Instant> {
+        self.claims()
+            .filter_map(|(_, claim)| match claim.missing {
+                Some(Missing::Until(at)) => Some(at),
+                _ => None,
+            })
+            .min()
+    }
+
+    fn claims(&self) -> impl Iterator<Item = (&ClusterName, &Claim)> {
+        self.clusters.iter().flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
+    }
+
+    /// What is wrong with the description of a cluster, if anything is.
+    pub(crate) fn broken_of(&self, name: &str) -> Option<&BrokenCluster> {
+        self.clusters.get(name)?.first()?.broken.as_ref()
+    }
+
+    /// Whether a cluster is kept only because too many were lost at once.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.clusters.get(name).and_then(|c| c.first()).is_some_and(|c| c.missing == Some(Missing::Held))
+    }
+
+    /// The clusters that were never described well enough to be engaged.
+    pub(crate) fn never_good(&self) -> impl Iterator<Item = (ProviderId, &BrokenCluster)> {
+        self.clusters.values().filter_map(|claims| {
+            let claim = claims.first()?;
+            claim.spec.is_none().then_some((claim.provider, claim.broken.as_ref()?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Trust};
+
+    fn name(n: &str) -> ClusterName {
+        ClusterName::new(n).unwrap()
+    }
+
+    fn spec(n: &str) -> ClusterSpec {
+        ClusterSpec::new(name(n), Access::kubeconfig("", Trust::Trusted))
+    }
+
+    fn short(effects: &[Effect]) -> String {
+        effects
+            .iter()
+            .map(|effect| match effect {
+                Effect::Set(p, spec) => format!("set {} by {p}", spec.name),
+                Effect::Unset(name) => format!("unset {name}"),
+                Effect::Shown(name) => format!("shown {name}"),
+                Effect::Clash { name, holder, late } => format!("clash {name} {holder} {late}"),
+                Effect::Held { missing, of } => format!("held {missing}/{of}"),
+            })
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    const GRACE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn the_first_provider_keeps_a_name_and_the_next_inherits_it() {
+        let mut desired = Desired::default();
+        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
+        assert_eq!(short(&desired.upsert(1, spec("a"))), "clash a 0 1");
+        assert_eq!(short(&desired.upsert(1, spec("a"))), "");
+        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a, set a by 1");
+        assert_eq!(short(&desired.remove(0, &name("a"))), "");
+        assert_eq!(short(&desired.remove(1, &name("a"))), "unset a");
+    }
+
+    #[test]
+    fn what_a_restarted_discovery_does_not_name_goes_after_a_grace() {
+        let mut desired = Desired::default();
+        let now = Instant::now();
+        desired.begin_round(0);
+        for n in ["a", "b", "c"] {
+            desired.upsert(0, spec(n));
+        }
+        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
+        assert!(desired.next_sweep().is_none());
+        desired.begin_round(0);
+        desired.upsert(0, spec("a"));
+        desired.upsert(0, spec("c"));
+        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
+        assert_eq!(desired.next_sweep(), Some(now + GRACE));
+        assert_eq!(short(&desired.sweep(now)), "");
+        assert_eq!(short(&desired.sweep(now + GRACE)), "unset b");
+    }
+
+    #[test]
+    fn what_comes_back_within_its_grace_stays() {
+        let mut desired = Desired::default();
+        let now = Instant::now();
+        desired.begin_round(0);
+        desired.upsert(0, spec("a"));
+        desired.upsert(0, spec("b"));
+        desired.begin_round(0);
+        desired.upsert(0, spec("a"));
+        desired.synced(0, now, GRACE);
+        desired.upsert(0, spec("b"));
+        assert_eq!(short(&desired.sweep(now + GRACE)), "");
+    }
+
+    #[test]
+    fn a_great_loss_is_held_until_someone_says_so() {
+        let mut desired = Desired::default();
+        let now = Instant::now();
+        desired.begin_round(0);
+        for n in ["a", "b", "c"] {
+            desired.upsert(0, spec(n));
+        }
+        desired.begin_round(0);
+        assert_eq!(short(&desired.synced(0, now, GRACE)), "held 3/3");
+        assert_eq!(short(&desired.sweep(now + 100 * GRACE)), "");
+        assert!(desired.is_held("a"));
+        desired.upsert(0, spec("a"));
+        assert!(!desired.is_held("a"));
+        let mut released = short(&desired.release_held()).split(", ").map(str::to_owned).collect::<Vec<_>>();
+        released.sort();
+        assert_eq!(released, ["unset b", "unset c"]);
+    }
+
+    #[test]
+    fn an_explicit_remove_is_believed_even_of_the_whole_fleet() {
+        let mut desired = Desired::default();
+        desired.upsert(0, spec("a"));
+        desired.upsert(0, spec("b"));
+        assert_eq!(short(&desired.remove(0, &name("a"))), "unset a");
+        assert_eq!(short(&desired.remove(0, &name("b"))), "unset b");
+    }
+
+    #[test]
+    fn broken_keeps_the_last_good_description() {
+        let mut desired = Desired::default();
+        desired.upsert(0, spec("a"));
+        assert_eq!(short(&desired.broken(0, BrokenCluster::new(name("a"), "file", "cut short"))), "shown a");
+        assert_eq!(&*desired.broken_of("a").unwrap().error, "cut short");
+        assert_eq!(desired.never_good().count(), 0);
+        assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");
+        assert!(desired.broken_of("a").is_none());
+        desired.broken(0, BrokenCluster::new(name("b"), "file", "cut short"));
+        assert_eq!(desired.never_good().count(), 1);
+        assert_eq!(short(&desired.remove(0, &name("b"))), "shown b");
+    }
+}

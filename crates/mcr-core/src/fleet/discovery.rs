@@ -1,0 +1,131 @@
+//! Runs the providers and turns what they say into clusters that are there or not.
+
+use std::{
+    sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    FleetShared,
+    desired::{Desired, Effect, ProviderId},
+    supervisor,
+};
+use crate::{Change, backoff::Backoff};
+
+impl FleetShared {
+    pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
+        self.desired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one provider, over and over, until the fleet stops.
+    pub(crate) async fn run_provider(self: Arc<Self>, id: ProviderId) {
+        let provider = self.providers[id].provider.clone();
+        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
+        loop {
+            self.desired().begin_round(id);
+            let started = Instant::now();
+            let stop = self.token().child_token();
+            let mut discovery = provider.discover(stop.clone());
+            let error = loop {
+                let item = tokio::select! {
+                    item = discovery.next() => item,
+                    () = self.token().cancelled() => return,
+                };
+                match item {
+                    Some(Ok(change)) => self.take(id, change),
+                    Some(Err(error)) => break error.to_string(),
+                    None if self.token().is_cancelled() => return,
+                    None => break "the provider ended its discovery without being told to".to_owned(),
+                }
+            };
+            stop.cancel();
+            drop(discovery);
+            if started.elapsed() > Duration::from_secs(60) {
+                backoff.reset();
+            }
+            let pause = backoff.next();
+            tracing::warn!(provider = provider.name(), %error, retry_in = ?pause, "discovery ended, starting it again");
+            self.providers[id].update(|status| {
+                status.restarts += 1;
+                status.last_error = Some(error);
+            });
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.token().cancelled() => return,
+            }
+        }
+    }
+
+    fn take(self: &Arc<Self>, id: ProviderId, change: Change) {
+        let name = &self.providers[id].name;
+        match change {
+            Change::Upsert(spec) => self.change_desired(|desired| desired.upsert(id, spec)),
+            Change::Broken(broken) => {
+                let told = self.desired().broken_of(&broken.name).is_some_and(|known| known.error == broken.error);
+                if !told {
+                    tracing::warn!(provider = %name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
+                }
+                self.change_desired(|desired| desired.broken(id, broken));
+            }
+            Change::Remove(cluster) => self.change_desired(|desired| desired.remove(id, &cluster)),
+            Change::Synced => {
+                self.providers[id].update(|status| status.synced = true);
+                let grace = self.settings().removal_grace;
+                self.change_desired(|desired| desired.synced(id, Instant::now(), grace));
+            }
+        }
+        self.sweep_changed.notify_one();
+    }
+
+    /// Changes what should be and does what follows, as one step: two providers must not overtake each other
+    /// between the two.
+    pub(crate) fn change_desired(self: &Arc<Self>, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
+        let mut desired = self.desired();
+        let effects = change(&mut desired);
+        self.apply(effects);
+    }
+
+    /// Removes what has been missing for long enough, until the fleet stops.
+    pub(crate) async fn run_sweeper(self: Arc<Self>) {
+        loop {
+            let next = self.desired().next_sweep();
+            let due = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {
+                    self.change_desired(|desired| desired.sweep(Instant::now()));
+                }
+                () = self.sweep_changed.notified() => {}
+                () = self.token().cancelled() => return,
+            }
+        }
+    }
+
+    fn apply(self: &Arc<Self>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Set(provider, spec) => {
+                    let provider = self.providers[provider].name.clone();
+                    supervisor::set(self, provider, spec);
+                }
+                Effect::Unset(name) => supervisor::unset(self, &name),
+                Effect::Shown(name) => self.publish(&name),
+                Effect::Clash { name, holder, late } => {
+                    let (holder, late) = (&self.providers[holder].name, &self.providers[late].name);
+                    tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
+                }
+                Effect::Held { missing, of } => tracing::error!(
+                    missing, of,
+                    "a restarted discovery no longer names most of the fleet: nothing is removed. If those clusters are really gone, call Fleet::release_held"
+                ),
+            }
+        }
+    }
+}

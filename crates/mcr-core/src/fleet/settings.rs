@@ -1,0 +1,52 @@
+//! Knobs of a fleet.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{AccessPolicy, watch::WatchSettings};
+
+/// How a fleet behaves. The defaults are meant to be left alone.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FleetSettings {
+    /// How long a cluster that a restarted discovery no longer names stays. Default 30 seconds.
+    pub removal_grace: Duration,
+    /// How long running work of a leaving cluster may take to end. Default 10 seconds.
+    pub drain_grace: Duration,
+    /// How many clusters are being dialled at once. Default 64.
+    pub connects: usize,
+    /// How many lists are under way at once. Default 32.
+    pub lists: usize,
+    /// A cluster from which nothing was heard for this long is probed. Default 20 seconds, so that a silent
+    /// one is known to be unreachable within 30.
+    pub probe_after: Duration,
+    /// How long a probe may take. Default 8 seconds.
+    pub probe_timeout: Duration,
+    /// The longest pause between attempts to reach a cluster. Default 20 seconds.
+    pub reconnect_cap: Duration,
+    /// How long getting a credential may take. Default 35 seconds.
+    pub credential_timeout: Duration,
+    /// What untrusted kubeconfigs may do.
+    pub access_policy: AccessPolicy,
+    /// How lists and watches behave.
+    pub watch: Arc<WatchSettings>,
+    /// The `reportingComponent` of Kubernetes events. Default `mcr`.
+    pub event_reporter: String,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        Self {
+            removal_grace: Duration::from_secs(30),
+            drain_grace: Duration::from_secs(10),
+            connects: 64,
+            lists: 32,
+            probe_after: Duration::from_secs(20),
+            probe_timeout: Duration::from_secs(8),
+            reconnect_cap: Duration::from_secs(20),
+            credential_timeout: Duration::from_secs(35),
+            access_policy: AccessPolicy::default(),
+            watch: Arc::default(),
+            event_reporter: "mcr".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The state of the fleet as data.
+
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+
+use crate::{Cluster, ClusterName, KindStatus};
+
+/// The state of the whole fleet at one moment; made by [`Fleet::snapshot`](super::Fleet::snapshot).
+#[derive(Debug, Clone, serde::Serialize)]
+#[non_exhaustive]
+pub struct FleetSnapshot {
+    /// The clusters, by name.
+    pub clusters: Vec<ClusterStatus>,
+    /// The providers, in the order they were given.
+    pub providers: Vec<ProviderStatus>,
+}
+
+/// The state of one cluster.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ClusterStatus {
+    /// Its name.
+    pub name: ClusterName,
+    /// The provider that announced it.
+    pub provider: Arc<str>,
+    /// What makes it this cluster, as far as is known.
+    pub identity: Option<Arc<str>>,
+    /// `Discovered`, `Connecting`, `Ready`, `Unreachable`, `Suspended`, `Draining`, or `Broken` for a cluster
+    /// whose description was never usable.
+    pub state: &'static str,
+    /// Since when.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub since: Option<SystemTime>,
+    /// Why it is in this state, in words.
+    pub reason: Option<Arc<str>>,
+    /// What else is wrong: a new description that can't be used while the last good one goes on, credentials
+    /// that can't be renewed, a removal that is held back.
+    pub warnings: Vec<Arc<str>>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its properties.
+    pub properties: BTreeMap<String, String>,
+    /// When anything was last received from it.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_heard: Option<SystemTime>,
+    /// When it was last asked whether it answers.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_probe: Option<SystemTime>,
+    /// When its credentials expire.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub credential_expires: Option<SystemTime>,
+    /// Its watches.
+    pub kinds: Vec<KindStatus>,
+}
+
+impl ClusterStatus {
+    /// Whether it answers and every watch of it is listed and without a problem.
+    pub fn is_healthy(&self) -> bool {
+        self.state == "Ready" && self.kinds.iter().all(|kind| kind.synced && kind.problem.is_none())
+    }
+
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let facts = cluster.facts();
+        let state = cluster.state();
+        Self {
+            name: cluster.name().clone(),
+            provider: cluster.provider().into(),
+            identity: facts.identity.clone(),
+            state: state.as_str(),
+            since: Some(cluster.state_since()),
+            reason: state.reason().map(Arc::from),
+            warnings: facts.warning.iter().cloned().collect(),
+            labels: facts.labels.clone(),
+            properties: facts.properties.clone(),
+            last_heard: cluster.transport().last_heard(),
+            last_probe: facts.last_probe,
+            credential_expires: facts.credential_expires,
+            kinds: cluster.kinds(),
+        }
+    }
+
+    pub(crate) fn broken(name: ClusterName, provider: Arc<str>, reason: Arc<str>) -> Self {
+        Self {
+            name,
+            provider,
+            identity: None,
+            state: "Broken",
+            since: None,
+            reason: Some(reason),
+            warnings: Vec::new(),
+            labels: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            last_heard: None,
+            last_probe: None,
+            credential_expires: None,
+            kinds: Vec::new(),
+        }
+    }
+}
+
+/// The state of a provider's discovery.
+#[derive(Debug, Clone, serde::Serialize)]
+#[non_exhaustive]
+pub struct ProviderStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it has said everything at least once.
+    pub synced: bool,
+    /// How often its discovery ended and was started again.
+    pub restarts: u64,
+    /// Why it ended the last time.
+    pub last_error: Option<String>,
+}

@@ -1,0 +1,11 @@
+//! The objects of the fleet's clusters, held as compact JSON and read as owned values.
+
+mod core;
+mod object;
+mod reader;
+
+pub(crate) use self::core::{Indexer, StoreCore};
+pub use self::core::ObjectChange;
+pub use object::{DecodeError, Object, ObjectKey};
+pub(crate) use object::{Namespaces, NotAnObject, Text, TypePrefix, describe};
+pub use reader::{Store, StoreError};

@@ -1,0 +1,32 @@
+//! Times as they appear in the fleet's state.
+
+use std::time::SystemTime;
+
+use serde::Serializer;
+
+/// A time as RFC 3339 in UTC, to the millisecond.
+pub(crate) fn rfc3339(time: &SystemTime) -> String {
+    jiff::Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
+}
+
+pub(crate) fn rfc3339_value<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(time))
+}
+
+pub(crate) fn rfc3339_option<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.serialize_some(&rfc3339(time)),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_rfc3339() {
+        let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
+        assert_eq!(rfc3339(&time), "1970-01-01T00:00:01.500Z");
+    }
+}

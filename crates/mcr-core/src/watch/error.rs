@@ -1,0 +1,95 @@
+//! Why a kind is not listed or watched.
+
+use std::time::Duration;
+
+use super::decode::{ApiStatus, BadLine, BadList};
+use crate::BoxError;
+
+/// Why a kind in a cluster is not listed or watched at the moment.
+///
+/// Texts say what to do next and never quote what a server sent as data.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The credentials may not list or watch this kind.
+    #[error("forbidden: {message}. Grant list and watch on it to the credentials in use")]
+    Forbidden {
+        /// The API server's words.
+        message: String,
+    },
+    /// The API server does not have this kind.
+    #[error("the API server does not serve this kind (404). Install its CRD, or check group, version and plural")]
+    NotServed,
+    /// The API server refused the credentials.
+    #[error("unauthorized: the API server refused the credentials (401). They may have expired or been revoked")]
+    Unauthorized,
+    /// The resource version to go on from is no longer known; everything is listed again.
+    #[error("the resource version to go on from is too old (410); listing again")]
+    Expired,
+    /// The API server asks for fewer requests.
+    #[error("too many requests (429): the API server asks to wait")]
+    TooManyRequests {
+        /// How long, if it said so.
+        retry_after: Option<Duration>,
+    },
+    /// The API server answered with another error.
+    #[error("the API server answered {code}: {message}")]
+    Api {
+        /// The HTTP status.
+        code: u16,
+        /// The API server's words, if there were any.
+        message: String,
+    },
+    /// The answer could not be understood.
+    #[error("{0}")]
+    Malformed(String),
+    /// No answer came: the request did not get through, or the answer broke off.
+    #[error("{0}")]
+    Transport(String),
+    /// The answer took too long.
+    #[error("no answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+}
+
+impl WatchError {
+    pub(crate) fn from_status(status: ApiStatus, retry_after: Option<Duration>) -> Self {
+        let asked = status.details.and_then(|d| d.retry_after_seconds).map(|s| Duration::from_secs(u64::from(s)));
+        let message = if status.message.is_empty() { "no further words".to_owned() } else { status.message };
+        match status.code {
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden { message },
+            404 => Self::NotServed,
+            410 => Self::Expired,
+            429 => Self::TooManyRequests { retry_after: retry_after.or(asked) },
+            // "Timeout: Too large resource version": the server's cache has not caught up with us yet.
+            504 if status.reason == "Timeout" && message.contains("Too large resource version") => Self::Expired,
+            code => Self::Api { code, message },
+        }
+    }
+
+    pub(crate) fn from_transport(error: &BoxError) -> Self {
+        Self::Transport(crate::transport::explain(error.as_ref()))
+    }
+
+    /// Whether this says something about the whole cluster rather than about one kind in it.
+    pub fn concerns_cluster(&self) -> bool {
+        matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))
+    }
+
+    /// Whether someone has to change something before this kind can be listed.
+    pub fn is_blocked(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::NotServed)
+    }
+}
+
+impl From<BadList> for WatchError {
+    fn from(bad: BadList) -> Self {
+        Self::Malformed(bad.to_string())
+    }
+}
+
+impl From<BadLine> for WatchError {
+    fn from(bad: BadLine) -> Self {
+        Self::Malformed(bad.to_string())
+    }
+}

@@ -1,0 +1,115 @@
+//! Splits a watch body into lines.
+
+use bytes::{Bytes, BytesMut};
+
+/// The longest line accepted. An object can't be larger than what etcd and the API server allow (1.5 MiB by
+/// default, some raise it); anything far beyond is not a watch event.
+pub(crate) const MAX_LINE: usize = 16 << 20;
+
+/// Collects chunks of bytes and hands out whole lines, without copying lines that arrive in one chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    buffer: BytesMut,
+    chunk: Bytes,
+}
+
+/// A line grew beyond [`MAX_LINE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LineTooLong;
+
+impl Lines {
+    /// Adds a chunk. The lines of the chunk before must have been taken out.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            let rest = std::mem::take(&mut self.chunk);
+            self.buffer.extend_from_slice(&rest);
+            self.chunk = chunk;
+        }
+    }
+
+    /// The next whole line without its line feed; empty lines are left out.
+    pub(crate) fn next(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        loop {
+            let Some(end) = self.chunk.iter().position(|b| *b == b'\n') else {
+                self.buffer.extend_from_slice(&self.chunk);
+                self.chunk = Bytes::new();
+                return (self.buffer.len() > MAX_LINE).then_some(Err(LineTooLong));
+            };
+            let head = self.chunk.split_to(end + 1).slice(..end);
+            let line = if self.buffer.is_empty() {
+                head
+            } else {
+                self.buffer.extend_from_slice(&head);
+                self.buffer.split().freeze()
+            };
+            if line.len() > MAX_LINE {
+                return Some(Err(LineTooLong));
+            }
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                return Some(Ok(line));
+            }
+        }
+    }
+
+    /// Whether bytes without a line feed are left, so that the body ended in the middle of a line.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.buffer.is_empty() || !self.chunk.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
+        let mut lines = Lines::default();
+        let mut out = Vec::new();
+        for chunk in chunks {
+            lines.push(Bytes::copy_from_slice(chunk));
+            while let Some(line) = lines.next() {
+                out.push(line.unwrap().to_vec());
+            }
+        }
+        (out, lines.is_partial())
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_arrive() {
+        assert_eq!(all(&[b"a\nb", b"c\n", b"\n\r\n", b"d"]), (vec![b"a".to_vec(), b"bc".to_vec()], true));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut lines = Lines::default();
+        let mut refused = false;
+        for _ in 0..=17 {
+            lines.push(Bytes::from(vec![b'x'; 1 << 20]));
+            refused |= lines.next() == Some(Err(LineTooLong));
+        }
+        assert!(refused);
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_does_not_depend_on_the_chunks(text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x'), any::<u8>()], 0..200), cuts in proptest::collection::vec(0usize..200, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+            cuts.sort_unstable();
+            let mut chunks = Vec::new();
+            let mut from = 0;
+            for cut in cuts.into_iter().chain([text.len()]) {
+                chunks.push(&text[from..cut]);
+                from = cut;
+            }
+            let expected: Vec<Vec<u8>> = {
+                let mut parts: Vec<&[u8]> = text.split(|b| *b == b'\n').collect();
+                parts.pop();
+                parts.into_iter().filter(|l| !l.iter().all(u8::is_ascii_whitespace)).map(<[u8]>::to_vec).collect()
+            };
+            prop_assert_eq!(all(&chunks).0, expected);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Lists and watches, on bytes.
+//!
+//! Written for fleets, where kube's `watcher` would log whole response bodies that don't parse, dial a dead
+//! server every second, loop on 410 and 422, wait minutes for a silent server, and never tell of objects that
+//! were deleted while it was not connected.
+
+mod decode;
+mod driver;
+mod error;
+mod lines;
+mod request;
+mod shared;
+
+pub(crate) use driver::{DriverEnv, Health, Phase, drive};
+pub use driver::WatchSettings;
+pub use error::WatchError;
+pub use request::WatchRequest;
+pub(crate) use shared::SharedWatch;
+pub use shared::{ChangeSink, WatchProblem, WatchStatus};
