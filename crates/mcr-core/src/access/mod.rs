@@ -26,6 +26,7 @@ pub use credential::{
     Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation,
     Refresh, StaticCredential,
 };
+pub(crate) use error::list;
 pub use error::{AccessError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 pub use kubeconfig::check;

@@ -1,0 +1,228 @@
+//! From an address to a connection: names resolved under the policy, proxies, TCP, TLS, one deadline over all.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{HeaderValue, Uri, uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::connect::{
+        HttpConnector,
+        dns::Name,
+        proxy::{SocksV5, Tunnel},
+    },
+    rt::TokioIo,
+};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tower::Service;
+
+use super::{
+    Settings,
+    explain::{ConnectTimeout, UnknownHost},
+};
+use crate::{AccessError, AddressPolicy, BoxError, Endpoint};
+
+type Tcp = HttpConnector<Resolver>;
+/// TCP, or TLS to a proxy.
+type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Resolves names, and drops the addresses that the policy does not allow.
+#[derive(Debug, Clone)]
+pub(super) struct Resolver(AddressPolicy);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let policy = self.0;
+        Box::pin(async move {
+            let host = name.as_str();
+            let unknown = |source: io::Error| UnknownHost { host: host.to_owned(), source };
+            let found = tokio::net::lookup_host((host, 0)).await.map_err(unknown)?;
+            let mut forbidden = None;
+            let mut allowed = Vec::new();
+            for address in found {
+                match policy.check(address.ip()) {
+                    Ok(()) => allowed.push(address),
+                    Err(error) => forbidden = Some(error.of_host(host)),
+                }
+            }
+            match forbidden {
+                Some(error) if allowed.is_empty() => Err(error.into()),
+                _ if allowed.is_empty() => Err(unknown(io::ErrorKind::NotFound.into()).into()),
+                _ => Ok(allowed.into_iter()),
+            }
+        })
+    }
+}
+
+/// The way to the server.
+#[derive(Clone)]
+enum Route {
+    Direct(Tcp),
+    Tunnel(Tunnel<HttpsConnector<Tcp>>),
+    Socks(SocksV5<Tcp>),
+}
+
+impl Service<Uri> for Route {
+    type Response = Io;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Io, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self {
+            Self::Direct(inner) => inner.poll_ready(context).map_err(Into::into),
+            Self::Tunnel(inner) => inner.poll_ready(context).map_err(Into::into),
+            Self::Socks(inner) => inner.poll_ready(context).map_err(Into::into),
+        }
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        match self {
+            Self::Direct(inner) => plain(inner.call(to)),
+            Self::Tunnel(inner) => {
+                let connecting = inner.call(with_port(to));
+                Box::pin(async move { Ok(connecting.await?) })
+            }
+            Self::Socks(inner) => plain(inner.call(with_port(to))),
+        }
+    }
+}
+
+fn plain<E: Into<BoxError>>(
+    connecting: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
+) -> BoxFuture<'static, Result<Io, BoxError>> {
+    Box::pin(async move { connecting.await.map(MaybeHttpsStream::Http).map_err(Into::into) })
+}
+
+/// Proxies take 443 for granted.
+fn with_port(to: Uri) -> Uri {
+    if to.port().is_some() || to.scheme() != Some(&uri::Scheme::HTTP) {
+        return to;
+    }
+    let host = to.host().unwrap_or_default();
+    let parts = Uri::builder().scheme("http").authority(format!("{host}:80")).path_and_query("/");
+    parts.build().unwrap_or(to)
+}
+
+/// Connects to one endpoint.
+#[derive(Clone)]
+pub(super) struct Connector {
+    https: HttpsConnector<Route>,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        tls: Arc<ClientConfig>,
+        proxy_tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
+        addresses: AddressPolicy,
+        settings: &Settings,
+    ) -> Result<Self, AccessError> {
+        let route = match &endpoint.proxy {
+            None => Route::Direct(tcp(addresses, settings)),
+            // A proxy is named by someone trusted or allowed by name: its own address is not in question.
+            Some(proxy) => through(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
+        };
+        let https = match &endpoint.tls_server_name {
+            None => HttpsConnector::from((route, tls)),
+            Some(name) => {
+                let name = ServerName::try_from(name.to_string())
+                    .map_err(|_| AccessError::invalid("tls-server-name", "is neither a DNS name nor an IP address; correct it"))?;
+                HttpsConnector::new(route, tls, false, Arc::new(FixedServerNameResolver::new(name)))
+            }
+        };
+        Ok(Self { https, timeout: settings.connect_timeout })
+    }
+}
+
+fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver(addresses));
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(settings.connect_timeout));
+    tcp.set_keepalive(Some(Duration::from_secs(10)));
+    tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    tcp.set_tcp_user_timeout(Some(Duration::from_secs(25)));
+    tcp
+}
+
+fn through(
+    proxy: &Uri,
+    tcp: Tcp,
+    tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
+) -> Result<Route, AccessError> {
+    let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
+    let plain: Uri = crate::access::plain(proxy)
+        .parse()
+        .map_err(|_| AccessError::invalid("proxy-url", "is not an address; correct it"))?;
+    if matches!(proxy.scheme_str(), Some("socks5" | "socks5h")) {
+        let socks = SocksV5::new(plain, tcp);
+        let (name, password) = user.map(|user| user.split_once(':').unwrap_or((user, ""))).unzip();
+        return Ok(Route::Socks(match (name, password) {
+            (Some(name), Some(password)) => socks.with_auth(decoded(name), decoded(password)),
+            _ => socks,
+        }));
+    }
+    let mut tunnel = Tunnel::new(plain, HttpsConnector::from((tcp, tls()?)));
+    if let Some(user) = user {
+        use base64::Engine;
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let login = format!("{}:{}", decoded(name), decoded(password));
+        let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
+        let value = HeaderValue::try_from(value)
+            .map_err(|_| AccessError::invalid("proxy-url", "holds a login that does not fit into a header; correct it"))?;
+        tunnel = tunnel.with_auth(value);
+    }
+    Ok(Route::Tunnel(tunnel))
+}
+
+/// Undoes percent encoding.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = (*first == b'%').then(|| tail.get(..2)).flatten();
+        let code = code.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<Io>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.https.poll_ready(context)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let connecting = self.https.call(to);
+        let timeout = self.timeout;
+        Box::pin(async move {
+            tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| Err(ConnectTimeout(timeout).into()))
+        })
+    }
+}

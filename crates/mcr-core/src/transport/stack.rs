@@ -1,0 +1,256 @@
+//! One way to one API server with one credential.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::Engine;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    header::{AUTHORIZATION, USER_AGENT},
+    uri::PathAndQuery,
+};
+use hyper_util::{
+    client::legacy::Client as HttpClient,
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::client::Body;
+use secrecy::ExposeSecret;
+
+use super::{
+    body::ResponseBody,
+    connect::Connector,
+    error::{TransportError, TransportErrorKind},
+    explain::explain,
+    request::{Class, Operation},
+    tls::TlsCache,
+};
+use crate::{AccessError, AccessPolicy, AddressPolicy, BoxError, Credential, Endpoint, Impersonation, Trust};
+
+/// Times and sizes of connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// For DNS, TCP, proxy and TLS together.
+    pub(crate) connect_timeout: Duration,
+    /// From a request to the head of its answer, connecting included.
+    pub(crate) head_timeout: Duration,
+    /// For how long a body that is not a stream may be silent.
+    pub(crate) silence: Duration,
+    /// Over how long a time watches end after a swap of credentials.
+    pub(crate) retire_spread: Duration,
+    /// How long such a watch waits for the end of a line.
+    pub(crate) retire_line: Duration,
+    /// How long a request that was refused with 401 waits for newer credentials.
+    pub(crate) refresh_wait: Duration,
+    /// For how long after a refresh that brought nothing newer 401 is just passed on.
+    pub(crate) refresh_pause: Duration,
+    pub(crate) user_agent: HeaderValue,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(30),
+            silence: Duration::from_secs(30),
+            retire_spread: Duration::from_secs(18),
+            retire_line: Duration::from_secs(10),
+            refresh_wait: Duration::from_secs(10),
+            refresh_pause: Duration::from_secs(10),
+            user_agent: HeaderValue::from_static(concat!("mcr/", env!("CARGO_PKG_VERSION"))),
+        }
+    }
+}
+
+/// Makes [stacks](Stack); one per fleet. Holds what they share.
+#[derive(Clone)]
+pub(crate) struct Dialer(Arc<Shared>);
+
+struct Shared {
+    policy: AccessPolicy,
+    settings: Arc<Settings>,
+    tls: TlsCache,
+}
+
+impl Dialer {
+    pub(crate) fn new(policy: &AccessPolicy) -> Self {
+        Self::with_settings(policy, Settings::default())
+    }
+
+    pub(crate) fn with_settings(policy: &AccessPolicy, settings: Settings) -> Self {
+        Self(Arc::new(Shared { policy: policy.clone(), settings: Arc::new(settings), tls: TlsCache::default() }))
+    }
+
+    /// Prepares a way to an API server; connects only when used.
+    pub(crate) fn stack(&self, endpoint: &Endpoint, credential: &Credential, trust: Trust) -> Result<Stack, AccessError> {
+        let Shared { policy, settings, tls } = &*self.0;
+        let addresses = match trust {
+            Trust::Trusted => AddressPolicy::any(),
+            Trust::Untrusted => policy.addresses,
+        };
+        let host = endpoint.server.host().unwrap_or_default();
+        // Literal addresses don't reach the resolver.
+        if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
+            addresses.check(address).map_err(|error| AccessError::refused("server", error.to_string()))?;
+        }
+        if host.is_empty() || !matches!(endpoint.server.scheme_str(), Some("http" | "https")) {
+            return Err(AccessError::invalid("server", "is not an address; write https://host:port"));
+        }
+        let config = tls.config(endpoint, credential.certificate.as_ref())?;
+        let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
+        let connector = Connector::new(endpoint, config, proxy_tls, addresses, settings)?;
+        let client = HttpClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_max_idle_per_host(2)
+            // Bounds the head of an answer, too; hyper starts with 8 KiB and grows as needed.
+            .http1_max_buf_size(64 << 10)
+            .build(connector);
+        let way = Way::Wire { client, base: endpoint.server.clone(), headers: headers(credential, settings)? };
+        Ok(Stack(Arc::new(Inner { way, settings: settings.clone() })))
+    }
+
+    /// A way through a client that someone else made.
+    pub(crate) fn client_stack(&self, client: kube::Client) -> Stack {
+        Stack(Arc::new(Inner { way: Way::Client(client), settings: self.0.settings.clone() }))
+    }
+}
+
+/// One way to one API server with one credential. When the last clone and the last answer are dropped, its
+/// connections close.
+#[derive(Clone)]
+pub(crate) struct Stack(Arc<Inner>);
+
+struct Inner {
+    way: Way,
+    settings: Arc<Settings>,
+}
+
+enum Way {
+    Wire { client: HttpClient<Connector, Body>, base: Uri, headers: HeaderMap },
+    Client(kube::Client),
+}
+
+impl Stack {
+    /// Sends a request whose URI is a path and query, and returns when the head of the answer is there.
+    /// Dropping the future gives the request up.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
+        let operation = Operation::of(&request);
+        let settings = &self.0.settings;
+        let sent = tokio::time::timeout(settings.head_timeout, self.dispatch(request, &operation)).await;
+        sent.unwrap_or_else(|_| {
+            let kind = TransportErrorKind::Timeout { after: settings.head_timeout };
+            Err(TransportError::new(operation.text.clone(), kind))
+        })
+    }
+
+    async fn dispatch(
+        &self,
+        mut request: Request<Body>,
+        operation: &Operation,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let silence = match operation.class {
+            Class::Unary | Class::Proxy => Some(self.0.settings.silence),
+            Class::Watch | Class::Follow | Class::Upgrade => None,
+        };
+        match &self.0.way {
+            Way::Wire { client, base, headers } => {
+                *request.uri_mut() = join(base, request.uri()).map_err(|error| {
+                    let problem = "its path does not fit the server's address".to_owned();
+                    TransportError::new(operation.text.clone(), TransportErrorKind::MalformedResponse { problem })
+                        .with_source(error)
+                })?;
+                for name in headers.keys() {
+                    request.headers_mut().remove(name);
+                }
+                request.headers_mut().extend(headers.clone());
+                let response = client.request(request).await.map_err(|error| failed(operation, error.into()))?;
+                Ok(response.map(|body| ResponseBody::wire(body, operation.clone(), silence)))
+            }
+            Way::Client(client) => {
+                let response = client.send(request).await.map_err(|error| failed(operation, error.into()))?;
+                Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
+            }
+        }
+    }
+}
+
+fn failed(operation: &Operation, error: BoxError) -> TransportError {
+    let explanation = explain(error.as_ref());
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    let mut connecting = false;
+    while let Some(error) = next {
+        let legacy = error.downcast_ref::<hyper_util::client::legacy::Error>();
+        connecting |= legacy.is_some_and(hyper_util::client::legacy::Error::is_connect);
+        next = error.source();
+    }
+    let kind = if connecting {
+        TransportErrorKind::Connect { explanation }
+    } else {
+        TransportErrorKind::Interrupted { explanation }
+    };
+    TransportError::new(operation.text.clone(), kind).with_source(error)
+}
+
+fn join(base: &Uri, request: &Uri) -> Result<Uri, http::Error> {
+    let prefix = base.path().trim_end_matches('/');
+    let path = request.path_and_query().map_or("/", PathAndQuery::as_str);
+    let mut parts = base.clone().into_parts();
+    parts.path_and_query = Some(match prefix {
+        "" => path.parse()?,
+        prefix => format!("{prefix}{path}").parse()?,
+    });
+    Ok(Uri::from_parts(parts)?)
+}
+
+fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, AccessError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, settings.user_agent.clone());
+    let secret = |field: &str, value: String| {
+        let mut value = HeaderValue::try_from(value)
+            .map_err(|_| AccessError::invalid(field, "holds characters that don't fit into a header; copy it again"))?;
+        value.set_sensitive(true);
+        Ok(value)
+    };
+    if let Some(token) = &credential.token {
+        headers.insert(AUTHORIZATION, secret("token", format!("Bearer {}", token.expose_secret().trim()))?);
+    } else if let Some(basic) = &credential.basic {
+        let login = format!("{}:{}", basic.username, basic.password.expose_secret());
+        let login = base64::engine::general_purpose::STANDARD.encode(login);
+        headers.insert(AUTHORIZATION, secret("username", format!("Basic {login}"))?);
+    }
+    if let Some(impersonation) = &credential.impersonate {
+        impersonate(&mut headers, impersonation)?;
+    }
+    Ok(headers)
+}
+
+fn impersonate(headers: &mut HeaderMap, who: &Impersonation) -> Result<(), AccessError> {
+    let unfit = || AccessError::invalid("as", "or one of its groups or extras holds characters that don't fit into a header; correct it");
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| unfit());
+    headers.insert(HeaderName::from_static("impersonate-user"), value(&who.user)?);
+    if let Some(uid) = &who.uid {
+        headers.insert(HeaderName::from_static("impersonate-uid"), value(uid)?);
+    }
+    for group in &who.groups {
+        headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
+    }
+    for (key, values) in &who.extra {
+        let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key))).map_err(|_| unfit())?;
+        for text in values {
+            headers.append(name.clone(), value(text)?);
+        }
+    }
+    Ok(())
+}
+
+/// Header names are case-insensitive and narrow; the API server undoes percent encoding in these.
+fn percent_encoded(key: &str) -> String {
+    let mut name = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'_') {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    name
+}

@@ -1,0 +1,154 @@
+//! TLS configurations, shared by all that would make equal ones.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        Resumption, WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{verify_tls12_signature, verify_tls13_signature},
+    sign::SingleCertAndKey,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use secrecy::ExposeSecret;
+
+use crate::{
+    AccessError, ClientCertificate, Endpoint, Fingerprint,
+    access::pem::{self, Half},
+};
+
+/// rustls allocates its session cache up front; a cluster needs room for one server.
+const SESSIONS: usize = 4;
+
+/// The configurations in use. They are held weakly: a replaced client certificate goes with its last connection.
+#[derive(Default)]
+pub(super) struct TlsCache(Mutex<HashMap<Fingerprint, Weak<ClientConfig>>>);
+
+impl TlsCache {
+    pub(super) fn config(
+        &self,
+        endpoint: &Endpoint,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Arc<ClientConfig>, AccessError> {
+        let identity = certificate.map(|certificate| (&certificate.chain, certificate.key.expose_secret()));
+        let key =
+            Fingerprint::of(&(&endpoint.certificate_authority, endpoint.insecure_skip_tls_verify, identity));
+        if let Some(config) = self.map().get(&key).and_then(Weak::upgrade) {
+            return Ok(config);
+        }
+        // Two that build the same at once waste a little work, which is better than waiting for each other.
+        let config = Arc::new(build(endpoint, certificate)?);
+        let mut map = self.map();
+        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
+            return Ok(other);
+        }
+        if map.len() == map.capacity() {
+            map.retain(|_, config| config.strong_count() > 0);
+        }
+        map.insert(key, Arc::downgrade(&config));
+        Ok(config)
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<ClientConfig>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn build(endpoint: &Endpoint, certificate: Option<&ClientCertificate>) -> Result<ClientConfig, AccessError> {
+    let builder = ClientConfig::builder_with_provider(pem::provider().clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| AccessError::invalid("TLS", error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier(endpoint)?);
+    let mut config = match certificate {
+        None => builder.with_no_client_auth(),
+        Some(certificate) => {
+            let identity = pem::identity(&certificate.chain, certificate.key.expose_secret());
+            let identity = identity.map_err(|(half, problem)| {
+                let half = if half == Half::Key { "the client key" } else { "the client certificate" };
+                AccessError::invalid(half, problem)
+            })?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
+    };
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    Ok(config)
+}
+
+fn verifier(endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+    if endpoint.insecure_skip_tls_verify {
+        return Ok(Arc::new(AnyServer));
+    }
+    match &endpoint.certificate_authority {
+        Some(authority) => {
+            let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
+            let roots = pem::authorities(authority).map_err(problem)?;
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+            Ok(builder.build().map_err(|error| problem(&error.to_string()))?)
+        }
+        None => system(),
+    }
+}
+
+/// Reading the system's authorities takes milliseconds and 100 KiB, so it is done once.
+fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+    type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
+    static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
+        let verifier = rustls_platform_verifier::Verifier::new(pem::provider().clone());
+        verifier.map(Arc::new).map_err(|error| error.to_string())
+    });
+    match &*SYSTEM {
+        Ok(verifier) => Ok(verifier.clone()),
+        Err(error) => Err(AccessError::invalid(
+            "certificate-authority-data",
+            format!(
+                "is missing, and this machine has no certificate authorities of its own ({error}); add it, or \
+                 install ca-certificates"
+            ),
+        )),
+    }
+}
+
+/// Accepts any certificate, as was asked for, but still wants the server to hold its key.
+#[derive(Debug)]
+struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &pem::provider().signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &pem::provider().signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        pem::provider().signature_verification_algorithms.supported_schemes()
+    }
+}
