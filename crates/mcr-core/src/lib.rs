@@ -35,5 +35,19 @@ pub use store::{DecodeError, Object, ObjectChange, ObjectKey, Store, StoreError}
 pub use transport::{TransportError, TransportErrorKind};
 pub use watch::{ChangeSink, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus};
 
+/// An error's cause in words, with what to do about it where that is known.
+///
+/// The text of a `kube::Error` often stops at "client error (Connect)": what went wrong stands at the end of
+/// its chain of sources. This walks the chain.
+///
+/// ```
+/// use std::io;
+/// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+/// assert!(mcr_core::explain_error(&refused).contains("connection refused"));
+/// ```
+pub fn explain_error(error: &(dyn std::error::Error + 'static)) -> String {
+    transport::explain(error)
+}
+
 /// An error of any kind.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -301,7 +301,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields<'de> {
+impl<'a, 'de: 'a> Deserialize<'de> for Fields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldsVisitor;
         impl<'de> Visitor<'de> for FieldsVisitor {
@@ -324,7 +324,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 /// A string that borrows where it has no escapes.
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Text<'de> {
+impl<'a, 'de: 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextVisitor;
         impl<'de> Visitor<'de> for TextVisitor {

@@ -225,16 +225,11 @@ impl Driver {
         let mut unreadable = false;
         let mut continue_token: Option<String> = None;
         loop {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            if first {
-                query.append_pair("resourceVersion", "0");
-            } else {
-                query.append_pair("limit", &self.env.settings.page_size.to_string());
-            }
-            if let Some(token) = &continue_token {
-                query.append_pair("continue", token);
-            }
-            let body = self.fetch_page(query).await?;
+            let limit = self.env.settings.page_size.to_string();
+            let scope = if first { ("resourceVersion", "0") } else { ("limit", limit.as_str()) };
+            let next = continue_token.as_deref().map(|token| ("continue", token));
+            let request = self.request(self.watch.request().accept_list(), [Some(scope), next].into_iter().flatten())?;
+            let body = self.fetch_page(request).await?;
             let page = decode::list_page(&body)?;
             for (i, item) in page.items.iter().enumerate() {
                 unreadable |= !self.put(item, true);
@@ -253,8 +248,7 @@ impl Driver {
         }
     }
 
-    async fn fetch_page(&mut self, query: form_urlencoded::Serializer<'_, String>) -> Result<Bytes, WatchError> {
-        let request = self.request(query, self.watch.request().accept_list())?;
+    async fn fetch_page(&self, request: Request<Body>) -> Result<Bytes, WatchError> {
         let mut slot = Slot::take(&self.env.list_slots).await;
         let response = slot.hold(SLOT_WHILE_WAITING, self.env.transport.send(request)).await;
         let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
@@ -265,13 +259,14 @@ impl Driver {
     /// Watches until the API server ends the watch.
     async fn follow(&mut self, from: String) -> Result<(), WatchError> {
         let seconds = self.env.settings.watch_timeout.mul_f64(0.9) + self.backoff.spread(self.env.settings.watch_timeout.mul_f64(0.1));
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query
-            .append_pair("watch", "true")
-            .append_pair("allowWatchBookmarks", "true")
-            .append_pair("resourceVersion", &from)
-            .append_pair("timeoutSeconds", &seconds.as_secs().to_string());
-        let request = self.request(query, self.watch.request().accept_watch())?;
+        let seconds = seconds.as_secs().to_string();
+        let query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", &from),
+            ("timeoutSeconds", &seconds),
+        ];
+        let request = self.request(self.watch.request().accept_watch(), query)?;
         let response =
             self.env.transport.send(request).await.map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
@@ -358,12 +353,14 @@ impl Driver {
         self.watch.skip(error.key.as_ref());
     }
 
-    fn request(
+    fn request<'q>(
         &self,
-        mut query: form_urlencoded::Serializer<'_, String>,
         accept: &str,
+        parameters: impl IntoIterator<Item = (&'q str, &'q str)>,
     ) -> Result<Request<Body>, WatchError> {
         let wanted = self.watch.request();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(parameters);
         if let Some(labels) = &wanted.labels {
             query.append_pair("labelSelector", labels);
         }

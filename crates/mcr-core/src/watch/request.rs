@@ -114,11 +114,6 @@ impl WatchRequest {
             && self.metadata_only == other.metadata_only
     }
 
-    /// Everything of its kind, nothing selected.
-    pub(crate) fn is_unselective(&self) -> bool {
-        self.namespace.is_none() && self.labels.is_none() && self.fields.is_none()
-    }
-
     pub(crate) fn type_prefix(&self) -> TypePrefix {
         if self.metadata_only {
             TypePrefix::new("meta.k8s.io/v1", "PartialObjectMetadata")

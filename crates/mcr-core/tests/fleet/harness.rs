@@ -1,0 +1,186 @@
+//! What the tests of this folder share.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use mcr_core::{
+    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange, Trust,
+    WatchHandle, WatchRequest,
+};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_testkit::control_plane::{ControlPlane, policy_rule};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// `unwrap` that shows the text a user would see.
+pub(crate) trait OrFail<T> {
+    fn or_fail(self) -> T;
+}
+
+impl<T, E: Display> OrFail<T> for Result<T, E> {
+    #[track_caller]
+    fn or_fail(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+pub(crate) fn name(name: &str) -> ClusterName {
+    ClusterName::new(name).or_fail()
+}
+
+pub(crate) fn spec(cluster: &str, kubeconfig: &str) -> ClusterSpec {
+    ClusterSpec::new(name(cluster), Access::kubeconfig(kubeconfig, Trust::Trusted))
+}
+
+/// A running fleet whose clusters the test announces by hand.
+pub(crate) struct Running {
+    pub(crate) fleet: Fleet,
+    pub(crate) clusters: ClustersHandle,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(settings: impl FnOnce(&mut FleetSettings)) -> Self {
+        let provider = ClustersProvider::new();
+        let clusters = provider.handle();
+        let fleet = Fleet::builder().provider(provider).settings(settings).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (fleet, stop) = (fleet.clone(), stop.clone());
+            async move { fleet.run(stop).await }
+        });
+        Self { fleet, clusters, stop, task }
+    }
+
+    /// Announces a cluster and waits until it is engaged.
+    pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
+        self.clusters.add(spec(cluster, kubeconfig));
+        self.engaged(cluster).await
+    }
+
+    pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
+        eventually(Duration::from_secs(5), &format!("{cluster} is engaged"), || self.fleet.get(cluster).ok()).await
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("the fleet stops").or_fail();
+    }
+}
+
+/// Asks again and again until there is an answer.
+#[track_caller]
+pub(crate) fn eventually<T>(
+    limit: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Option<T>,
+) -> impl Future<Output = T> {
+    let what = what.to_owned();
+    let caller = std::panic::Location::caller();
+    async move {
+        let started = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            assert!(started.elapsed() < limit, "not within {limit:?}: {what} ({caller})");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+pub(crate) async fn ready(cluster: &Cluster, limit: Duration) {
+    let state = tokio::time::timeout(limit, cluster.wait_for(ClusterState::is_ready)).await;
+    assert!(matches!(state, Ok(ClusterState::Ready)), "{} is not ready within {limit:?}: {}", cluster.name(), cluster.state());
+}
+
+/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects of the
+/// `default` namespace.
+#[derive(Default)]
+pub(crate) struct Log(Mutex<Vec<String>>);
+
+impl ChangeSink for Log {
+    fn changed(&self, change: &ObjectChange) {
+        let key = change.key().expect("a change is of an object");
+        if key.namespace.as_deref() != Some("default") || key.name.starts_with("kube-") {
+            return;
+        }
+        let sign = match (&change.old, &change.new) {
+            (None, _) => '+',
+            (Some(_), Some(_)) => '~',
+            (Some(_), None) => '-',
+        };
+        self.0.lock().unwrap().push(format!("{sign}{}", key.name));
+    }
+}
+
+impl Log {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.count(line) > 0
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|known| *known == line).count()
+    }
+}
+
+/// Watches ConfigMaps and writes down what happens.
+pub(crate) fn watch_config_maps(cluster: &Cluster) -> (WatchHandle, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let handle = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(log.clone())).or_fail();
+    (handle, log)
+}
+
+pub(crate) async fn synced(cluster: &Cluster, limit: Duration) {
+    cluster.store::<ConfigMap>().or_fail().wait_synced(limit).await.or_fail();
+}
+
+pub(crate) async fn create(plane: &ControlPlane, object: &str) {
+    create_with(plane, object, &[]).await;
+}
+
+pub(crate) async fn create_with(plane: &ControlPlane, object: &str, labels: &[(&str, &str)]) {
+    let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let map = ConfigMap {
+        metadata: ObjectMeta { name: Some(object.into()), labels: Some(labels), ..ObjectMeta::default() },
+        ..ConfigMap::default()
+    };
+    let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
+    api.create(&PostParams::default(), &map).await.or_fail();
+}
+
+pub(crate) async fn touch(plane: &ControlPlane, object: &str, value: &str) {
+    let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
+    let patch = serde_json::json!({"data": {"value": value}});
+    api.patch(object, &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
+}
+
+pub(crate) async fn delete(plane: &ControlPlane, object: &str) {
+    let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
+    api.delete(object, &DeleteParams::default()).await.or_fail();
+}
+
+pub(crate) fn may_read_config_maps() -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
+    vec![
+        policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
+        policy_rule([""], ["namespaces"], ["get"]),
+    ]
+}

@@ -1,0 +1,104 @@
+//! Clusters that stop, come back, and get new kinds.
+
+use std::time::Duration;
+
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use mcr_core::{ClusterState, WatchRequest};
+use mcr_testkit::control_plane::{ControlPlane, Etcd};
+use serde_json::json;
+
+use crate::harness::*;
+
+/// An API server that is stopped for a minute: Unreachable with a reason, then caught up, deletes included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_stopped_for_a_minute_is_caught_up_with_deletes_included() {
+    let etcd = Etcd::start().await.or_fail();
+    let plane = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
+    let other_door = ControlPlane::builder().replica_of(&plane).start().await.or_fail();
+    create(&plane, "goes").await;
+    create(&plane, "stays").await;
+    let running = Running::start();
+    let cluster = running.join("a", &plane.kubeconfig()).await;
+    let (_watch, log) = watch_config_maps(&cluster);
+    synced(&cluster, Duration::from_secs(10)).await;
+
+    plane.stop().await.or_fail();
+    let reason = eventually(Duration::from_secs(5), "the stop is noticed", || match cluster.state() {
+        ClusterState::Unreachable { reason } => Some(reason),
+        _ => None,
+    })
+    .await;
+    assert_eq!(&*reason, "connection refused: nothing listens at this address; the API server may be down");
+    delete(&other_door, "goes").await;
+    create(&other_door, "new").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(matches!(cluster.state(), ClusterState::Unreachable { .. }));
+    assert!(!log.has("-goes") && !log.has("-stays"), "what can't be seen is not deleted: {:?}", log.lines());
+
+    plane.restart().await.or_fail();
+    ready(&cluster, Duration::from_secs(35)).await;
+    eventually(Duration::from_secs(10), "caught up", || (log.has("-goes") && log.has("+new")).then_some(())).await;
+    assert_eq!((log.count("-goes"), log.count("-stays"), log.count("+stays")), (1, 0, 1), "{:?}", log.lines());
+    running.stop().await;
+}
+
+/// A server that stands still but keeps its connections is found out by its silence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_unreachable_within_thirty_seconds() {
+    let plane = ControlPlane::start().await.or_fail();
+    let running = Running::start();
+    let cluster = running.join("a", &plane.kubeconfig()).await;
+    let (_watch, log) = watch_config_maps(&cluster);
+    synced(&cluster, Duration::from_secs(10)).await;
+    plane.pause().or_fail();
+    let silent = eventually(Duration::from_secs(30), "silence is noticed", || match cluster.state() {
+        ClusterState::Unreachable { reason } => Some(reason),
+        _ => None,
+    })
+    .await;
+    assert!(silent.contains("no answer within"), "{silent}");
+    plane.resume().or_fail();
+    ready(&cluster, Duration::from_secs(35)).await;
+    create(&plane, "after").await;
+    eventually(Duration::from_secs(10), "it goes on", || log.has("+after").then_some(())).await;
+    running.stop().await;
+}
+
+/// A CRD that is installed after the start is picked up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_is_installed_later_is_picked_up() {
+    let plane = ControlPlane::start().await.or_fail();
+    let running = Running::start();
+    let cluster = running.join("a", &plane.kubeconfig()).await;
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
+    let _watch = cluster.watch(WatchRequest::resource(&resource), None).or_fail();
+    let (_maps, _log) = watch_config_maps(&cluster);
+    let store = cluster.store_with::<DynamicObject>(&resource).or_fail();
+    let problem = eventually(Duration::from_secs(10), "its absence is told", || store.status().problem).await;
+    assert_eq!(
+        problem.error.to_string(),
+        "the API server does not serve this kind (404). Install its CRD, or check group, version and plural"
+    );
+    synced(&cluster, Duration::from_secs(10)).await;
+
+    plane.install_crd(widgets()).await.or_fail();
+    store.wait_synced(Duration::from_secs(30)).await.or_fail();
+    let api = kube::Api::<DynamicObject>::namespaced_with(plane.client(), "default", &resource);
+    api.create(&Default::default(), &DynamicObject::new("one", &resource)).await.or_fail();
+    eventually(Duration::from_secs(10), "its objects are seen", || (store.len() == 1).then_some(())).await;
+    assert_eq!(store.list().or_fail()[0].types.as_ref().unwrap().kind, "Widget");
+    running.stop().await;
+}
+
+fn widgets() -> serde_json::Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]
+        }
+    })
+}
