@@ -39,6 +39,7 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
                 "test",
                 "--workspace",
                 "--all-features",
+                "--no-fail-fast",
                 "--lib",
                 "--bins",
                 "--tests",

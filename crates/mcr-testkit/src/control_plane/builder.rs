@@ -53,7 +53,7 @@ impl ControlPlaneBuilder {
     }
 
     /// Runs a kube-controller-manager as well: garbage collection, namespace deletion, default
-    /// service accounts. Costs another 2 s and 100 MB.
+    /// service accounts. Costs one more process and less than a second.
     pub fn with_controller_manager(mut self) -> Self {
         self.controller_manager = true;
         self

@@ -26,8 +26,6 @@ pub(super) async fn start(
         // There is only this one, and waiting for a lease would cost seconds.
         "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
-        // Namespaces and their content are what tests delete: no pause of 10 s in between.
-        "--concurrent-namespace-syncs=10".to_owned(),
         "--use-service-account-credentials=false".to_owned(),
     ];
     let log = files.path("kube-controller-manager.log");

@@ -1,8 +1,8 @@
 //! Real API servers: etcd and kube-apiserver as child processes, without Docker.
 //!
 //! A [`ControlPlane`] is one kube-apiserver. Several may share an [`Etcd`], each under its own key
-//! prefix, which makes a fleet of many clusters cheap: an etcd costs 40 MB, an API server 200 to
-//! 270 MB. Everything listens on 127.0.0.1, everything is in a temporary folder.
+//! prefix, which makes a fleet of many clusters cheap: an etcd costs 40 MB, an API server 255 to
+//! 275 MB. Everything listens on 127.0.0.1, everything is in a temporary folder.
 //!
 //! Handles are cheap to clone; the processes end when the last clone is dropped. If the test process
 //! itself is killed, a small watchdog per server ends them and removes their folder, so an aborted
