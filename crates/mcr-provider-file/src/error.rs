@@ -47,7 +47,7 @@ pub(crate) enum Fault {
     #[error("it has {len} bytes, more than the {max} a kubeconfig may have; split it into several files")]
     TooBig { len: u64, max: u64 },
     #[error(
-        "it is empty; it had contexts before, so it is taken for half-written (delete it to remove them)"
+        "it is empty; it was not before, so it is taken for half-written (delete it if its contexts are to go)"
     )]
     Empty,
     #[error("reading it failed: {0}; check that it exists and that this process may read it")]

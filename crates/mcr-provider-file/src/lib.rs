@@ -8,6 +8,7 @@ mod diff;
 mod error;
 mod provider;
 mod read;
+mod resolve;
 mod scan;
 mod search;
 mod watch;

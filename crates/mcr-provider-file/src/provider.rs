@@ -13,7 +13,8 @@ use crate::{
     Environment, FileProviderBuilder,
     builder::Config,
     diff::{Clusters, changes},
-    scan::{Known, Scanner},
+    resolve::Known,
+    scan::Scanner,
     search::sources,
     watch::{FolderWatch, Signal},
 };

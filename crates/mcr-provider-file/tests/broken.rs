@@ -259,8 +259,7 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
         ),
         (
             "",
-            "file ./a.kubeconfig, context \"one\": it is empty; it had contexts before, so it is taken for \
-             half-written (delete it to remove them)",
+            "file ./a.kubeconfig, context \"one\": it is empty; it was not before, so it is taken for half-written (delete it if its contexts are to go)",
         ),
     ] {
         heard.forget();

@@ -337,6 +337,36 @@ async fn references_are_resolved_over_the_list_in_kubeconfig() {
 }
 
 #[tokio::test]
+async fn a_torn_file_of_a_list_goes_on_being_referred_to() {
+    let folder = Folder::new();
+    let users = "users:\n- {name: u, user: {token: t}}\n";
+    let list = [
+        folder.write("empty", ""),
+        folder.write(
+            "clusters",
+            "contexts:\n- {name: dev, context: {cluster: c, user: u}}\n\
+             clusters:\n- {name: c, cluster: {server: \"https://c\"}}\n",
+        ),
+        folder.write("users", users),
+    ];
+    let list = std::env::join_paths(list).unwrap();
+    let mut heard = Heard::synced(told().environment(Environment::empty().kubeconfig(list)), &folder).await;
+    assert_eq!(heard.log, ["+./clusters+dev", "synced"]);
+    for torn in ["", "users: ["] {
+        heard.forget();
+        folder.write("users", torn);
+        heard.until(|heard| heard.clusters.contains_key("./users")).await;
+        folder.write("users", users);
+        heard.until(|heard| !heard.clusters.contains_key("./users")).await;
+        assert_eq!(heard.log, ["!./users", "-./users"]);
+    }
+    fs::remove_file(folder.at("users")).unwrap();
+    heard
+        .until(|heard| heard.clusters["./clusters+dev"] != "ok")
+        .await;
+}
+
+#[tokio::test]
 async fn the_file_in_the_home_folder_then_the_working_directory() {
     let folder = Folder::new();
     folder.write("kubeconfig.yml", kubeconfig(&["here"]));
