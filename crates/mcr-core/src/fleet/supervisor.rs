@@ -424,15 +424,15 @@ impl<'a> Life<'a> {
         if suspended(&spec).is_some() {
             return None;
         }
-        let Some(link) = &self.link else { return None };
-        let resolved = resolve(&spec.access, &self.fleet.settings().access_policy);
-        let shape = match resolved {
+        let shape = match resolved(self.fleet, &spec).await {
             Ok(resolved) => shape(&spec, &resolved),
             Err(error) => {
-                self.keep_last_good(&format!("its new description can't be used: {error}"));
+                self.keep_last_good(&error);
                 return None;
             }
         };
+        // Resolving may have read files; what happened meanwhile is looked at before anything is done.
+        let Some(link) = &self.link else { return None };
         match classify(&link.shape, &shape) {
             SpecChange::Facts => {
                 self.cluster.change_facts(|facts| facts.warning = None);
@@ -502,7 +502,7 @@ impl<'a> Life<'a> {
         let fresh = timeout(limit, source.credential(why)).await;
         let problem = match fresh {
             Ok(Ok(fresh)) if fresh.fingerprint() == link.credential => {
-                link.refresh_at = refresh_time(&fresh, &mut link.refresh_backoff, true);
+                link.refresh_at = refresh_time(&fresh, source.renew_every(), &mut link.refresh_backoff, true);
                 transport.refresh_done();
                 return self.check_refused(why).await;
             }
@@ -598,8 +598,7 @@ async fn attempt(
 /// Makes a connection without asking anything over it.
 async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<Connected, NotConnected> {
     let settings = fleet.settings();
-    let resolved = resolve(&spec.access, &settings.access_policy)
-        .map_err(|error| NotConnected::new(format!("its description can't be used: {error}")))?;
+    let resolved = resolved(fleet, spec).await.map_err(NotConnected::new)?;
     let shape = shape(spec, &resolved);
     let refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
     match resolved {
@@ -634,7 +633,7 @@ async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<C
                     shape,
                     stack,
                     credential: credential.fingerprint(),
-                    refresh_at: refresh_time(&credential, &mut refresh_backoff, false),
+                    refresh_at: refresh_time(&credential, credentials.renew_every(), &mut refresh_backoff, false),
                     credentials: Some(credentials),
                     refresh_backoff,
                 },
@@ -642,6 +641,16 @@ async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<C
                 namespace: default_namespace,
             })
         }
+    }
+}
+
+/// Finds out what a description asks for: off the executor, since a kubeconfig may name files.
+async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<Resolved, String> {
+    let (access, policy) = (spec.access.clone(), fleet.settings().access_policy.clone());
+    match tokio::task::spawn_blocking(move || resolve(&access, &policy)).await {
+        Ok(Ok(resolved)) => Ok(resolved),
+        Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
+        Err(error) => Err(format!("its description could not be looked at: {error}")),
     }
 }
 
@@ -660,14 +669,24 @@ fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
 ///
 /// `unchanged` is a source that hands out the same credential again although it is about to expire; it is not
 /// asked in a loop.
-fn refresh_time(credential: &Credential, backoff: &mut Backoff, unchanged: bool) -> Option<Instant> {
-    let expires = credential.expires_at?;
-    let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
-    // A fifth of the life that is left, but not more than five minutes before the end; spread, so that
-    // clusters that joined together do not all ask together.
-    let margin = (left / 5).min(Duration::from_secs(300));
-    let spread = backoff.spread(margin / 4);
-    let wait = left.saturating_sub(margin).saturating_sub(spread);
-    let least = if unchanged { backoff.next() } else { Duration::from_secs(1) };
-    Some(Instant::now() + wait.max(least))
+fn refresh_time(
+    credential: &Credential,
+    every: Option<Duration>,
+    backoff: &mut Backoff,
+    unchanged: bool,
+) -> Option<Instant> {
+    let before_expiry = credential.expires_at.map(|expires| {
+        let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
+        // A fifth of the life that is left, but not more than five minutes before the end; spread, so that
+        // clusters that joined together do not all ask together.
+        let margin = (left / 5).min(Duration::from_secs(300));
+        let spread = backoff.spread(margin / 4);
+        let least = if unchanged { backoff.next() } else { Duration::from_secs(1) };
+        left.saturating_sub(margin).saturating_sub(spread).max(least)
+    });
+    let wait = match (before_expiry, every) {
+        (Some(expiry), Some(every)) => expiry.min(every),
+        (expiry, every) => expiry.or(every)?,
+    };
+    Some(Instant::now() + wait)
 }

@@ -10,6 +10,8 @@ mod request;
 mod retire;
 mod service;
 mod stack;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::{

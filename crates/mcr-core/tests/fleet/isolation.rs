@@ -50,7 +50,7 @@ async fn seven_healthy_clusters_do_not_wait_for_three_sick_ones() {
 
     let refusing = of("refusing");
     eventually(Duration::from_secs(5), "the refusing one says so", || {
-        (refusing.state().reason() == Some("connection refused: nothing listens at this address; the API server may be down")).then_some(())
+        (refusing.state().reason() == Some("can't connect: connection refused: nothing listens at this address; the API server may be down")).then_some(())
     })
     .await;
     let forbidden = of("forbidden");

@@ -28,7 +28,7 @@ async fn an_api_server_stopped_for_a_minute_is_caught_up_with_deletes_included()
         _ => None,
     })
     .await;
-    assert_eq!(&*reason, "connection refused: nothing listens at this address; the API server may be down");
+    assert_eq!(&*reason, "can't connect: connection refused: nothing listens at this address; the API server may be down");
     delete(&other_door, "goes").await;
     create(&other_door, "new").await;
     tokio::time::sleep(Duration::from_secs(60)).await;

@@ -1,0 +1,201 @@
+//! Answers that are late, broken or not for kube's eyes.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, api::ListParams};
+use tokio::io::AsyncWriteExt;
+
+use super::{
+    get, next, rest,
+    server::{Server, begin, chunk, closed, respond},
+    transport,
+};
+
+const CANARY: &str = "Y2FuYXJ5LTkx";
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn install(&self) -> tracing::subscriber::DefaultGuard {
+        let log = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || log.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+fn secrets() -> String {
+    format!(r#"{{"kind":"SecretList","apiVersion":"v1","metadata":{{"resourceVersion":"1"}},"items":[{{"metadata":{{"name":"a"}},"data":{{"kubeconfig":"{CANARY}"}}}}"#)
+}
+
+/// Lists Secrets through kube and returns the error; nothing of the answer may be in it or in the log.
+async fn list(status: &'static str, media: &'static str, body: String, cut: bool) -> String {
+    let log = Log::default();
+    let _guard = log.install();
+    tracing::trace!("the log works");
+    let server = Server::start(None, move |_, mut stream| {
+        let body = body.clone();
+        async move {
+            if cut {
+                let head = format!("HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n", body.len() + 9);
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream.write_all(body.as_bytes()).await.unwrap();
+                return None;
+            }
+            respond(&mut stream, status, media, &body).await;
+            Some(stream)
+        }
+    })
+    .await;
+    let transport = transport(&server);
+    let api: Api<Secret> = Api::all(transport.client("default"));
+    let error = api.list(&ListParams::default()).await.unwrap_err();
+    let mut shown = format!("{error:?}");
+    let mut next: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(error) = next {
+        shown.push_str(&format!(" {error}"));
+        next = error.source();
+    }
+    let log = log.text();
+    assert!(log.contains("the log works"));
+    for text in [&log, &shown] {
+        assert!(!text.contains("Y2Fu"), "{text}");
+        assert!(!text.contains("kubeconfig"), "{text}");
+    }
+    match error {
+        kube::Error::Service(error) => error.to_string(),
+        kube::Error::Api(status) => format!("{} {}: {}", status.code, status.reason, status.message),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn no_broken_answer_reaches_kubes_log() {
+    let json = "application/json";
+    let list_of = "cluster \"c1\": GET /api/v1/secrets: ";
+    let unusable = |problem: &str| format!("{list_of}the answer is not usable: {problem}");
+    let length = secrets().len();
+    assert_eq!(list("200 OK", json, secrets(), false).await, unusable(&format!("its JSON is cut off after {length} bytes")));
+    assert_eq!(list("200 OK", "application/json; charset=utf-8", format!("{}]}}]", secrets()), false).await,
+        unusable(&format!("its JSON is damaged at line 1, column {}", length + 3)));
+    assert_eq!(
+        list("200 OK", json, secrets(), true).await,
+        format!("{list_of}the answer broke off: the connection was closed in the middle of an answer; the API server may be restarting")
+    );
+    assert_eq!(
+        list("200 OK", "text/html", format!("<html>{CANARY}"), false).await,
+        unusable("it is not JSON; something between this process and the API server may answer in its place, such as a proxy or login page")
+    );
+    assert_eq!(
+        list("502 Bad Gateway", "text/html", format!("<html>{CANARY}"), false).await,
+        "502 BadGateway: 502 Bad Gateway, with an answer that is not a Kubernetes Status; it may come from something in \
+         front of the API server"
+    );
+    assert_eq!(
+        list("500 Internal Server Error", json, secrets(), false).await,
+        "500 InternalServerError: 500 Internal Server Error, with an answer that is not a Kubernetes Status; it may \
+         come from something in front of the API server"
+    );
+}
+
+#[tokio::test]
+async fn whole_answers_pass() {
+    let server = Server::start(None, |seen, mut stream| async move {
+        match seen.line().split(' ').nth(1).unwrap() {
+            "/api/v1/secrets?" => respond(&mut stream, "200 OK", "application/json", r#"{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}"#).await,
+            "/api/v1/namespaces/default/pods/a/log?" => respond(&mut stream, "200 OK", "text/plain", "{ not json").await,
+            _ => respond(&mut stream, "404 Not Found", "application/json", r#"{"kind":"Status","status":"Failure","reason":"NotFound","message":"no","code":404}"#).await,
+        }
+        Some(stream)
+    })
+    .await;
+    let client = transport(&server).client("default");
+    let secrets: Api<Secret> = Api::all(client.clone());
+    assert_eq!(secrets.list(&ListParams::default()).await.unwrap().items.len(), 0);
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(client);
+    assert_eq!(pods.logs("a", &Default::default()).await.unwrap(), "{ not json");
+    let kube::Error::Api(status) = pods.get("a").await.unwrap_err() else { panic!() };
+    assert_eq!((status.code, status.reason.as_str(), status.message.as_str()), (404, "NotFound", "no"));
+}
+
+#[tokio::test]
+async fn silence_ends_unary_requests_but_not_watches() {
+    let server = Server::start(None, |seen, mut stream| async move {
+        if !seen.line().contains("/head") {
+            begin(&mut stream).await;
+            chunk(&mut stream, "one\n").await;
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            chunk(&mut stream, "two\n").await;
+        }
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let transport = transport(&server);
+    let no_answer = |after: &str| {
+        format!("no answer within {after} s; the API server or the network to it may be overloaded or down")
+    };
+    let error = transport.send(get("/head?x=canary")).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("cluster \"c1\": GET /head: {}", no_answer("0.6")));
+    assert!(error.is_retryable());
+    let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
+    let expected = format!("cluster \"c1\": GET /api/v1/pods: {}", no_answer("0.4"));
+    assert_eq!(rest(&mut list).await, ("one\n".to_owned(), Some(expected)));
+    for stream in ["/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b/log?follow=true"] {
+        let mut stream = transport.send(get(stream)).await.unwrap().into_body();
+        assert_eq!(next(&mut stream).await, Some(Ok("one\n".to_owned())));
+        assert_eq!(next(&mut stream).await, Some(Ok("two\n".to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_not_http_are_explained() {
+    let server = Server::start(None, |_, mut stream| async move {
+        stream.write_all(b"SSH-2.0-OpenSSH_9.7\r\n\r\n").await.unwrap();
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let error = transport(&server).send(get("/version")).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cluster \"c1\": GET /version: the answer broke off: the server sent something that is not HTTP; check the port, \
+         and https where it should be"
+    );
+    let hangs_up = Server::start(None, |_, _| async { None }).await;
+    let error = transport(&hangs_up).send(get("/version")).await.unwrap_err();
+    assert!(error.to_string().ends_with("the connection was closed in the middle of an answer; the API server may be restarting"), "{error}");
+    assert!(std::error::Error::source(&error).is_some());
+}
+
+#[tokio::test]
+async fn a_client_stack_passes_the_same_way() {
+    let server = Server::json("200 OK", "{}").await;
+    let inner = transport(&server).client("default");
+    let outer = super::Transport::with_settings(crate::ClusterName::new("outer").unwrap(), super::quick());
+    outer.swap(super::dialer().client_stack(inner));
+    let response = outer.send(get("/version?x=1")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
+    assert_eq!(server.seen()[0].line(), "GET /version?x=1 HTTP/1.1");
+}

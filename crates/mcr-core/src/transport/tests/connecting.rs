@@ -1,0 +1,249 @@
+//! Addresses, headers, TLS and proxies.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use http::Request;
+use kube::client::Body;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    dialer, get, rest,
+    server::{Server, respond},
+};
+use crate::{
+    Basic, Credential, Endpoint, Impersonation, Trust,
+    access::pem,
+    transport::{TransportError, TransportErrorKind},
+};
+
+async fn failure(endpoint: &Endpoint, trust: Trust) -> TransportError {
+    let stack = dialer().stack(endpoint, &Credential::anonymous(), trust).unwrap();
+    stack.send(get("/version")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn requests_carry_the_credential_and_the_path_of_the_server() {
+    let server = Server::json("200 OK", "{}").await;
+    let mut credential = Credential::token(" secret\n");
+    credential.impersonate = Some(Impersonation {
+        user: "jane".into(),
+        uid: Some("7".into()),
+        groups: vec!["a".into(), "b".into()],
+        extra: BTreeMap::from([("acme.com/Project".to_owned(), vec!["x".to_owned(), "y".to_owned()])]),
+    });
+    let endpoint = Endpoint::new(server.uri("http", "/clusters/root:org/"));
+    let stack = dialer().stack(&endpoint, &credential, Trust::Trusted).unwrap();
+    let request = Request::get("/api/v1/pods?limit=1")
+        .header("authorization", "Bearer other")
+        .header("impersonate-user", "admin")
+        .header("accept", "application/json");
+    stack.send(request.body(Body::empty()).unwrap()).await.unwrap();
+    let seen = &server.seen()[0];
+    assert_eq!(seen.line(), "GET /clusters/root:org/api/v1/pods?limit=1 HTTP/1.1");
+    assert_eq!(seen.header("authorization"), ["Bearer secret"]);
+    assert_eq!(seen.header("impersonate-user"), ["jane"]);
+    assert_eq!(seen.header("impersonate-uid"), ["7"]);
+    assert_eq!(seen.header("impersonate-group"), ["a", "b"]);
+    assert_eq!(seen.header("impersonate-extra-acme.com%2f%50roject"), ["x", "y"]);
+    assert_eq!(seen.header("user-agent"), [concat!("mcr/", env!("CARGO_PKG_VERSION"))]);
+    assert_eq!(seen.header("accept"), ["application/json"]);
+    assert_eq!(seen.header("host"), [server.address.to_string()]);
+
+    let basic = Credential { basic: Some(Basic::new("me", "pw")), ..Credential::default() };
+    dialer().stack(&endpoint, &basic, Trust::Trusted).unwrap().send(get("/x")).await.unwrap();
+    assert_eq!(server.seen()[1].header("authorization"), ["Basic bWU6cHc="]);
+    let unfit = dialer().stack(&endpoint, &Credential::token("canary\nx"), Trust::Trusted).err().unwrap();
+    assert_eq!(unfit.to_string(), "token: holds characters that don't fit into a header; copy it again");
+}
+
+#[tokio::test]
+async fn failures_to_connect_say_why() {
+    let refused = Endpoint::new("https://127.0.0.1:1".parse().unwrap());
+    let error = failure(&refused, Trust::Trusted).await;
+    assert_eq!(
+        error.to_string(),
+        "GET /version: can't connect: connection refused: nothing listens at this address; the API server may be down"
+    );
+    assert!(matches!(error.kind(), TransportErrorKind::Connect { .. }));
+    let unknown = Endpoint::new("https://no-such-host.invalid".parse().unwrap());
+    let text = failure(&unknown, Trust::Trusted).await.to_string();
+    let expected = "can't connect: the host name no-such-host.invalid can't be resolved; check its spelling, the DNS, and \
+                    whether the cluster still exists";
+    // Without any DNS the resolver may be slow to say so.
+    assert!(text.contains(expected) || text.contains("no connection within 0.5 s"), "{text}");
+    let server = Server::json("200 OK", "{}").await;
+    let not_tls = failure(&Endpoint::new(server.uri("https", "")), Trust::Trusted).await.to_string();
+    assert!(not_tls.contains("does not speak TLS on this port") || not_tls.contains("was closed"), "{not_tls}");
+}
+
+#[tokio::test]
+async fn addresses_are_checked_when_names_are_resolved() {
+    let server = Server::json("200 OK", "{}").await;
+    let by_name: http::Uri = format!("http://localhost:{}", server.address.port()).parse().unwrap();
+    let text = failure(&Endpoint::new(by_name.clone()), Trust::Untrusted).await.to_string();
+    assert!(text.contains("can't connect: localhost leads to ") && text.contains("may not use loopback addresses"), "{text}");
+    let literal = dialer().stack(&Endpoint::new(server.uri("http", "")), &Credential::anonymous(), Trust::Untrusted);
+    assert!(literal.err().unwrap().to_string().starts_with("server: the server is at 127.0.0.1, and untrusted access may not"));
+    // Forms of addresses that only the resolver understands.
+    for odd in ["127.1", "2130706433", "0x7f000001"] {
+        let uri = format!("http://{odd}:{}", server.address.port()).parse().unwrap();
+        let text = failure(&Endpoint::new(uri), Trust::Untrusted).await.to_string();
+        assert!(text.contains("may not use loopback addresses") || text.contains("can't be resolved"), "{odd}: {text}");
+    }
+    assert_eq!(server.seen().len(), 0);
+    let stack = dialer().stack(&Endpoint::new(by_name), &Credential::anonymous(), Trust::Trusted).unwrap();
+    stack.send(get("/version")).await.unwrap();
+}
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        change(&mut params);
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+fn acceptor(certificate: &str, key: &str, clients: Option<&Authority>) -> TlsAcceptor {
+    let builder = ServerConfig::builder_with_provider(pem::provider().clone()).with_safe_default_protocol_versions().unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.0.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let config = builder.with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn tls_server(acceptor: TlsAcceptor) -> Server {
+    Server::start(Some(acceptor), |_, mut stream| async move {
+        respond(&mut stream, "200 OK", "application/json", "{}").await;
+        Some(stream)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn servers_that_can_not_prove_who_they_are() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1", "other.example"], |_| ());
+    let server = tls_server(acceptor(&certificate, &key, None)).await;
+    let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    let stack = dialer().stack(&endpoint, &Credential::anonymous(), Trust::Trusted).unwrap();
+    let body = stack.send(get("/version")).await.unwrap().into_body();
+    assert_eq!(rest(&mut { body }).await, ("{}".to_owned(), None));
+
+    let says = |text: &str| format!("GET /version: can't connect: {text}");
+    let stranger = endpoint.clone().certificate_authority(Authority::new().pem());
+    let unknown = says("the server's certificate is not signed by a trusted certificate authority; check \
+                        certificate-authority-data, the cluster's authority may have been replaced");
+    assert_eq!(failure(&stranger, Trust::Trusted).await.to_string(), unknown);
+    assert_eq!(failure(&Endpoint::new(server.uri("https", "")), Trust::Trusted).await.to_string(), unknown);
+    let mut insecure = Endpoint::new(server.uri("https", ""));
+    insecure.insecure_skip_tls_verify = true;
+    let stack = dialer().stack(&insecure, &Credential::anonymous(), Trust::Trusted).unwrap();
+    stack.send(get("/version")).await.unwrap();
+    let mut named = endpoint.clone();
+    named.tls_server_name = Some("wrong.example".into());
+    let text = failure(&named, Trust::Trusted).await.to_string();
+    assert!(text.contains("the server's certificate is not for wrong.example (there are ") && text.contains("other.example"), "{text}");
+    named.tls_server_name = Some("other.example".into());
+    dialer().stack(&named, &Credential::anonymous(), Trust::Trusted).unwrap().send(get("/version")).await.unwrap();
+
+    let (old, key) = authority.issue(&["127.0.0.1"], |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let server = tls_server(acceptor(&old, &key, None)).await;
+    let expired = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    assert_eq!(
+        failure(&expired, Trust::Trusted).await.to_string(),
+        says("the server's certificate has expired (or the clock of this machine is wrong); renew it")
+    );
+}
+
+#[tokio::test]
+async fn client_certificates() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
+    let server = tls_server(acceptor(&certificate, &key, Some(&authority))).await;
+    let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    let (mine, key) = authority.issue(&["me"], |_| ());
+    let credential = Credential::certificate(&mine, key.clone());
+    dialer().stack(&endpoint, &credential, Trust::Trusted).unwrap().send(get("/version")).await.unwrap();
+    let text = failure(&endpoint, Trust::Trusted).await.to_string();
+    assert!(text.contains("the server does not accept the client certificate, or wants one"), "{text}");
+
+    let v1 = Credential::certificate(include_str!("../../../tests/data/client-v1.crt"), include_str!("../../../tests/data/client-v1.key"));
+    assert_eq!(
+        dialer().stack(&endpoint, &v1, Trust::Trusted).err().unwrap().to_string(),
+        "the client certificate: holds an X.509 version 1 certificate, which rustls does not accept; issue it again as \
+         version 3 (with openssl x509 -req, add -extfile with any extension)"
+    );
+}
+
+#[tokio::test]
+async fn equal_tls_configurations_are_shared_and_then_freed() {
+    let cache = super::super::tls::TlsCache::default();
+    let authority = Authority::new();
+    let (mine, key) = authority.issue(&["me"], |_| ());
+    let one = Endpoint::new("https://one".parse().unwrap()).certificate_authority(authority.pem());
+    let two = Endpoint::new("https://two".parse().unwrap()).certificate_authority(authority.pem());
+    let certificate = Credential::certificate(&mine, key).certificate;
+    let plain = cache.config(&one, None).unwrap();
+    assert!(Arc::ptr_eq(&plain, &cache.config(&two, None).unwrap()));
+    let with = cache.config(&one, certificate.as_ref()).unwrap();
+    assert!(!Arc::ptr_eq(&plain, &with));
+    assert!(Arc::ptr_eq(&with, &cache.config(&two, certificate.as_ref()).unwrap()));
+    let weak = Arc::downgrade(&with);
+    drop(with);
+    assert_eq!(weak.strong_count(), 0);
+}
+
+#[tokio::test]
+async fn proxies() {
+    let proxy = Server::start(None, |seen, mut stream| async move {
+        respond(&mut stream, "200 OK", "text/plain", "").await;
+        assert!(seen.line().starts_with("CONNECT "), "{seen:?}");
+        Some(stream)
+    })
+    .await;
+    let mut endpoint = Endpoint::new("http://api.example/base".parse().unwrap());
+    endpoint.proxy = Some(format!("http://me:p%40w@{}", proxy.address).parse().unwrap());
+    let stack = dialer().stack(&endpoint, &Credential::anonymous(), Trust::Untrusted).unwrap();
+    // What comes through the tunnel is not an answer here; what was asked of the proxy counts.
+    let _ = tokio::time::timeout(Duration::from_secs(2), stack.send(get("/version"))).await;
+    let seen = &proxy.seen()[0];
+    assert_eq!(seen.line(), "CONNECT api.example:80 HTTP/1.1");
+    assert_eq!(seen.header("proxy-authorization"), ["Basic bWU6cEB3"]);
+    assert!(!format!("{endpoint:?}").contains("p%40w"));
+
+    endpoint.proxy = Some("socks5://127.0.0.1:1".parse().unwrap());
+    let text = failure(&endpoint, Trust::Trusted).await.to_string();
+    assert!(text.contains("connection refused"), "{text}");
+    endpoint.proxy = Some("https://127.0.0.1:1".parse().unwrap());
+    let text = failure(&endpoint, Trust::Trusted).await.to_string();
+    assert!(text.contains("connection refused"), "{text}");
+}

@@ -1,0 +1,76 @@
+//! The transport against servers that misbehave byte by byte.
+
+mod answers;
+mod connecting;
+mod server;
+mod swapping;
+
+use std::time::{Duration, Instant};
+
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::Body;
+
+use super::{Dialer, ResponseBody, Settings, Stack, Transport};
+use crate::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
+use server::Server;
+
+fn quick() -> Settings {
+    Settings {
+        connect_timeout: Duration::from_millis(500),
+        head_timeout: Duration::from_millis(600),
+        silence: Duration::from_millis(400),
+        retire_spread: Duration::ZERO,
+        retire_line: Duration::from_millis(400),
+        refresh_wait: Duration::from_secs(5),
+        ..Settings::default()
+    }
+}
+
+fn dialer() -> Dialer {
+    Dialer::with_settings(&AccessPolicy::default(), quick())
+}
+
+fn stack(server: &Server, token: &str) -> Stack {
+    let endpoint = Endpoint::new(server.uri("http", ""));
+    dialer().stack(&endpoint, &Credential::token(token), Trust::Trusted).unwrap()
+}
+
+fn transport(server: &Server) -> Transport {
+    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), quick());
+    transport.swap(stack(server, "one"));
+    transport
+}
+
+fn get(uri: &str) -> Request<Body> {
+    Request::get(uri).body(Body::empty()).unwrap()
+}
+
+/// The next piece of a body as text; `None` at its end.
+async fn next(body: &mut ResponseBody) -> Option<Result<String, String>> {
+    let frame = tokio::time::timeout(Duration::from_secs(10), body.frame()).await.expect("a body that hangs");
+    frame.map(|frame| match frame {
+        Ok(frame) => Ok(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// The rest of a body, and how it ended.
+async fn rest(body: &mut ResponseBody) -> (String, Option<String>) {
+    let mut all = String::new();
+    loop {
+        match next(body).await {
+            None => return (all, None),
+            Some(Ok(text)) => all.push_str(&text),
+            Some(Err(error)) => return (all, Some(error)),
+        }
+    }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,156 @@
+//! A tiny HTTP server whose answers tests write byte by byte.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+pub(super) type Stream = Box<dyn Io>;
+
+/// A request: its head and body as text.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+impl Seen {
+    pub(super) fn line(&self) -> &str {
+        self.head.lines().next().unwrap()
+    }
+
+    pub(super) fn header(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+    }
+
+    pub(super) fn token(&self) -> &str {
+        self.header("authorization").first().map_or("", |value| value.trim_start_matches("Bearer "))
+    }
+}
+
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) seen: Arc<Mutex<Vec<Seen>>>,
+    /// How many connections are open.
+    pub(super) open: Arc<AtomicUsize>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Server {
+    /// Answers each request with `answer`, which gets the connection and gives it back to keep it alive.
+    pub(super) async fn start<F, Fut>(tls: Option<TlsAcceptor>, answer: F) -> Self
+    where
+        F: Fn(Seen, Stream) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = Option<Stream>> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let open: Arc<AtomicUsize> = Arc::default();
+        let (all, count) = (seen.clone(), open.clone());
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let (tls, answer, seen, open) = (tls.clone(), answer.clone(), all.clone(), count.clone());
+                connections.spawn(async move {
+                    open.fetch_add(1, Ordering::SeqCst);
+                    let stream: Option<Stream> = match tls {
+                        None => Some(Box::new(tcp)),
+                        Some(tls) => tls.accept(tcp).await.ok().map(|stream| Box::new(stream) as Stream),
+                    };
+                    if let Some(stream) = stream {
+                        serve(stream, &seen, answer).await;
+                    }
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { address, seen, open, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Answers every request with this status and JSON.
+    pub(super) async fn json(status: &'static str, body: &'static str) -> Self {
+        Self::start(None, move |_, mut stream| async move {
+            respond(&mut stream, status, "application/json", body).await;
+            Some(stream)
+        })
+        .await
+    }
+
+    pub(super) fn uri(&self, scheme: &str, path: &str) -> http::Uri {
+        format!("{scheme}://{}{path}", self.address).parse().unwrap()
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve<F, Fut>(mut stream: Stream, seen: &Mutex<Vec<Seen>>, answer: F)
+where
+    F: Fn(Seen, Stream) -> Fut,
+    Fut: Future<Output = Option<Stream>>,
+{
+    while let Some(request) = read(&mut stream).await {
+        seen.lock().unwrap().push(request.clone());
+        match answer(request, stream).await {
+            Some(kept) => stream = kept,
+            None => return,
+        }
+    }
+}
+
+async fn read(stream: &mut Stream) -> Option<Seen> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let mut seen = Seen { head: String::from_utf8(head).unwrap(), body: String::new() };
+    if let Some(length) = seen.header("content-length").first() {
+        let mut body = vec![0; length.parse().unwrap()];
+        stream.read_exact(&mut body).await.ok()?;
+        seen.body = String::from_utf8(body).unwrap();
+    }
+    Some(seen)
+}
+
+pub(super) async fn respond(stream: &mut Stream, status: &str, media: &str, body: &str) {
+    let length = body.len();
+    let text = format!("HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).await.ok();
+}
+
+/// Begins an answer of unknown length.
+pub(super) async fn begin(stream: &mut Stream) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.ok();
+}
+
+pub(super) async fn chunk(stream: &mut Stream, text: &str) {
+    stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.ok();
+}
+
+/// Waits for the other side to close.
+pub(super) async fn closed(stream: &mut Stream) {
+    let mut rest = [0; 64];
+    while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+}
