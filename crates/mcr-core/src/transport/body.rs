@@ -51,7 +51,13 @@ impl ResponseBody {
 
     fn new(inner: Inner, operation: Operation, silence: Option<Duration>) -> Self {
         let silence = silence.map(|limit| (limit, Box::pin(tokio::time::sleep(limit))));
-        Self { inner, operation, silence, life: None, ended: false }
+        Self {
+            inner,
+            operation,
+            silence,
+            life: None,
+            ended: false,
+        }
     }
 
     /// Ties the body to the cluster's connection.
@@ -76,9 +82,12 @@ impl ResponseBody {
         match &mut self.inner {
             Inner::Wire(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
             Inner::Client(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Inner::Whole(bytes) => {
-                Poll::Ready(bytes.take().filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes))))
-            }
+            Inner::Whole(bytes) => Poll::Ready(
+                bytes
+                    .take()
+                    .filter(|bytes| !bytes.is_empty())
+                    .map(|bytes| Ok(Frame::data(bytes))),
+            ),
         }
     }
 
@@ -102,7 +111,10 @@ impl Body for ResponseBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        let verdict = self.life.as_mut().map_or(Verdict::GoOn, |life| life.check(context));
+        let verdict = self
+            .life
+            .as_mut()
+            .map_or(Verdict::GoOn, |life| life.check(context));
         match verdict {
             Verdict::GoOn | Verdict::EndAtLine => {}
             Verdict::Gone => {
@@ -116,7 +128,8 @@ impl Body for ResponseBody {
         }
         let next = self.poll_inner(context);
         if next.is_pending() {
-            if verdict == Verdict::EndAtLine && self.life.as_ref().is_some_and(|life| life.is_at_line_start()) {
+            if verdict == Verdict::EndAtLine && self.life.as_ref().is_some_and(|life| life.is_at_line_start())
+            {
                 return self.end(None);
             }
             if let Some((limit, sleep)) = &mut self.silence {
@@ -133,7 +146,9 @@ impl Body for ResponseBody {
                 if let Some((limit, sleep)) = &mut self.silence {
                     sleep.as_mut().reset(Instant::now() + *limit);
                 }
-                let Some(life) = self.life.as_mut() else { return Poll::Ready(Some(Ok(frame))) };
+                let Some(life) = self.life.as_mut() else {
+                    return Poll::Ready(Some(Ok(frame)));
+                };
                 match frame.into_data() {
                     Ok(data) => {
                         let (data, end) = life.data(data, verdict == Verdict::EndAtLine);
@@ -147,7 +162,9 @@ impl Body for ResponseBody {
             }
             Some(Err(error)) => {
                 // kube's client is the user's; what it reports may already be one of ours.
-                let kind = TransportErrorKind::Interrupted { explanation: explain(error.as_ref()) };
+                let kind = TransportErrorKind::Interrupted {
+                    explanation: explain(error.as_ref()),
+                };
                 let error = self.error(kind).with_source(error);
                 self.end(Some(error))
             }
@@ -174,7 +191,8 @@ impl Body for ResponseBody {
 
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ResponseBody").field("operation", &self.operation).finish_non_exhaustive()
+        f.debug_struct("ResponseBody")
+            .field("operation", &self.operation)
+            .finish_non_exhaustive()
     }
 }
-

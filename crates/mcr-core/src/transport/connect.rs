@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Ready, ready};
 use http::{HeaderValue, Uri, uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, MaybeHttpsStream};
 use hyper_util::{
@@ -53,7 +53,10 @@ impl Service<Name> for Resolver {
         let policy = self.0;
         Box::pin(async move {
             let host = name.as_str();
-            let unknown = |source: io::Error| UnknownHost { host: host.to_owned(), source };
+            let unknown = |source: io::Error| UnknownHost {
+                host: host.to_owned(),
+                source,
+            };
             let found = tokio::net::lookup_host((host, 0)).await.map_err(unknown)?;
             let mut forbidden = None;
             let mut allowed = Vec::new();
@@ -77,7 +80,11 @@ impl Service<Name> for Resolver {
 enum Route {
     Direct(Tcp),
     Tunnel(Tunnel<HttpsConnector<Tcp>>),
-    Socks(SocksV5<Tcp>),
+    Socks {
+        tcp: Tcp,
+        proxy: Uri,
+        login: Option<(String, String)>,
+    },
 }
 
 impl Service<Uri> for Route {
@@ -89,7 +96,7 @@ impl Service<Uri> for Route {
         match self {
             Self::Direct(inner) => inner.poll_ready(context).map_err(Into::into),
             Self::Tunnel(inner) => inner.poll_ready(context).map_err(Into::into),
-            Self::Socks(inner) => inner.poll_ready(context).map_err(Into::into),
+            Self::Socks { tcp, .. } => tcp.poll_ready(context).map_err(Into::into),
         }
     }
 
@@ -100,7 +107,18 @@ impl Service<Uri> for Route {
                 let connecting = inner.call(with_port(to));
                 Box::pin(async move { Ok(connecting.await?) })
             }
-            Self::Socks(inner) => plain(inner.call(with_port(to))),
+            Self::Socks { tcp, proxy, login } => {
+                // Connected here, because what SocksV5 says about a failure to connect has no source.
+                let connecting = tcp.call(proxy.clone());
+                let (proxy, login) = (proxy.clone(), login.clone());
+                plain(async move {
+                    let mut socks = SocksV5::new(proxy, Connected(Some(connecting.await?)));
+                    if let Some((name, password)) = login {
+                        socks = socks.with_auth(name, password);
+                    }
+                    Ok::<_, BoxError>(socks.call(with_port(to)).await?)
+                })
+            }
         }
     }
 }
@@ -111,13 +129,38 @@ fn plain<E: Into<BoxError>>(
     Box::pin(async move { connecting.await.map(MaybeHttpsStream::Http).map_err(Into::into) })
 }
 
-/// Proxies take 443 for granted.
+/// A connection that is there already.
+struct Connected(Option<TokioIo<TcpStream>>);
+
+impl Service<Uri> for Connected {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+}
+
+/// Proxies must be told the port.
 fn with_port(to: Uri) -> Uri {
-    if to.port().is_some() || to.scheme() != Some(&uri::Scheme::HTTP) {
+    if to.port().is_some() {
         return to;
     }
+    let port = if to.scheme() == Some(&uri::Scheme::HTTP) {
+        80
+    } else {
+        443
+    };
     let host = to.host().unwrap_or_default();
-    let parts = Uri::builder().scheme("http").authority(format!("{host}:80")).path_and_query("/");
+    let parts = Uri::builder()
+        .scheme("https")
+        .authority(format!("{host}:{port}"))
+        .path_and_query("/");
     parts.build().unwrap_or(to)
 }
 
@@ -144,12 +187,19 @@ impl Connector {
         let https = match &endpoint.tls_server_name {
             None => HttpsConnector::from((route, tls)),
             Some(name) => {
-                let name = ServerName::try_from(name.to_string())
-                    .map_err(|_| AccessError::invalid("tls-server-name", "is neither a DNS name nor an IP address; correct it"))?;
+                let name = ServerName::try_from(name.to_string()).map_err(|_| {
+                    AccessError::invalid(
+                        "tls-server-name",
+                        "is neither a DNS name nor an IP address; correct it",
+                    )
+                })?;
                 HttpsConnector::new(route, tls, false, Arc::new(FixedServerNameResolver::new(name)))
             }
         };
-        Ok(Self { https, timeout: settings.connect_timeout })
+        Ok(Self {
+            https,
+            timeout: settings.connect_timeout,
+        })
     }
 }
 
@@ -171,26 +221,37 @@ fn through(
     tcp: Tcp,
     tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
 ) -> Result<Route, AccessError> {
-    let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@')).map(|(user, _)| user);
+    let user = proxy
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'))
+        .map(|(user, _)| user);
     let plain: Uri = crate::access::plain(proxy)
         .parse()
         .map_err(|_| AccessError::invalid("proxy-url", "is not an address; correct it"))?;
     if matches!(proxy.scheme_str(), Some("socks5" | "socks5h")) {
-        let socks = SocksV5::new(plain, tcp);
-        let (name, password) = user.map(|user| user.split_once(':').unwrap_or((user, ""))).unzip();
-        return Ok(Route::Socks(match (name, password) {
-            (Some(name), Some(password)) => socks.with_auth(decoded(name), decoded(password)),
-            _ => socks,
-        }));
+        let login = user.map(|user| user.split_once(':').unwrap_or((user, "")));
+        let login = login.map(|(name, password)| (decoded(name), decoded(password)));
+        return Ok(Route::Socks {
+            tcp,
+            proxy: plain,
+            login,
+        });
     }
     let mut tunnel = Tunnel::new(plain, HttpsConnector::from((tcp, tls()?)));
     if let Some(user) = user {
         use base64::Engine;
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let login = format!("{}:{}", decoded(name), decoded(password));
-        let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(login));
-        let value = HeaderValue::try_from(value)
-            .map_err(|_| AccessError::invalid("proxy-url", "holds a login that does not fit into a header; correct it"))?;
+        let value = format!(
+            "Basic {}",
+            base64::engine::general_purpose::STANDARD.encode(login)
+        );
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            AccessError::invalid(
+                "proxy-url",
+                "holds a login that does not fit into a header; correct it",
+            )
+        })?;
         tunnel = tunnel.with_auth(value);
     }
     Ok(Route::Tunnel(tunnel))
@@ -204,7 +265,11 @@ fn decoded(text: &str) -> String {
         let code = (*first == b'%').then(|| tail.get(..2)).flatten();
         let code = code.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+        rest = if code.is_some() {
+            tail.get(2..).unwrap_or_default()
+        } else {
+            tail
+        };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -222,7 +287,9 @@ impl Service<Uri> for Connector {
         let connecting = self.https.call(to);
         let timeout = self.timeout;
         Box::pin(async move {
-            tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| Err(ConnectTimeout(timeout).into()))
+            tokio::time::timeout(timeout, connecting)
+                .await
+                .unwrap_or_else(|_| Err(ConnectTimeout(timeout).into()))
         })
     }
 }

@@ -71,7 +71,12 @@ pub enum TransportErrorKind {
 
 impl TransportError {
     pub(crate) fn new(operation: Arc<str>, kind: TransportErrorKind) -> Self {
-        Self { cluster: None, operation, kind, source: None }
+        Self {
+            cluster: None,
+            operation,
+            kind,
+            source: None,
+        }
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
@@ -122,6 +127,8 @@ impl fmt::Display for TransportError {
 
 impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_ref().map(|source| source.as_ref() as &(dyn Error + 'static))
+        self.source
+            .as_ref()
+            .map(|source| source.as_ref() as &(dyn Error + 'static))
     }
 }

@@ -8,7 +8,9 @@ use crate::ForbiddenAddress;
 
 /// A host name that can't be resolved.
 #[derive(Debug, thiserror::Error)]
-#[error("the host name {host} can't be resolved; check its spelling, the DNS, and whether the cluster still exists")]
+#[error(
+    "the host name {host} can't be resolved; check its spelling, the DNS, and whether the cluster still exists"
+)]
 pub(crate) struct UnknownHost {
     pub(crate) host: String,
     #[source]
@@ -25,6 +27,7 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let mut root = None;
     let mut next = Some(error);
     let mut http = None;
+    let mut network = None;
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<TransportError>() {
             return error.kind().to_string();
@@ -41,14 +44,15 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
         root = Some(error);
         next = match error.downcast_ref::<io::Error>() {
             // What an io::Error wraps is not its source; the source is the source of that.
-            Some(io) => match io.get_ref() {
-                Some(inner) => Some(inner as &(dyn Error + 'static)),
-                None => return of_io(io),
-            },
+            Some(io) => {
+                network = of_io(io).or(network);
+                io.get_ref().map(|inner| inner as &(dyn Error + 'static))
+            }
             None => error.source(),
         };
     }
-    http.map(str::to_owned)
+    let known = network.or(http).map(str::to_owned);
+    known
         .or_else(|| root.map(|root| root.to_string().chars().take(300).collect()))
         .unwrap_or_default()
 }
@@ -65,31 +69,35 @@ fn of_http(error: &hyper::Error) -> Option<&'static str> {
     }
 }
 
-fn of_io(error: &io::Error) -> String {
+fn of_io(error: &io::Error) -> Option<&'static str> {
     use io::ErrorKind as Kind;
     // EMFILE and ENFILE have no ErrorKind.
     #[cfg(unix)]
     match error.raw_os_error() {
         Some(24) => {
-            return "this process has too many open files and sockets; raise its limit (ulimit -n, LimitNOFILE=, or \
-                    the container's nofile): every watch needs one"
-                .to_owned();
+            return Some(
+                "this process has too many open files and sockets; raise its limit (ulimit -n, LimitNOFILE=, or the \
+                 container's nofile): every watch needs one",
+            );
         }
-        Some(23) => return "this machine has too many open files and sockets; raise fs.file-max".to_owned(),
+        Some(23) => return Some("this machine has too many open files and sockets; raise fs.file-max"),
         _ => {}
     }
-    match error.kind() {
-        Kind::ConnectionRefused => "connection refused: nothing listens at this address; the API server may be down",
-        Kind::TimedOut => "the connection timed out: the other side does not answer (down, or a firewall drops packets)",
+    Some(match error.kind() {
+        Kind::ConnectionRefused => {
+            "connection refused: nothing listens at this address; the API server may be down"
+        }
+        Kind::TimedOut => {
+            "the connection timed out: the other side does not answer (down, or a firewall drops packets)"
+        }
         Kind::HostUnreachable | Kind::NetworkUnreachable => {
             "there is no route to the server; check the network, VPN or peering"
         }
         Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe | Kind::UnexpectedEof => {
-            "the connection was closed by the server or something in between; it may be restarting"
+            "the connection was closed by the server or something in between; the API server may be restarting"
         }
-        _ => return error.to_string(),
-    }
-    .to_owned()
+        _ => return None,
+    })
 }
 
 fn of_tls(error: &rustls::Error) -> String {
@@ -129,7 +137,9 @@ fn of_tls(error: &rustls::Error) -> String {
             Alert::BadCertificate | Alert::UnknownCA | Alert::CertificateRequired | Alert::CertificateUnknown,
         ) => "the server does not accept the client certificate, or wants one; check the user's credentials",
         Tls::AlertReceived(alert) => return format!("the server refused the TLS connection ({alert:?})"),
-        Tls::InvalidMessage(_) => "the server does not speak TLS on this port; check the port, or write http://",
+        Tls::InvalidMessage(_) => {
+            "the server does not speak TLS on this port; check the port, or write http://"
+        }
         error => return format!("TLS: {error}"),
     };
     text.to_owned()
@@ -148,7 +158,10 @@ mod tests {
         let refused = Opaque(io::Error::from(io::ErrorKind::ConnectionRefused));
         assert!(explain(&refused).starts_with("connection refused: "));
         let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let wrapped = Opaque(io::Error::other(io::Error::new(io::ErrorKind::InvalidData, unknown)));
+        let wrapped = Opaque(io::Error::other(io::Error::new(
+            io::ErrorKind::InvalidData,
+            unknown,
+        )));
         assert!(explain(&wrapped).starts_with("the server's certificate is not signed by"));
         let descriptors = Opaque(io::Error::from_raw_os_error(24));
         assert!(explain(&descriptors).contains("ulimit -n"));

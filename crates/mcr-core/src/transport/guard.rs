@@ -13,17 +13,26 @@ use super::{
 };
 
 /// Lets complete, well-formed answers through, and what kube does not read as a whole.
-pub(super) async fn guard(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, TransportError> {
+pub(super) async fn guard(
+    response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, TransportError> {
     let status = response.status();
     let operation = response.body().operation().clone();
     let failed = status.is_client_error() || status.is_server_error();
-    let is_json = media_type(response.headers()).is_some_and(|media| media == "application/json" || media.ends_with("+json"));
-    let encoded = response.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity");
+    let is_json = media_type(response.headers())
+        .is_some_and(|media| media == "application/json" || media.ends_with("+json"));
+    let encoded = response
+        .headers()
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|value| value != "identity");
     if matches!(operation.class, Class::Proxy) || encoded || status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
     let malformed = |problem: String| {
-        TransportError::new(operation.text.clone(), TransportErrorKind::MalformedResponse { problem })
+        TransportError::new(
+            operation.text.clone(),
+            TransportErrorKind::MalformedResponse { problem },
+        )
     };
     if failed {
         let (mut parts, body) = response.into_parts();
@@ -33,7 +42,9 @@ pub(super) async fn guard(response: Response<ResponseBody>) -> Result<Response<R
         }
         // Made up here: kube logs what is no Status.
         parts.headers.remove(header::CONTENT_LENGTH);
-        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        parts
+            .headers
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = ResponseBody::whole(status_object(status), operation);
         return Ok(Response::from_parts(parts, body));
     }
@@ -70,13 +81,19 @@ fn well_formed(body: &[u8]) -> Result<(), String> {
         return Err("it is not UTF-8 text".to_owned());
     }
     // The parser's own words are not passed on, only its place.
-    serde_json::from_slice::<IgnoredAny>(body).map(|_| ()).map_err(|error| {
-        if error.is_eof() {
-            format!("its JSON is cut off after {} bytes", body.len())
-        } else {
-            format!("its JSON is damaged at line {}, column {}", error.line(), error.column())
-        }
-    })
+    serde_json::from_slice::<IgnoredAny>(body)
+        .map(|_| ())
+        .map_err(|error| {
+            if error.is_eof() {
+                format!("its JSON is cut off after {} bytes", body.len())
+            } else {
+                format!(
+                    "its JSON is damaged at line {}, column {}",
+                    error.line(),
+                    error.column()
+                )
+            }
+        })
 }
 
 fn status_object(status: StatusCode) -> Bytes {

@@ -88,7 +88,10 @@ impl Transport {
             open_bodies: AtomicUsize::new(0),
             runtime: tokio::runtime::Handle::try_current().ok(),
         };
-        Self { core: Arc::new(core), client: Arc::default() }
+        Self {
+            core: Arc::new(core),
+            client: Arc::default(),
+        }
     }
 
     /// Replaces the stack. No request that begins after this uses the old one; its idle connections close at once,
@@ -96,7 +99,11 @@ impl Transport {
     pub(crate) fn swap(&self, stack: Stack) -> u64 {
         let core = &self.core;
         core.refreshes.next(|generation| {
-            let active = Active { stack, generation, retired: CancellationToken::new() };
+            let active = Active {
+                stack,
+                generation,
+                retired: CancellationToken::new(),
+            };
             if let Some(old) = core.current.swap(Some(Arc::new(active))) {
                 old.retired.cancel();
             }
@@ -121,7 +128,10 @@ impl Transport {
 
     /// Sends a request whose URI is a path and query. On 401 it waits a little for newer credentials and then
     /// tries once more. Dropping the future gives the request up.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
         self.core.send(request).await
     }
 
@@ -204,7 +214,10 @@ impl Core {
         })
     }
 
-    async fn send(self: &Arc<Self>, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
+    async fn send(
+        self: &Arc<Self>,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
         let operation = Operation::of(&request);
         let active = self.active(&operation)?;
         let again = replay(&request);

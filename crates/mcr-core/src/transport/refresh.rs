@@ -28,7 +28,11 @@ impl Refreshes {
     pub(super) fn next(&self, begin: impl FnOnce(u64)) -> u64 {
         let mut generation = 0;
         self.0.send_modify(|state| {
-            *state = State { generation: state.generation + 1, in_vain: state.in_vain, ..State::default() };
+            *state = State {
+                generation: state.generation + 1,
+                in_vain: state.in_vain,
+                ..State::default()
+            };
             generation = state.generation;
             begin(generation);
         });
@@ -45,7 +49,10 @@ impl Refreshes {
 
     pub(super) async fn refused(&self) -> u64 {
         let mut states = self.0.subscribe();
-        let refused = states.wait_for(|state| state.refused).await.map(|state| state.generation);
+        let refused = states
+            .wait_for(|state| state.refused)
+            .await
+            .map(|state| state.generation);
         match refused {
             Ok(generation) => generation,
             // The sender is borrowed, so it is still there.
@@ -61,7 +68,10 @@ impl Refreshes {
             return true;
         }
         // Whoever is forbidden everything must not keep the source of credentials busy.
-        if before.in_vain_at.is_some_and(|at| at.elapsed() < settings.refresh_pause) {
+        if before
+            .in_vain_at
+            .is_some_and(|at| at.elapsed() < settings.refresh_pause)
+        {
             return false;
         }
         self.0.send_if_modified(|state| {
@@ -69,7 +79,8 @@ impl Refreshes {
             state.refused |= news;
             news
         });
-        let answered = states.wait_for(|state| state.generation > generation || state.in_vain > before.in_vain);
+        let answered =
+            states.wait_for(|state| state.generation > generation || state.in_vain > before.in_vain);
         matches!(timeout(settings.refresh_wait, answered).await, Ok(Ok(state)) if state.generation > generation)
     }
 }

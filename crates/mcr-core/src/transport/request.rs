@@ -33,7 +33,8 @@ impl Operation {
         let query = request.uri().query().unwrap_or_default();
         let asks = |name: &str| {
             query.split('&').any(|pair| {
-                pair.strip_prefix(name).is_some_and(|rest| matches!(rest, "" | "=true" | "=1" | "=True" | "=TRUE" | "=t" | "=T"))
+                pair.strip_prefix(name)
+                    .is_some_and(|rest| matches!(rest, "" | "=true" | "=1" | "=True" | "=TRUE" | "=t" | "=T"))
             })
         };
         let resource = path.starts_with("/api/") || path.starts_with("/apis/");
@@ -49,7 +50,11 @@ impl Operation {
             Class::Unary
         };
         let text = format!("{} {path}", request.method());
-        Self { class, text: text.into(), wants_object: resource && class == Class::Unary && !path.ends_with("/log") }
+        Self {
+            class,
+            text: text.into(),
+            wants_object: resource && class == Class::Unary && !path.ends_with("/log"),
+        }
     }
 }
 
@@ -76,10 +81,19 @@ mod tests {
         assert_eq!(class("/api/v1/pods?watchful=true"), Class::Unary);
         assert_eq!(class("/api/v1/watch/pods"), Class::Watch);
         assert_eq!(class("/api/v1/namespaces/watch"), Class::Unary);
-        assert_eq!(class("/api/v1/namespaces/a/pods/b/log?follow=true"), Class::Follow);
+        assert_eq!(
+            class("/api/v1/namespaces/a/pods/b/log?follow=true"),
+            Class::Follow
+        );
         assert_eq!(class("/api/v1/namespaces/a/pods/b/log"), Class::Unary);
-        assert_eq!(class("/api/v1/namespaces/a/services/b/proxy/x?watch=true"), Class::Proxy);
-        let upgrade = Request::get("/x").header("upgrade", "websocket").body(()).unwrap();
+        assert_eq!(
+            class("/api/v1/namespaces/a/services/b/proxy/x?watch=true"),
+            Class::Proxy
+        );
+        let upgrade = Request::get("/x")
+            .header("upgrade", "websocket")
+            .body(())
+            .unwrap();
         assert_eq!(Operation::of(&upgrade).class, Class::Upgrade);
         let operation = Operation::of(&Request::post("/apis/x/y?token=canary").body(()).unwrap());
         assert_eq!(&*operation.text, "POST /apis/x/y");

@@ -105,7 +105,9 @@ impl Life {
     /// Takes note of what came, and cuts it after its last line if the body is to end. Says whether it ends there.
     pub(super) fn data(&mut self, data: Bytes, end_at_line: bool) -> (Bytes, bool) {
         self.core.heard();
-        let Some(last) = data.last() else { return (data, false) };
+        let Some(last) = data.last() else {
+            return (data, false);
+        };
         self.at_line_start = *last == b'\n';
         if !end_at_line {
             return (data, false);

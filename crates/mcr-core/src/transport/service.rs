@@ -28,7 +28,9 @@ impl Service<Request<Body>> for ClientService {
         let core = self.0.clone();
         Box::pin(async move {
             let response = core.send(request).await?;
-            guard(response).await.map_err(|error| error.in_cluster(&core.cluster))
+            guard(response)
+                .await
+                .map_err(|error| error.in_cluster(&core.cluster))
         })
     }
 }

@@ -76,12 +76,25 @@ impl Dialer {
     }
 
     pub(crate) fn with_settings(policy: &AccessPolicy, settings: Settings) -> Self {
-        Self(Arc::new(Shared { policy: policy.clone(), settings: Arc::new(settings), tls: TlsCache::default() }))
+        Self(Arc::new(Shared {
+            policy: policy.clone(),
+            settings: Arc::new(settings),
+            tls: TlsCache::default(),
+        }))
     }
 
     /// Prepares a way to an API server; connects only when used.
-    pub(crate) fn stack(&self, endpoint: &Endpoint, credential: &Credential, trust: Trust) -> Result<Stack, AccessError> {
-        let Shared { policy, settings, tls } = &*self.0;
+    pub(crate) fn stack(
+        &self,
+        endpoint: &Endpoint,
+        credential: &Credential,
+        trust: Trust,
+    ) -> Result<Stack, AccessError> {
+        let Shared {
+            policy,
+            settings,
+            tls,
+        } = &*self.0;
         let addresses = match trust {
             Trust::Trusted => AddressPolicy::any(),
             Trust::Untrusted => policy.addresses,
@@ -89,10 +102,15 @@ impl Dialer {
         let host = endpoint.server.host().unwrap_or_default();
         // Literal addresses don't reach the resolver.
         if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
-            addresses.check(address).map_err(|error| AccessError::refused("server", error.to_string()))?;
+            addresses
+                .check(address)
+                .map_err(|error| AccessError::refused("server", error.to_string()))?;
         }
         if host.is_empty() || !matches!(endpoint.server.scheme_str(), Some("http" | "https")) {
-            return Err(AccessError::invalid("server", "is not an address; write https://host:port"));
+            return Err(AccessError::invalid(
+                "server",
+                "is not an address; write https://host:port",
+            ));
         }
         let config = tls.config(endpoint, credential.certificate.as_ref())?;
         let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
@@ -104,13 +122,23 @@ impl Dialer {
             // Bounds the head of an answer, too; hyper starts with 8 KiB and grows as needed.
             .http1_max_buf_size(64 << 10)
             .build(connector);
-        let way = Way::Wire { client, base: endpoint.server.clone(), headers: headers(credential, settings)? };
-        Ok(Stack(Arc::new(Inner { way, settings: settings.clone() })))
+        let way = Way::Wire {
+            client,
+            base: endpoint.server.clone(),
+            headers: headers(credential, settings)?,
+        };
+        Ok(Stack(Arc::new(Inner {
+            way,
+            settings: settings.clone(),
+        })))
     }
 
     /// A way through a client that someone else made.
     pub(crate) fn client_stack(&self, client: kube::Client) -> Stack {
-        Stack(Arc::new(Inner { way: Way::Client(client), settings: self.0.settings.clone() }))
+        Stack(Arc::new(Inner {
+            way: Way::Client(client),
+            settings: self.0.settings.clone(),
+        }))
     }
 }
 
@@ -125,19 +153,28 @@ struct Inner {
 }
 
 enum Way {
-    Wire { client: HttpClient<Connector, Body>, base: Uri, headers: HeaderMap },
+    Wire {
+        client: HttpClient<Connector, Body>,
+        base: Uri,
+        headers: HeaderMap,
+    },
     Client(kube::Client),
 }
 
 impl Stack {
     /// Sends a request whose URI is a path and query, and returns when the head of the answer is there.
     /// Dropping the future gives the request up.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
         let operation = Operation::of(&request);
         let settings = &self.0.settings;
         let sent = tokio::time::timeout(settings.head_timeout, self.dispatch(request, &operation)).await;
         sent.unwrap_or_else(|_| {
-            let kind = TransportErrorKind::Timeout { after: settings.head_timeout };
+            let kind = TransportErrorKind::Timeout {
+                after: settings.head_timeout,
+            };
             Err(TransportError::new(operation.text.clone(), kind))
         })
     }
@@ -152,21 +189,34 @@ impl Stack {
             Class::Watch | Class::Follow | Class::Upgrade => None,
         };
         match &self.0.way {
-            Way::Wire { client, base, headers } => {
+            Way::Wire {
+                client,
+                base,
+                headers,
+            } => {
                 *request.uri_mut() = join(base, request.uri()).map_err(|error| {
                     let problem = "its path does not fit the server's address".to_owned();
-                    TransportError::new(operation.text.clone(), TransportErrorKind::MalformedResponse { problem })
-                        .with_source(error)
+                    TransportError::new(
+                        operation.text.clone(),
+                        TransportErrorKind::MalformedResponse { problem },
+                    )
+                    .with_source(error)
                 })?;
                 for name in headers.keys() {
                     request.headers_mut().remove(name);
                 }
                 request.headers_mut().extend(headers.clone());
-                let response = client.request(request).await.map_err(|error| failed(operation, error.into()))?;
+                let response = client
+                    .request(request)
+                    .await
+                    .map_err(|error| failed(operation, error.into()))?;
                 Ok(response.map(|body| ResponseBody::wire(body, operation.clone(), silence)))
             }
             Way::Client(client) => {
-                let response = client.send(request).await.map_err(|error| failed(operation, error.into()))?;
+                let response = client
+                    .send(request)
+                    .await
+                    .map_err(|error| failed(operation, error.into()))?;
                 Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
             }
         }
@@ -205,13 +255,20 @@ fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, Ac
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, settings.user_agent.clone());
     let secret = |field: &str, value: String| {
-        let mut value = HeaderValue::try_from(value)
-            .map_err(|_| AccessError::invalid(field, "holds characters that don't fit into a header; copy it again"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            AccessError::invalid(
+                field,
+                "holds characters that don't fit into a header; copy it again",
+            )
+        })?;
         value.set_sensitive(true);
         Ok(value)
     };
     if let Some(token) = &credential.token {
-        headers.insert(AUTHORIZATION, secret("token", format!("Bearer {}", token.expose_secret().trim()))?);
+        headers.insert(
+            AUTHORIZATION,
+            secret("token", format!("Bearer {}", token.expose_secret().trim()))?,
+        );
     } else if let Some(basic) = &credential.basic {
         let login = format!("{}:{}", basic.username, basic.password.expose_secret());
         let login = base64::engine::general_purpose::STANDARD.encode(login);
@@ -224,7 +281,12 @@ fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, Ac
 }
 
 fn impersonate(headers: &mut HeaderMap, who: &Impersonation) -> Result<(), AccessError> {
-    let unfit = || AccessError::invalid("as", "or one of its groups or extras holds characters that don't fit into a header; correct it");
+    let unfit = || {
+        AccessError::invalid(
+            "as",
+            "or one of its groups or extras holds characters that don't fit into a header; correct it",
+        )
+    };
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| unfit());
     headers.insert(HeaderName::from_static("impersonate-user"), value(&who.user)?);
     if let Some(uid) = &who.uid {
@@ -234,7 +296,8 @@ fn impersonate(headers: &mut HeaderMap, who: &Impersonation) -> Result<(), Acces
         headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
     }
     for (key, values) in &who.extra {
-        let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key))).map_err(|_| unfit())?;
+        let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key)))
+            .map_err(|_| unfit())?;
         for text in values {
             headers.append(name.clone(), value(text)?);
         }

@@ -36,8 +36,11 @@ impl TlsCache {
         certificate: Option<&ClientCertificate>,
     ) -> Result<Arc<ClientConfig>, AccessError> {
         let identity = certificate.map(|certificate| (&certificate.chain, certificate.key.expose_secret()));
-        let key =
-            Fingerprint::of(&(&endpoint.certificate_authority, endpoint.insecure_skip_tls_verify, identity));
+        let key = Fingerprint::of(&(
+            &endpoint.certificate_authority,
+            endpoint.insecure_skip_tls_verify,
+            identity,
+        ));
         if let Some(config) = self.map().get(&key).and_then(Weak::upgrade) {
             return Ok(config);
         }
@@ -70,7 +73,11 @@ fn build(endpoint: &Endpoint, certificate: Option<&ClientCertificate>) -> Result
         Some(certificate) => {
             let identity = pem::identity(&certificate.chain, certificate.key.expose_secret());
             let identity = identity.map_err(|(half, problem)| {
-                let half = if half == Half::Key { "the client key" } else { "the client certificate" };
+                let half = if half == Half::Key {
+                    "the client key"
+                } else {
+                    "the client certificate"
+                };
                 AccessError::invalid(half, problem)
             })?;
             builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
@@ -88,7 +95,8 @@ fn verifier(endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessEr
         Some(authority) => {
             let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
             let roots = pem::authorities(authority).map_err(problem)?;
-            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
             Ok(builder.build().map_err(|error| problem(&error.to_string()))?)
         }
         None => system(),
@@ -136,7 +144,12 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &pem::provider().signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &pem::provider().signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -145,10 +158,17 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &pem::provider().signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &pem::provider().signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        pem::provider().signature_verification_algorithms.supported_schemes()
+        pem::provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }

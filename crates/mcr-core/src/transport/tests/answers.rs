@@ -35,7 +35,9 @@ impl io::Write for Log {
 impl Log {
     fn install(&self) -> tracing::subscriber::DefaultGuard {
         let log = self.clone();
-        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || log.clone());
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || log.clone());
         tracing::subscriber::set_default(subscriber.finish())
     }
 
@@ -45,7 +47,9 @@ impl Log {
 }
 
 fn secrets() -> String {
-    format!(r#"{{"kind":"SecretList","apiVersion":"v1","metadata":{{"resourceVersion":"1"}},"items":[{{"metadata":{{"name":"a"}},"data":{{"kubeconfig":"{CANARY}"}}}}"#)
+    format!(
+        r#"{{"kind":"SecretList","apiVersion":"v1","metadata":{{"resourceVersion":"1"}},"items":[{{"metadata":{{"name":"a"}},"data":{{"kubeconfig":"{CANARY}"}}}}"#
+    )
 }
 
 /// Lists Secrets through kube and returns the error; nothing of the answer may be in it or in the log.
@@ -57,7 +61,10 @@ async fn list(status: &'static str, media: &'static str, body: String, cut: bool
         let body = body.clone();
         async move {
             if cut {
-                let head = format!("HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n", body.len() + 9);
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {}\r\n\r\n",
+                    body.len() + 9
+                );
                 stream.write_all(head.as_bytes()).await.unwrap();
                 stream.write_all(body.as_bytes()).await.unwrap();
                 return None;
@@ -95,16 +102,31 @@ async fn no_broken_answer_reaches_kubes_log() {
     let list_of = "cluster \"c1\": GET /api/v1/secrets: ";
     let unusable = |problem: &str| format!("{list_of}the answer is not usable: {problem}");
     let length = secrets().len();
-    assert_eq!(list("200 OK", json, secrets(), false).await, unusable(&format!("its JSON is cut off after {length} bytes")));
-    assert_eq!(list("200 OK", "application/json; charset=utf-8", format!("{}]}}]", secrets()), false).await,
-        unusable(&format!("its JSON is damaged at line 1, column {}", length + 3)));
+    assert_eq!(
+        list("200 OK", json, secrets(), false).await,
+        unusable(&format!("its JSON is cut off after {length} bytes"))
+    );
+    assert_eq!(
+        list(
+            "200 OK",
+            "application/json; charset=utf-8",
+            format!("{}]}}]", secrets()),
+            false
+        )
+        .await,
+        unusable(&format!("its JSON is damaged at line 1, column {}", length + 3))
+    );
     assert_eq!(
         list("200 OK", json, secrets(), true).await,
-        format!("{list_of}the answer broke off: the connection was closed in the middle of an answer; the API server may be restarting")
+        format!(
+            "{list_of}the answer broke off: the connection was closed by the server or something in between; the API server may be restarting"
+        )
     );
     assert_eq!(
         list("200 OK", "text/html", format!("<html>{CANARY}"), false).await,
-        unusable("it is not JSON; something between this process and the API server may answer in its place, such as a proxy or login page")
+        unusable(
+            "it is not JSON; something between this process and the API server may answer in its place, such as a proxy or login page"
+        )
     );
     assert_eq!(
         list("502 Bad Gateway", "text/html", format!("<html>{CANARY}"), false).await,
@@ -120,22 +142,44 @@ async fn no_broken_answer_reaches_kubes_log() {
 
 #[tokio::test]
 async fn whole_answers_pass() {
-    let server = Server::start(None, |seen, mut stream| async move {
-        match seen.line().split(' ').nth(1).unwrap() {
-            "/api/v1/secrets?" => respond(&mut stream, "200 OK", "application/json", r#"{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}"#).await,
-            "/api/v1/namespaces/default/pods/a/log?" => respond(&mut stream, "200 OK", "text/plain", "{ not json").await,
-            _ => respond(&mut stream, "404 Not Found", "application/json", r#"{"kind":"Status","status":"Failure","reason":"NotFound","message":"no","code":404}"#).await,
-        }
-        Some(stream)
-    })
-    .await;
+    let server =
+        Server::start(None, |seen, mut stream| async move {
+            match seen.line().split(' ').nth(1).unwrap() {
+                "/api/v1/secrets?" => {
+                    respond(
+                        &mut stream,
+                        "200 OK",
+                        "application/json",
+                        r#"{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}"#,
+                    )
+                    .await
+                }
+                "/api/v1/namespaces/default/pods/a/log?" => {
+                    respond(&mut stream, "200 OK", "text/plain", "{ not json").await
+                }
+                _ => respond(
+                    &mut stream,
+                    "404 Not Found",
+                    "application/json",
+                    r#"{"kind":"Status","status":"Failure","reason":"NotFound","message":"no","code":404}"#,
+                )
+                .await,
+            }
+            Some(stream)
+        })
+        .await;
     let client = transport(&server).client("default");
     let secrets: Api<Secret> = Api::all(client.clone());
     assert_eq!(secrets.list(&ListParams::default()).await.unwrap().items.len(), 0);
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(client);
     assert_eq!(pods.logs("a", &Default::default()).await.unwrap(), "{ not json");
-    let kube::Error::Api(status) = pods.get("a").await.unwrap_err() else { panic!() };
-    assert_eq!((status.code, status.reason.as_str(), status.message.as_str()), (404, "NotFound", "no"));
+    let kube::Error::Api(status) = pods.get("a").await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(
+        (status.code, status.reason.as_str(), status.message.as_str()),
+        (404, "NotFound", "no")
+    );
 }
 
 #[tokio::test]
@@ -156,12 +200,18 @@ async fn silence_ends_unary_requests_but_not_watches() {
         format!("no answer within {after} s; the API server or the network to it may be overloaded or down")
     };
     let error = transport.send(get("/head?x=canary")).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("cluster \"c1\": GET /head: {}", no_answer("0.6")));
+    assert_eq!(
+        error.to_string(),
+        format!("cluster \"c1\": GET /head: {}", no_answer("0.6"))
+    );
     assert!(error.is_retryable());
     let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
     let expected = format!("cluster \"c1\": GET /api/v1/pods: {}", no_answer("0.4"));
     assert_eq!(rest(&mut list).await, ("one\n".to_owned(), Some(expected)));
-    for stream in ["/api/v1/pods?watch=1", "/api/v1/namespaces/a/pods/b/log?follow=true"] {
+    for stream in [
+        "/api/v1/pods?watch=1",
+        "/api/v1/namespaces/a/pods/b/log?follow=true",
+    ] {
         let mut stream = transport.send(get(stream)).await.unwrap().into_body();
         assert_eq!(next(&mut stream).await, Some(Ok("one\n".to_owned())));
         assert_eq!(next(&mut stream).await, Some(Ok("two\n".to_owned())));
@@ -184,7 +234,12 @@ async fn answers_that_are_not_http_are_explained() {
     );
     let hangs_up = Server::start(None, |_, _| async { None }).await;
     let error = transport(&hangs_up).send(get("/version")).await.unwrap_err();
-    assert!(error.to_string().ends_with("the connection was closed in the middle of an answer; the API server may be restarting"), "{error}");
+    assert!(
+        error.to_string().ends_with(
+            "the connection was closed in the middle of an answer; the API server may be restarting"
+        ),
+        "{error}"
+    );
     assert!(std::error::Error::source(&error).is_some());
 }
 

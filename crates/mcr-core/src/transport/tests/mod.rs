@@ -33,7 +33,9 @@ fn dialer() -> Dialer {
 
 fn stack(server: &Server, token: &str) -> Stack {
     let endpoint = Endpoint::new(server.uri("http", ""));
-    dialer().stack(&endpoint, &Credential::token(token), Trust::Trusted).unwrap()
+    dialer()
+        .stack(&endpoint, &Credential::token(token), Trust::Trusted)
+        .unwrap()
 }
 
 fn transport(server: &Server) -> Transport {
@@ -48,7 +50,9 @@ fn get(uri: &str) -> Request<Body> {
 
 /// The next piece of a body as text; `None` at its end.
 async fn next(body: &mut ResponseBody) -> Option<Result<String, String>> {
-    let frame = tokio::time::timeout(Duration::from_secs(10), body.frame()).await.expect("a body that hangs");
+    let frame = tokio::time::timeout(Duration::from_secs(10), body.frame())
+        .await
+        .expect("a body that hangs");
     frame.map(|frame| match frame {
         Ok(frame) => Ok(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
         Err(error) => Err(error.to_string()),

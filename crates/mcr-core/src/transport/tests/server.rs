@@ -34,11 +34,16 @@ impl Seen {
 
     pub(super) fn header(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
+        lines
+            .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+            .collect()
     }
 
     pub(super) fn token(&self) -> &str {
-        self.header("authorization").first().map_or("", |value| value.trim_start_matches("Bearer "))
+        self.header("authorization")
+            .first()
+            .map_or("", |value| value.trim_start_matches("Bearer "))
     }
 }
 
@@ -71,7 +76,11 @@ impl Server {
                     open.fetch_add(1, Ordering::SeqCst);
                     let stream: Option<Stream> = match tls {
                         None => Some(Box::new(tcp)),
-                        Some(tls) => tls.accept(tcp).await.ok().map(|stream| Box::new(stream) as Stream),
+                        Some(tls) => tls
+                            .accept(tcp)
+                            .await
+                            .ok()
+                            .map(|stream| Box::new(stream) as Stream),
                     };
                     if let Some(stream) = stream {
                         serve(stream, &seen, answer).await;
@@ -80,7 +89,12 @@ impl Server {
                 });
             }
         });
-        Self { address, seen, open, _task: AbortOnDropHandle::new(task) }
+        Self {
+            address,
+            seen,
+            open,
+            _task: AbortOnDropHandle::new(task),
+        }
     }
 
     /// Answers every request with this status and JSON.
@@ -124,7 +138,10 @@ async fn read(stream: &mut Stream) -> Option<Seen> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
     }
-    let mut seen = Seen { head: String::from_utf8(head).unwrap(), body: String::new() };
+    let mut seen = Seen {
+        head: String::from_utf8(head).unwrap(),
+        body: String::new(),
+    };
     if let Some(length) = seen.header("content-length").first() {
         let mut body = vec![0; length.parse().unwrap()];
         stream.read_exact(&mut body).await.ok()?;
@@ -135,7 +152,8 @@ async fn read(stream: &mut Stream) -> Option<Seen> {
 
 pub(super) async fn respond(stream: &mut Stream, status: &str, media: &str, body: &str) {
     let length = body.len();
-    let text = format!("HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {length}\r\n\r\n{body}");
+    let text =
+        format!("HTTP/1.1 {status}\r\ncontent-type: {media}\r\ncontent-length: {length}\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).await.ok();
 }
 
@@ -146,7 +164,10 @@ pub(super) async fn begin(stream: &mut Stream) {
 }
 
 pub(super) async fn chunk(stream: &mut Stream, text: &str) {
-    stream.write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).await.ok();
+    stream
+        .write_all(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes())
+        .await
+        .ok();
 }
 
 /// Waits for the other side to close.

@@ -70,14 +70,26 @@ async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials()
 async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
     let server = Server::start(None, |seen, mut stream| async move {
         begin(&mut stream).await;
-        chunk(&mut stream, if seen.line().contains("stuck") { "one\ntw" } else { "one\n" }).await;
+        chunk(
+            &mut stream,
+            if seen.line().contains("stuck") {
+                "one\ntw"
+            } else {
+                "one\n"
+            },
+        )
+        .await;
         closed(&mut stream).await;
         None
     })
     .await;
     let transport = transport(&server);
     let mut quiet = transport.send(get(WATCH)).await.unwrap().into_body();
-    let mut stuck = transport.send(get("/api/v1/pods?watch=true&stuck")).await.unwrap().into_body();
+    let mut stuck = transport
+        .send(get("/api/v1/pods?watch=true&stuck"))
+        .await
+        .unwrap()
+        .into_body();
     let mut unread = transport.send(get(WATCH)).await.unwrap().into_body();
     assert_eq!(next(&mut quiet).await, Some(Ok("one\n".to_owned())));
     assert_eq!(next(&mut stuck).await, Some(Ok("one\ntw".to_owned())));
@@ -139,13 +151,21 @@ async fn closing_ends_everything_for_good() {
     until("it is asked", || server.seen().len() == 2).await;
     transport.close();
     let gone = "the cluster is gone from the fleet";
-    assert_eq!(next(&mut watch).await, Some(Err(format!("cluster \"c1\": GET /api/v1/pods: {gone}"))));
-    assert_eq!(waiting.await.unwrap(), format!("cluster \"c1\": GET /hangs: {gone}"));
+    assert_eq!(
+        next(&mut watch).await,
+        Some(Err(format!("cluster \"c1\": GET /api/v1/pods: {gone}")))
+    );
+    assert_eq!(
+        waiting.await.unwrap(),
+        format!("cluster \"c1\": GET /hangs: {gone}")
+    );
     // Nothing revives it.
     transport.swap(stack(&server, "two"));
     assert!(transport.send(get("/x")).await.unwrap_err().is_gone());
     let error = client.send(get("/x")).await.unwrap_err();
-    let kube::Error::Service(error) = error else { panic!("{error:?}") };
+    let kube::Error::Service(error) = error else {
+        panic!("{error:?}")
+    };
     assert!(error.downcast_ref::<crate::TransportError>().unwrap().is_gone());
     until("all connections are closed", || server.open() == 0).await;
     // Nothing keeps it alive.
@@ -163,7 +183,10 @@ async fn a_blocked_transport_sends_nothing_and_says_why() {
         sent.expect("at once").unwrap_err().to_string()
     };
     let not_connected = "cluster \"c1\": GET /x: the cluster is not connected: ";
-    assert_eq!(fails(&transport), format!("{not_connected}it has not been connected yet"));
+    assert_eq!(
+        fails(&transport),
+        format!("{not_connected}it has not been connected yet")
+    );
     transport.swap(stack(&server, "one"));
     transport.block(Some("hibernated".into()));
     assert_eq!(fails(&transport), format!("{not_connected}hibernated"));
@@ -178,7 +201,11 @@ async fn a_blocked_transport_sends_nothing_and_says_why() {
 /// Takes only the token "two".
 async fn picky() -> Server {
     Server::start(None, |seen, mut stream| async move {
-        let status = if seen.token() == "two" { "200 OK" } else { "401 Unauthorized" };
+        let status = if seen.token() == "two" {
+            "200 OK"
+        } else {
+            "401 Unauthorized"
+        };
         respond(&mut stream, status, "application/json", "{}").await;
         Some(stream)
     })
@@ -209,11 +236,19 @@ async fn a_401_is_tried_once_more_with_newer_credentials() {
     });
     let post = || Request::post("/x").body(Body::from(b"body".to_vec())).unwrap();
     let all = futures::future::join_all((0..20).map(|_| transport.send(post()))).await;
-    assert!(all.iter().all(|response| response.as_ref().unwrap().status() == StatusCode::OK));
+    assert!(
+        all.iter()
+            .all(|response| response.as_ref().unwrap().status() == StatusCode::OK)
+    );
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     let seen = server.seen();
     assert_eq!(seen.iter().filter(|seen| seen.token() == "one").count(), 20);
-    assert_eq!(seen.iter().filter(|seen| seen.token() == "two" && seen.body == "body").count(), 20);
+    assert_eq!(
+        seen.iter()
+            .filter(|seen| seen.token() == "two" && seen.body == "body")
+            .count(),
+        20
+    );
     supervisor.abort();
 }
 
@@ -231,9 +266,16 @@ async fn a_401_is_passed_on_when_there_is_nothing_newer_and_never_in_a_loop() {
     assert_eq!(answered.status(), StatusCode::UNAUTHORIZED);
     // For a while nobody is asked.
     let begin = Instant::now();
-    assert_eq!(transport.send(get("/x")).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(
+        transport.send(get("/x")).await.unwrap().status(),
+        StatusCode::UNAUTHORIZED
+    );
     assert!(begin.elapsed() < Duration::from_secs(1));
-    assert!(tokio::time::timeout(Duration::from_millis(50), transport.unauthorized()).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), transport.unauthorized())
+            .await
+            .is_err()
+    );
     assert_eq!(server.seen().len(), 2);
     // A newer one that is refused as well is not followed by another try.
     let other = Transport::with_settings(crate::ClusterName::new("c2").unwrap(), super::quick());
