@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    hash::{BuildHasher, Hash, Hasher, RandomState},
+    hash::{BuildHasher, Hash, RandomState},
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
@@ -148,11 +148,7 @@ impl Fingerprint {
     /// The fingerprint of a value.
     pub fn of(value: &impl Hash) -> Self {
         static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
-        Self(KEYS.each_ref().map(|key| {
-            let mut hasher = key.build_hasher();
-            value.hash(&mut hasher);
-            hasher.finish()
-        }))
+        Self(KEYS.each_ref().map(|key| key.hash_one(value)))
     }
 }
 

@@ -197,8 +197,8 @@ impl Document {
 fn syntax(error: &serde_saphyr::Error) -> AccessError {
     use serde_saphyr::Error;
     let place = error.location().map_or(Place { line: 0, column: 0 }, |at| Place {
-        line: at.line() as u64,
-        column: at.column() as u64,
+        line: at.line(),
+        column: at.column(),
     });
     let mut inner = error;
     while let Error::WithSnippet { error, .. } | Error::AliasError { error, .. } = inner {

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -22,7 +23,8 @@ use crate::BoxError;
 /// The body of an answer. Ends with an error when nothing comes for too long, when the cluster is gone, and, as
 /// its class asks for, after the credentials were replaced.
 pub(crate) struct ResponseBody {
-    inner: Inner,
+    /// Shared with the [`Bodies`] of its stack, so that the connection can be let go of while nobody reads.
+    inner: Arc<Mutex<Inner>>,
     operation: Operation,
     /// How long silence is endured, and since when it lasts.
     silence: Option<(Duration, Pin<Box<Sleep>>)>,
@@ -34,6 +36,48 @@ enum Inner {
     Wire(Incoming),
     Client(kube::client::Body),
     Whole(Option<Bytes>),
+    /// Taken away.
+    Cut,
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The bodies that are being received through one stack.
+#[derive(Default)]
+pub(super) struct Bodies(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    bodies: Vec<Weak<Mutex<Inner>>>,
+    cut: bool,
+}
+
+impl Bodies {
+    pub(super) fn add(&self, body: &ResponseBody) {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.cut {
+            *lock(&body.inner) = Inner::Cut;
+            return;
+        }
+        if open.bodies.len() == open.bodies.capacity() {
+            open.bodies.retain(|body| body.strong_count() > 0);
+        }
+        open.bodies.push(Arc::downgrade(&body.inner));
+    }
+
+    /// Lets go of all connections, those of bodies still to come included.
+    pub(super) fn cut(&self) {
+        let bodies = {
+            let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.cut = true;
+            std::mem::take(&mut open.bodies)
+        };
+        for body in bodies.iter().filter_map(Weak::upgrade) {
+            *lock(&body) = Inner::Cut;
+        }
+    }
 }
 
 impl ResponseBody {
@@ -52,7 +96,7 @@ impl ResponseBody {
     fn new(inner: Inner, operation: Operation, silence: Option<Duration>) -> Self {
         let silence = silence.map(|limit| (limit, Box::pin(tokio::time::sleep(limit))));
         Self {
-            inner,
+            inner: Arc::new(Mutex::new(inner)),
             operation,
             silence,
             life: None,
@@ -78,26 +122,35 @@ impl ResponseBody {
         }
     }
 
-    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.inner {
-            Inner::Wire(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Inner::Client(body) => Pin::new(body).poll_frame(context).map_err(Into::into),
-            Inner::Whole(bytes) => Poll::Ready(
-                bytes
-                    .take()
-                    .filter(|bytes| !bytes.is_empty())
-                    .map(|bytes| Ok(Frame::data(bytes))),
-            ),
+    fn poll_inner(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut *lock(&self.inner) {
+            Inner::Wire(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|error| Broken::Error(error.into())),
+            Inner::Client(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|error| Broken::Error(error.into())),
+            Inner::Whole(bytes) => {
+                let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Inner::Cut => Poll::Ready(Some(Err(Broken::Cut))),
         }
     }
 
     fn end(&mut self, with: Option<TransportError>) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
         self.ended = true;
         // Lets go of the connection now, however long the body itself is kept.
-        self.inner = Inner::Whole(None);
+        *lock(&self.inner) = Inner::Cut;
         self.silence = None;
         Poll::Ready(with.map(Err))
     }
+}
+
+/// Why the next frame can't be had.
+enum Broken {
+    Cut,
+    Error(BoxError),
 }
 
 impl Body for ResponseBody {
@@ -160,7 +213,11 @@ impl Body for ResponseBody {
                     Err(frame) => Poll::Ready(Some(Ok(frame))),
                 }
             }
-            Some(Err(error)) => {
+            Some(Err(Broken::Cut)) => {
+                let error = self.error(TransportErrorKind::Retired);
+                self.end(Some(error))
+            }
+            Some(Err(Broken::Error(error))) => {
                 // kube's client is the user's; what it reports may already be one of ours.
                 let kind = TransportErrorKind::Interrupted {
                     explanation: explain(error.as_ref()),
@@ -173,7 +230,8 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         self.ended
-            || match &self.inner {
+            || match &*lock(&self.inner) {
+                Inner::Cut => false,
                 Inner::Wire(body) => body.is_end_stream(),
                 Inner::Client(body) => body.is_end_stream(),
                 Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
@@ -181,7 +239,8 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
+        match &*lock(&self.inner) {
+            Inner::Cut => SizeHint::default(),
             Inner::Wire(body) => body.size_hint(),
             Inner::Client(body) => body.size_hint(),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),

@@ -29,6 +29,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use body::Bodies;
 pub(crate) use body::ResponseBody;
 pub use error::{TransportError, TransportErrorKind};
 pub(crate) use explain::explain;
@@ -65,6 +66,7 @@ struct Active {
     stack: Stack,
     generation: u64,
     retired: CancellationToken,
+    bodies: Arc<Bodies>,
 }
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
@@ -103,9 +105,10 @@ impl Transport {
                 stack,
                 generation,
                 retired: CancellationToken::new(),
+                bodies: Arc::default(),
             };
             if let Some(old) = core.current.swap(Some(Arc::new(active))) {
-                old.retired.cancel();
+                core.retire(&old);
             }
             if core.closed.is_cancelled() {
                 core.current.store(None);
@@ -122,7 +125,9 @@ impl Transport {
     /// running answers end with an error.
     pub(crate) fn close(&self) {
         self.core.closed.cancel();
-        self.core.current.store(None);
+        if let Some(old) = self.core.current.swap(None) {
+            old.bodies.cut();
+        }
         self.client.store(None);
     }
 
@@ -184,6 +189,27 @@ impl fmt::Debug for Transport {
 }
 
 impl Core {
+    /// Bodies that are read end by themselves; the connections of those that nobody reads are let go of later.
+    fn retire(&self, old: &Active) {
+        old.retired.cancel();
+        let runtime = tokio::runtime::Handle::try_current()
+            .ok()
+            .or_else(|| self.runtime.clone());
+        let Some(runtime) = runtime else {
+            return old.bodies.cut();
+        };
+        // The bodies only: the old stack is to go now, with its idle connections.
+        let (bodies, closed) = (old.bodies.clone(), self.closed.clone());
+        let end = self.settings.retire_spread + self.settings.retire_line + Duration::from_millis(500);
+        runtime.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(end) => {}
+                () = closed.cancelled() => {}
+            }
+            bodies.cut();
+        });
+    }
+
     fn heard(&self) {
         let millis = u64::try_from(START.0.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_heard.store(millis.max(1), Ordering::Relaxed);
@@ -254,7 +280,9 @@ impl Core {
         let response = sent.map_err(|error| error.in_cluster(&self.cluster))?;
         self.heard();
         let life = Life::new(self.clone(), operation.class, &active.retired);
-        Ok(response.map(|body| body.attach(life)))
+        let response = response.map(|body| body.attach(life));
+        active.bodies.add(response.body());
+        Ok(response)
     }
 }
 

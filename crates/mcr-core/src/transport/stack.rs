@@ -122,11 +122,12 @@ impl Dialer {
             // Bounds the head of an answer, too; hyper starts with 8 KiB and grows as needed.
             .http1_max_buf_size(64 << 10)
             .build(connector);
-        let way = Way::Wire {
+        let base = endpoint.server.clone();
+        let way = Way::Wire(Box::new(Wire {
             client,
-            base: endpoint.server.clone(),
+            base,
             headers: headers(credential, settings)?,
-        };
+        }));
         Ok(Stack(Arc::new(Inner {
             way,
             settings: settings.clone(),
@@ -153,12 +154,14 @@ struct Inner {
 }
 
 enum Way {
-    Wire {
-        client: HttpClient<Connector, Body>,
-        base: Uri,
-        headers: HeaderMap,
-    },
+    Wire(Box<Wire>),
     Client(kube::Client),
+}
+
+struct Wire {
+    client: HttpClient<Connector, Body>,
+    base: Uri,
+    headers: HeaderMap,
 }
 
 impl Stack {
@@ -189,11 +192,12 @@ impl Stack {
             Class::Watch | Class::Follow | Class::Upgrade => None,
         };
         match &self.0.way {
-            Way::Wire {
-                client,
-                base,
-                headers,
-            } => {
+            Way::Wire(wire) => {
+                let Wire {
+                    client,
+                    base,
+                    headers,
+                } = &**wire;
                 *request.uri_mut() = join(base, request.uri()).map_err(|error| {
                     let problem = "its path does not fit the server's address".to_owned();
                     TransportError::new(

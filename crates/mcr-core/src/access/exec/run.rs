@@ -51,7 +51,7 @@ pub(super) async fn run(plan: &Plan) -> Result<Credential, Failure> {
         io::ErrorKind::NotFound => {
             let hint = plan.install_hint.as_deref().map_or_else(
                 || "install it, or correct the command or PATH".to_owned(),
-                |hint| shorten(hint),
+                shorten,
             );
             Failure {
                 message: format!("exec plugin {name} is not there: {hint}"),

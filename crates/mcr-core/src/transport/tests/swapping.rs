@@ -111,6 +111,29 @@ async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
 }
 
 #[tokio::test]
+async fn connections_of_answers_that_nobody_reads_close_too() {
+    let server = Server::start(None, |_, mut stream| async move {
+        begin(&mut stream).await;
+        chunk(&mut stream, "one\ntw").await;
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let transport = transport(&server);
+    let mut watch = transport.send(get(WATCH)).await.unwrap().into_body();
+    let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
+    transport.swap(stack(&server, "two"));
+    let mut late = transport.send(get(WATCH)).await.unwrap().into_body();
+    until("the old connections are closed", || server.open() == 1).await;
+    let ended =
+        |body: (String, Option<String>)| body.1.unwrap().ends_with("credentials were replaced; try again");
+    assert!(ended(rest(&mut watch).await) && ended(rest(&mut list).await));
+    transport.close();
+    until("the last connection is closed", || server.open() == 0).await;
+    assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
+}
+
+#[tokio::test]
 async fn a_busy_watch_ends_after_a_swap_too() {
     let server = Server::start(None, |_, mut stream| async move {
         begin(&mut stream).await;
