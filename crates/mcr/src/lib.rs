@@ -1,3 +1,42 @@
-//! mcr
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod action;
+mod controller;
+mod error;
+mod failure;
+mod manager;
+mod mapper;
+mod predicate;
 pub mod queue;
+mod reconciler;
+mod request;
+mod selector;
+mod signals;
+
+pub use action::{Action, IntoAction};
+pub use controller::{
+    BuiltController, ClusterEnqueue, Controller, ControllerClusterStatus, ControllerCounts, ControllerHandle,
+    ControllerStatus, Enqueue, GateStatus, OwnsOptions, WaitingKind, WatchOptions,
+};
+pub use error::{BuildError, ControllerError, ManagerError};
+pub use manager::{Manager, ManagerBuilder};
+pub use mapper::Watched;
+pub use predicate::Predicate;
+pub use queue::Backoff;
+pub use reconciler::Reconciler;
+pub use request::{Request, RequestKey, RequestObject, Target};
+pub use selector::ClusterSelector;
+
+/// The crate that providers are written against, whole.
+pub use mcr_core as core;
+pub use mcr_core::{
+    Access, BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder, FleetEvent,
+    FleetEvents, FleetSettings, FleetSnapshot, HUB, InvalidClusterName, ObjectChange, ObjectKey, Provider,
+    SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
+};
+
+/// The kube that this release is built on.
+pub use kube;

@@ -184,6 +184,16 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
         !self.is_closed() && self.update(|core| core.add_after(cluster, key, priority, delay, Instant::now()))
     }
 
+    /// [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: what was seen in an earlier
+    /// life of the cluster never becomes work of a later one. Returns `false` otherwise.
+    pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
+        !self.is_closed()
+            && self.update(|core| {
+                core.epoch(cluster) == Some(epoch)
+                    && core.add_after(cluster, key, priority, delay, Instant::now())
+            })
+    }
+
     /// [`QueueCore::done`]. Returns `false` if the outcome was not used: the cluster was disengaged, or it was told before.
     pub fn done(&self, work: &Work<C, K>, outcome: Outcome) -> bool {
         self.update(|core| core.done(work, outcome, Instant::now()))

@@ -22,6 +22,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         self.running
     }
 
+    /// The epoch a cluster is engaged with; `None` if it is not engaged.
+    pub fn epoch(&self, cluster: &C) -> Option<u64> {
+        self.slots[self.engaged(cluster)? as usize].epoch
+    }
+
     /// What there is of one cluster; `None` if it is not engaged.
     pub fn depth(&self, cluster: &C, now: Instant) -> Option<Depth> {
         let slot = &self.slots[self.engaged(cluster)? as usize];

@@ -1,0 +1,533 @@
+//! Puts a controller together.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use kube::{Resource, runtime::controller::Action as KubeAction};
+use mcr_core::{BoxError, Cluster, Fleet, FleetEvent, WatchRequest};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    BuiltController, ClusterEnqueue, Enqueue, OwnsOptions, WatchOptions,
+    engine::Core,
+    plan::{MapFleet, Plan, RunClusterSource, RunSource, WatchPlan, Weigh},
+};
+use crate::{
+    BuildError, ClusterSelector, Predicate, Reconciler, RequestKey,
+    mapper::{self, OwnerKind, Watched},
+    queue::{Backoff, FairQueue, QueueConfig},
+    reconciler::{Aware, Run, Typed, Uniform},
+    request::Target,
+};
+
+/// Puts a controller together: what it watches, in which clusters, and how it works.
+///
+/// `K` is its primary kind, the one whose objects are reconciled; `()` for a controller without one. All clusters
+/// share one fair queue: however much happens in one, the others get their turn.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use mcr::{Action, ClusterSelector, Controller, Request, Watched};
+///
+/// async fn reconcile(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
+///     println!("{} of {}", request.name(), request.cluster.name());
+///     Ok(Action::requeue(Duration::from_secs(600)))
+/// }
+///
+/// let controller = Controller::<ConfigMap>::new("copier")
+///     .clusters(ClusterSelector::label("env", "prod"))
+///     .watch_request(|watch| watch.labels("copy=yes"))
+///     .owns::<Secret>()
+///     .timeout(Duration::from_secs(60))
+///     .build(reconcile, Arc::new(()))?;
+/// assert_eq!(controller.name(), "copier");
+/// # Ok::<(), mcr::BuildError>(())
+/// ```
+///
+/// # Watches
+/// A request is dispatched once all watches of its cluster have been listed (those that are
+/// [optional](WatchOptions::optional) don't count). A kind that can't be listed in a cluster keeps the requests
+/// of that cluster back and shows in [`ControllerStatus`](super::ControllerStatus); other clusters go on.
+///
+/// # Deletions
+/// That an object was deleted is told as [`RequestObject::Deleted`](crate::RequestObject::Deleted), while the
+/// program runs. A cluster that leaves is not a deletion of its objects.
+#[must_use = "a controller does nothing until it is built and run"]
+pub struct Controller<K> {
+    name: Arc<str>,
+    clusters: ClusterSelector,
+    primary: Option<Primary>,
+    watches: Vec<Secondary>,
+    event_filter: Vec<Predicate>,
+    fleet_maps: Vec<MapFleet>,
+    sources: Vec<RunSource>,
+    cluster_sources: Vec<RunClusterSource>,
+    queue: QueueConfig,
+    timeout: Option<Duration>,
+    release_jitter: Duration,
+    shutdown_grace: Duration,
+    weigh: Option<Weigh>,
+    _kind: PhantomData<fn() -> K>,
+}
+
+struct Primary {
+    kind: WatchRequest,
+    request: WatchRequest,
+    owner: OwnerKind,
+    predicates: Vec<Predicate>,
+}
+
+struct Secondary {
+    kind: WatchRequest,
+    options: WatchOptions,
+    /// None: whoever owns the object.
+    map: Option<mapper::MapChange>,
+    every_owner: bool,
+}
+
+impl<K> Controller<K> {
+    fn with_primary(name: impl Into<Arc<str>>, primary: Option<Primary>) -> Self {
+        Self {
+            name: name.into(),
+            clusters: ClusterSelector::default(),
+            primary,
+            watches: Vec::new(),
+            event_filter: Vec::new(),
+            fleet_maps: Vec::new(),
+            sources: Vec::new(),
+            cluster_sources: Vec::new(),
+            queue: QueueConfig::default().concurrency(256).cluster_concurrency(8).start_gated(true),
+            timeout: None,
+            release_jitter: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(30),
+            weigh: None,
+            _kind: PhantomData,
+        }
+    }
+
+    /// Chooses the clusters to work on. Default: all but the one named `hub`.
+    ///
+    /// Watches follow it unless their options say otherwise. It is asked again when a cluster's labels change.
+    pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
+        self.clusters = clusters;
+        self
+    }
+
+    /// Lets only these changes of any watch through, before the watch's own predicates. Raw sources and fleet
+    /// events are not concerned. Several filters must all agree.
+    pub fn event_filter(mut self, predicate: Predicate) -> Self {
+        self.event_filter.push(predicate);
+        self
+    }
+
+    /// Watches another kind; `map` says whom an object concerns: keys of the same cluster
+    /// ([`ObjectKey`](mcr_core::ObjectKey)), or of any ([`RequestKey`]).
+    ///
+    /// For only the metadata, watch `PartialObjectMeta<W>`.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    /// # use mcr::{Controller, ObjectKey, Watched};
+    /// let controller = Controller::<ConfigMap>::new("labels")
+    ///     .watches(|node: Watched<Node>| node.object.metadata.name.clone().map(|name| ObjectKey::namespaced("nodes", name)));
+    /// # let _ = controller;
+    /// ```
+    pub fn watches<W, I>(self, map: impl Fn(Watched<W>) -> I + Send + Sync + 'static) -> Self
+    where
+        W: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+        I: IntoIterator<Item: Into<Target>>,
+    {
+        self.watches_with(&(), map, WatchOptions::new())
+    }
+
+    /// As [`watches`](Self::watches), with options, and for kinds known at run time.
+    pub fn watches_with<W, I>(
+        mut self,
+        dynamic: &W::DynamicType,
+        map: impl Fn(Watched<W>) -> I + Send + Sync + 'static,
+        options: WatchOptions,
+    ) -> Self
+    where
+        W: Resource + DeserializeOwned + 'static,
+        I: IntoIterator<Item: Into<Target>>,
+    {
+        let (kind, map) = (WatchRequest::with::<W>(dynamic), Some(mapper::typed(map)));
+        self.watches.push(Secondary { kind, options, map, every_owner: false });
+        self
+    }
+
+    /// Turns joins, leaves and changes of clusters into requests, in any cluster.
+    ///
+    /// Requests for a cluster that has not joined yet are kept for it.
+    ///
+    /// ```
+    /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
+    /// let controller = Controller::named("inventory").watches_fleet(|event, _fleet| match event {
+    ///     FleetEvent::Engaged(cluster) => vec![RequestKey::new(cluster.name().clone(), ObjectKey::cluster_scoped("self"))],
+    ///     _ => vec![],
+    /// });
+    /// # let _ = controller;
+    /// ```
+    pub fn watches_fleet<I>(mut self, map: impl Fn(&FleetEvent, &Fleet) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = RequestKey>,
+    {
+        self.fleet_maps.push(Arc::new(move |event, fleet| map(event, fleet).into_iter().collect()));
+        self
+    }
+
+    /// Adds a source of requests of one's own: a task that asks for requests in any cluster, for as long as the
+    /// controller runs. It must end soon after its token is cancelled. One that fails or panics is started again
+    /// after a pause; one that returns `Ok` has ended.
+    ///
+    /// ```
+    /// # use mcr::{Controller, ClusterName, Enqueue, ObjectKey, RequestKey};
+    /// # use tokio_util::sync::CancellationToken;
+    /// # let (_send, receive) = tokio::sync::watch::channel(0);
+    /// let controller = Controller::named("webhooks").source(move |enqueue: Enqueue, stop: CancellationToken| {
+    ///     let mut receive = receive.clone();
+    ///     async move {
+    ///         let cluster = ClusterName::new("prod")?;
+    ///         while let Some(Ok(())) = stop.run_until_cancelled(receive.changed()).await {
+    ///             enqueue.add(RequestKey::new(cluster.clone(), ObjectKey::cluster_scoped("all")));
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// });
+    /// # let _ = controller;
+    /// ```
+    pub fn source<Fut>(
+        mut self,
+        source: impl Fn(Enqueue, CancellationToken) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.sources.push(Arc::new(move |enqueue, stop| source(enqueue, stop).boxed()));
+        self
+    }
+
+    /// Adds a source of requests that runs once in each cluster of the controller, from its joining to its
+    /// leaving.
+    ///
+    /// Its token is cancelled when the cluster leaves; after the grace period it is aborted.
+    pub fn cluster_source<Fut>(
+        mut self,
+        source: impl Fn(Cluster, ClusterEnqueue, CancellationToken) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.cluster_sources.push(Arc::new(move |cluster, enqueue, stop| source(cluster, enqueue, stop).boxed()));
+        self
+    }
+
+    /// How many reconciles run at once in all clusters. Default 256: a reconcile that waits costs little, and
+    /// those of clusters that just died must not keep the others from running.
+    pub fn concurrency(mut self, limit: usize) -> Self {
+        self.queue = self.queue.concurrency(limit);
+        self
+    }
+
+    /// How many reconciles run at once in one cluster. Default 8.
+    pub fn cluster_concurrency(mut self, limit: usize) -> Self {
+        self.queue = self.queue.cluster_concurrency(limit);
+        self
+    }
+
+    /// Waits until an object has been quiet for this long before it is reconciled, but not longer than ten times
+    /// this. Default: no wait.
+    pub fn debounce(mut self, quiet: Duration) -> Self {
+        self.queue = self.queue.debounce(quiet);
+        self
+    }
+
+    /// The pauses after failures of one object. Default: 5 ms, doubling up to 1000 s.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.queue = self.queue.backoff(backoff);
+        self
+    }
+
+    /// How long one reconcile may take; after that it is dropped at its next await and counts as failed.
+    /// Default: as long as it likes. (Requests of a cluster's client have deadlines of their own.)
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// The share of each cluster in the dispatches, relative to the others. Default: 1 for all.
+    pub fn weight_by(mut self, weight: impl Fn(&Cluster) -> u32 + Send + Sync + 'static) -> Self {
+        self.weigh = Some(Arc::new(weight));
+        self
+    }
+
+    /// The requests of a cluster that can be reached again are released after a random part of this, so that
+    /// clusters that come back together don't start together. Default 1 second.
+    pub fn release_jitter(mut self, most: Duration) -> Self {
+        self.release_jitter = most;
+        self
+    }
+
+    /// How long running reconciles may take to end when the controller stops. Default 30 seconds.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    fn finish(self, runner: Arc<dyn Run>) -> Result<BuiltController, BuildError> {
+        let name = self.name;
+        if name.is_empty() {
+            return Err(BuildError::EmptyName);
+        }
+        let nothing = self.primary.is_none()
+            && self.watches.is_empty()
+            && self.fleet_maps.is_empty()
+            && self.sources.is_empty()
+            && self.cluster_sources.is_empty();
+        if nothing {
+            return Err(BuildError::NoWatches { controller: name });
+        }
+        for (setting, zero) in [
+            ("concurrency", self.queue.concurrency == Some(0)),
+            ("cluster_concurrency", self.queue.cluster_concurrency == Some(0)),
+            ("timeout", self.timeout == Some(Duration::ZERO)),
+        ] {
+            if zero {
+                return Err(BuildError::Zero { controller: name, setting });
+            }
+        }
+        let check = |kind: &WatchRequest, request: WatchRequest| {
+            if kind.resource_name() == request.resource_name() {
+                Ok(request)
+            } else {
+                let (kind, other) = (kind.to_string(), request.to_string());
+                Err(BuildError::OtherKind { controller: name.clone(), kind, other })
+            }
+        };
+        let mut watches = Vec::new();
+        let owner = self.primary.as_ref().map(|primary| primary.owner.clone());
+        let has_primary = self.primary.is_some();
+        let with_filter = |own: Vec<Predicate>| self.event_filter.iter().cloned().chain(own).collect();
+        if let Some(primary) = self.primary {
+            watches.push(WatchPlan {
+                request: check(&primary.kind, primary.request)?,
+                clusters: None,
+                predicates: with_filter(primary.predicates),
+                optional: false,
+                map: None,
+            });
+        }
+        for watch in self.watches {
+            let map = match (watch.map, &owner) {
+                (Some(map), _) => map,
+                (None, Some(owner)) => mapper::owners(owner.clone(), watch.every_owner),
+                // `owns` exists only where there is a primary kind.
+                (None, None) => continue,
+            };
+            let options = watch.options;
+            let request = match options.request {
+                Some(change) => change(watch.kind.clone()),
+                None => watch.kind.clone(),
+            };
+            watches.push(WatchPlan {
+                request: check(&watch.kind, request)?,
+                clusters: options.clusters,
+                predicates: with_filter(options.predicates),
+                optional: options.optional,
+                map: Some(map),
+            });
+        }
+        let plan = Plan {
+            name,
+            clusters: self.clusters,
+            watches,
+            has_primary,
+            fleet_maps: self.fleet_maps,
+            sources: self.sources,
+            cluster_sources: self.cluster_sources,
+            timeout: self.timeout,
+            release_jitter: self.release_jitter,
+            shutdown_grace: self.shutdown_grace,
+            weigh: self.weigh,
+            runner,
+        };
+        Ok(BuiltController::new(Core::new(plan, FairQueue::new(self.queue))))
+    }
+}
+
+impl Controller<()> {
+    /// Starts a controller without a primary kind: requests come from watches, the fleet and sources, and their
+    /// keys mean what the mappers make them mean.
+    pub fn named(name: impl Into<Arc<str>>) -> Self {
+        Self::with_primary(name, None)
+    }
+}
+
+impl<K> Controller<K>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Starts a controller of a kind known at compile time. The name shows in logs and metrics, and is unique in
+    /// a [`Manager`](crate::Manager).
+    pub fn new(name: impl Into<Arc<str>>) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::with(name, &())
+    }
+
+    /// Starts a controller of a kind known at run time, as `DynamicObject` with its `ApiResource`.
+    ///
+    /// ```
+    /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+    /// use mcr::Controller;
+    ///
+    /// let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    /// let controller = Controller::<DynamicObject>::with("widgets", &widgets);
+    /// # let _ = controller;
+    /// ```
+    pub fn with(name: impl Into<Arc<str>>, dynamic: &K::DynamicType) -> Self {
+        let kind = WatchRequest::with::<K>(dynamic);
+        Self::with_primary(
+            name,
+            Some(Primary {
+                request: kind.clone(),
+                kind,
+                owner: OwnerKind::of::<K>(dynamic),
+                predicates: Vec::new(),
+            }),
+        )
+    }
+
+    /// Says which objects of the primary kind to watch: a namespace, a label or field selector. Must keep the
+    /// kind.
+    pub fn watch_request(mut self, change: impl FnOnce(WatchRequest) -> WatchRequest) -> Self {
+        self.primary = self.primary.map(|primary| Primary { request: change(primary.request), ..primary });
+        self
+    }
+
+    /// Lets only these changes of the primary kind through. Several predicates must all agree.
+    pub fn predicate(mut self, predicate: Predicate) -> Self {
+        if let Some(primary) = &mut self.primary {
+            primary.predicates.push(predicate);
+        }
+        self
+    }
+
+    /// Says that objects of the primary kind have no namespace, where the type does not: for `DynamicObject`.
+    /// Only needed to find owners.
+    pub fn cluster_scoped(mut self) -> Self {
+        if let Some(primary) = &mut self.primary {
+            primary.owner.cluster_scoped = true;
+        }
+        self
+    }
+
+    /// Watches objects that the primary kind controls: a change of one leads to a request for its controller.
+    pub fn owns<O>(self) -> Self
+    where
+        O: Resource<DynamicType = ()> + 'static,
+    {
+        self.owns_with::<O>(&(), OwnsOptions::new())
+    }
+
+    /// As [`owns`](Self::owns), with options, and for kinds known at run time.
+    pub fn owns_with<O>(mut self, dynamic: &O::DynamicType, options: OwnsOptions) -> Self
+    where
+        O: Resource + 'static,
+    {
+        let kind = WatchRequest::with::<O>(dynamic);
+        let kind = if options.metadata_only { kind.metadata_only() } else { kind };
+        self.watches.push(Secondary { kind, options: options.watch, map: None, every_owner: options.every_owner });
+        self
+    }
+
+    /// Finishes the controller with a reconciler and an error policy written for kube's own `Controller`, which
+    /// run unchanged in every cluster. `context_of` makes the context for each cluster, once for each time that
+    /// the cluster joins.
+    ///
+    /// As in kube, objects that are deleted are not reconciled, and what is done after an error is the policy's
+    /// decision.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Client, runtime::controller::Action};
+    /// use mcr::Controller;
+    ///
+    /// struct Ctx {
+    ///     client: Client,
+    /// }
+    /// async fn reconcile(map: Arc<ConfigMap>, ctx: Arc<Ctx>) -> Result<Action, kube::Error> {
+    ///     let _ = (map, &ctx.client);
+    ///     Ok(Action::await_change())
+    /// }
+    /// fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Ctx>) -> Action {
+    ///     Action::requeue(Duration::from_secs(5))
+    /// }
+    ///
+    /// let controller = Controller::<ConfigMap>::new("copier")
+    ///     .build_uniform(reconcile, error_policy, |cluster| Ctx { client: cluster.client() })?;
+    /// # let _ = controller;
+    /// # Ok::<(), mcr::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`build`](Self::build).
+    pub fn build_uniform<Ctx, Fut, E>(
+        self,
+        reconcile: impl Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
+        error_policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> KubeAction + Send + Sync + 'static,
+        context_of: impl Fn(&Cluster) -> Ctx + Send + Sync + 'static,
+    ) -> Result<BuiltController, BuildError>
+    where
+        Ctx: Send + Sync + 'static,
+        Fut: Future<Output = Result<KubeAction, E>> + Send + 'static,
+        E: std::error::Error + Send + 'static,
+    {
+        let runner = Uniform::<K, _, _, _>::new(reconcile, error_policy, context_of);
+        self.finish(Arc::new(Typed::<_, Ctx, Fut>::new(runner)))
+    }
+}
+
+impl<K> Controller<K>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+{
+    /// Finishes the controller with a multi-cluster aware [`Reconciler`].
+    ///
+    /// The result is handed to a [`Manager`](crate::Manager), or [run](BuiltController::run) by itself.
+    ///
+    /// # Errors
+    /// [`BuildError`] if the controller would never do anything, or a setting makes no sense.
+    pub fn build<Ctx>(
+        self,
+        reconciler: impl Reconciler<K, Ctx>,
+        ctx: Arc<Ctx>,
+    ) -> Result<BuiltController, BuildError>
+    where
+        Ctx: Send + Sync + 'static,
+    {
+        self.finish(Arc::new(Aware::<K, _, Ctx>::new(reconciler, ctx)))
+    }
+}
+
+impl<K> fmt::Debug for Controller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let watches: Vec<String> = self
+            .primary
+            .iter()
+            .map(|primary| primary.request.to_string())
+            .chain(self.watches.iter().map(|watch| watch.kind.to_string()))
+            .collect();
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("clusters", &self.clusters)
+            .field("watches", &watches)
+            .finish_non_exhaustive()
+    }
+}

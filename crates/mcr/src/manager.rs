@@ -1,0 +1,305 @@
+//! Runs a fleet, its controllers and whatever else belongs to the program.
+
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use kube::Client;
+use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider};
+use tokio::{
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BuildError, BuiltController, ControllerHandle, ManagerError,
+    failure::panic_text,
+    signals,
+};
+
+type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
+
+/// Runs a fleet, its controllers and tasks, and ends them in order.
+///
+/// ```no_run
+/// use mcr::{BuiltController, Manager, ManagerError, Provider};
+///
+/// # async fn example(provider: impl Provider, controller: BuiltController) -> Result<(), ManagerError> {
+/// Manager::builder().provider(provider).controller(controller).build()?.run().await
+/// # }
+/// ```
+pub struct Manager {
+    fleet: Fleet,
+    controllers: Vec<BuiltController>,
+    tasks: Vec<(Arc<str>, Task)>,
+    shutdown_grace: Duration,
+}
+
+/// Puts a [`Manager`] together.
+#[must_use = "a manager does nothing until it is built and run"]
+pub struct ManagerBuilder {
+    fleet: Option<Fleet>,
+    builder: FleetBuilder,
+    providers: usize,
+    settings: bool,
+    controllers: Vec<Result<BuiltController, BuildError>>,
+    tasks: Vec<(Arc<str>, Task)>,
+    shutdown_grace: Duration,
+    equal_names: bool,
+}
+
+impl Manager {
+    /// Starts to put a manager together.
+    pub fn builder() -> ManagerBuilder {
+        ManagerBuilder {
+            fleet: None,
+            builder: Fleet::builder(),
+            providers: 0,
+            settings: false,
+            controllers: Vec::new(),
+            tasks: Vec::new(),
+            shutdown_grace: Duration::from_secs(30),
+            equal_names: false,
+        }
+    }
+
+    /// Starts to put together a manager of the one cluster this client talks to: the same program on a single
+    /// cluster.
+    pub fn single(client: Client) -> ManagerBuilder {
+        Self::builder().fleet(Fleet::single(client))
+    }
+
+    /// The fleet.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// Shows what the controllers do, in the order they were added.
+    pub fn controllers(&self) -> Vec<ControllerHandle> {
+        self.controllers.iter().map(BuiltController::handle).collect()
+    }
+
+    /// Runs until SIGINT or SIGTERM, or until a controller or task fails.
+    ///
+    /// At the first signal everything is told to stop and has the [grace period](ManagerBuilder::shutdown_grace)
+    /// to end; a second signal ends the process at once with code 1. The limit of open files is raised as far as
+    /// the system permits.
+    ///
+    /// # Errors
+    /// The first [`ManagerError`] that a controller or task ended with, after everything has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends everything without any grace.
+    pub async fn run(self) -> Result<(), ManagerError> {
+        let stop = CancellationToken::new();
+        let listening = signals::listen(stop.clone()).map_err(ManagerError::Signals)?;
+        let mut listener = JoinSet::new();
+        listener.spawn(listening);
+        let result = self.run_until(stop).await;
+        listener.shutdown().await;
+        result
+    }
+
+    /// As [`run`](Self::run), until `stop` is cancelled. Signals are left to the caller.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
+        signals::raise_open_files();
+        let Self { fleet, controllers, tasks, shutdown_grace } = self;
+        let (working, serving) = (CancellationToken::new(), CancellationToken::new());
+        let _ends = (working.clone().drop_guard(), serving.clone().drop_guard());
+        let mut fleet_task = JoinSet::new();
+        fleet_task.spawn({
+            let (fleet, stop) = (fleet.clone(), serving.clone());
+            async move { fleet.run(stop).await }
+        });
+        let mut running = Running::default();
+        for controller in controllers {
+            let (name, fleet, stop) = (controller.name().into(), fleet.clone(), working.clone());
+            running.spawn(name, async move { controller.run(fleet, stop).await.map_err(ManagerError::from) });
+        }
+        for (name, task) in tasks {
+            let (fleet, stop, known) = (fleet.clone(), working.clone(), name.clone());
+            running.spawn(name, async move {
+                let ended = async { task(fleet, stop).await };
+                ended.await.map_err(|source| ManagerError::Task { task: known, source })
+            });
+        }
+        let mut result = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            failed = running.first_failure() => Err(failed),
+        };
+        if let Err(error) = &result {
+            tracing::error!(%error, "stopping because of an error");
+        }
+        working.cancel();
+        let deadline = Instant::now() + shutdown_grace;
+        if let Err(late) = timeout_at(deadline, running.all()).await.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))) {
+            result = result.and(Err(late));
+        }
+        running.tasks.shutdown().await;
+        // Clusters go last: what was ending still needed them. They have a grace period of their own.
+        serving.cancel();
+        let limit = fleet.drain_grace() + Duration::from_secs(10);
+        if timeout(limit, fleet_task.join_next()).await.is_err() {
+            let late = ManagerError::Stuck { what: "the fleet".into(), grace: limit };
+            result = result.and(Err(late));
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("fleet", &self.fleet)
+            .field("controllers", &self.controllers)
+            .field("tasks", &self.tasks.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Controllers and tasks, by their names.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Result<(), ManagerError>>,
+    names: Vec<(Id, Arc<str>)>,
+}
+
+impl Running {
+    fn spawn(&mut self, name: Arc<str>, task: impl Future<Output = Result<(), ManagerError>> + Send + 'static) {
+        let id = self.tasks.spawn(task).id();
+        self.names.push((id, name));
+    }
+
+    fn result(&mut self, ended: Result<(Id, Result<(), ManagerError>), JoinError>) -> Result<(), ManagerError> {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let at = self.names.iter().position(|(known, _)| *known == id);
+        let task = at.map_or_else(|| "".into(), |at| self.names.swap_remove(at).1);
+        match ended {
+            Ok((_, result)) => result,
+            Err(error) if error.is_panic() => {
+                let panic = panic_text(&*error.into_panic()).to_owned();
+                Err(ManagerError::TaskPanicked { task, panic })
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits for something to fail; for ever if nothing does.
+    async fn first_failure(&mut self) -> ManagerError {
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            if let Err(error) = self.result(ended) {
+                return error;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Waits for everything to end; returns the first failure.
+    async fn all(&mut self) -> Result<(), ManagerError> {
+        let mut first = Ok(());
+        while let Some(ended) = self.tasks.join_next_with_id().await {
+            let result = self.result(ended);
+            first = first.and(result);
+        }
+        first
+    }
+
+    fn stuck(&self, grace: Duration) -> ManagerError {
+        let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
+        ManagerError::Stuck { what: names.join(", "), grace }
+    }
+}
+
+impl ManagerBuilder {
+    /// Adds a provider of clusters.
+    pub fn provider(mut self, provider: impl Provider) -> Self {
+        self.providers += 1;
+        self.builder = self.builder.provider(provider);
+        self
+    }
+
+    /// Runs a fleet that was built elsewhere, instead of one of the providers given here.
+    pub fn fleet(mut self, fleet: Fleet) -> Self {
+        self.fleet = Some(fleet);
+        self
+    }
+
+    /// Changes settings of the fleet.
+    pub fn settings(mut self, change: impl FnOnce(&mut FleetSettings)) -> Self {
+        self.settings = true;
+        self.builder = self.builder.settings(change);
+        self
+    }
+
+    /// Adds a controller. What [`Controller::build`](crate::Controller::build) returns can be given as it is: its
+    /// error then comes out of [`build`](Self::build).
+    pub fn controller(mut self, controller: impl Into<Result<BuiltController, BuildError>>) -> Self {
+        self.controllers.push(controller.into());
+        self
+    }
+
+    /// Adds a task that runs beside the controllers: a web server, a reporter, a controller of one's own.
+    ///
+    /// It must end soon after its token is cancelled. One that ends earlier with `Ok` has ended; an error or a
+    /// panic stops the manager.
+    pub fn task<Fut>(
+        mut self,
+        name: impl Into<Arc<str>>,
+        task: impl FnOnce(Fleet, CancellationToken) -> Fut + Send + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.tasks.push((name.into(), Box::new(move |fleet, stop| task(fleet, stop).boxed())));
+        self
+    }
+
+    /// How long controllers and tasks may take to end after the manager is told to stop. Default 30 seconds.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    /// Allows controllers of the same name.
+    pub fn allow_equal_names(mut self) -> Self {
+        self.equal_names = true;
+        self
+    }
+
+    /// Finishes the manager.
+    ///
+    /// # Errors
+    /// [`ManagerError`] if a controller could not be built, two have the same name, or there is no source of
+    /// clusters.
+    pub fn build(self) -> Result<Manager, ManagerError> {
+        let fleet = match self.fleet {
+            Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),
+            Some(fleet) => fleet,
+            None if self.providers == 0 => return Err(ManagerError::NoProvider),
+            None => self.builder.build(),
+        };
+        let controllers = self.controllers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut names = HashSet::new();
+        if let Some(equal) = controllers.iter().find(|controller| !names.insert(controller.name()))
+            && !self.equal_names
+        {
+            return Err(ManagerError::EqualNames { name: equal.name().into() });
+        }
+        Ok(Manager { fleet, controllers, tasks: self.tasks, shutdown_grace: self.shutdown_grace })
+    }
+}
+
+impl fmt::Debug for ManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerBuilder").field("fleet", &self.builder).finish_non_exhaustive()
+    }
+}
+
+impl From<BuiltController> for Result<BuiltController, BuildError> {
+    fn from(controller: BuiltController) -> Self {
+        Ok(controller)
+    }
+}

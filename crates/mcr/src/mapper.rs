@@ -1,0 +1,200 @@
+//! From an object that changed to the objects that are to be reconciled.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use mcr_core::{Cluster, DecodeError, Object, ObjectChange, ObjectKey};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::request::Target;
+
+/// An object that a secondary watch has seen, for a mapper to say whom it concerns.
+///
+/// A mapper is called for each state of the object: for an update with the old one and with the new one, so that
+/// whoever is no longer concerned is told as well, as in controller-runtime.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Watched<W> {
+    /// Where it is.
+    pub cluster: Cluster,
+    /// The object.
+    pub object: Arc<W>,
+    /// Whether it is deleted.
+    pub deleted: bool,
+    /// Whether this comes from a listing rather than from a live event.
+    pub initial: bool,
+}
+
+impl<W> Clone for Watched<W> {
+    fn clone(&self) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            object: self.object.clone(),
+            deleted: self.deleted,
+            initial: self.initial,
+        }
+    }
+}
+
+/// A mapper without its types.
+pub(crate) type MapChange =
+    Arc<dyn Fn(&Cluster, &ObjectChange) -> Result<Vec<Target>, DecodeError> + Send + Sync>;
+
+/// Calls a typed mapper for each state of the object.
+pub(crate) fn typed<W, I>(map: impl Fn(Watched<W>) -> I + Send + Sync + 'static) -> MapChange
+where
+    W: DeserializeOwned,
+    I: IntoIterator<Item: Into<Target>>,
+{
+    Arc::new(move |cluster, change| {
+        let mut targets = Vec::new();
+        let mut failed = None;
+        for object in [&change.old, &change.new].into_iter().flatten() {
+            // A state that can't be decoded must not hide the other one.
+            match object.decode::<W>() {
+                Ok(decoded) => targets.extend(
+                    map(Watched {
+                        cluster: cluster.clone(),
+                        object: Arc::new(decoded),
+                        deleted: change.is_delete(),
+                        initial: change.initial,
+                    })
+                    .into_iter()
+                    .map(Into::into),
+                ),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if targets.is_empty() => Err(error),
+            _ => Ok(targets),
+        }
+    })
+}
+
+/// The kind whose objects own others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnerKind {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) cluster_scoped: bool,
+}
+
+impl OwnerKind {
+    pub(crate) fn of<K: Resource + 'static>(dynamic: &K::DynamicType) -> Self {
+        use std::any::TypeId;
+        Self {
+            group: K::group(dynamic).into_owned(),
+            kind: K::kind(dynamic).into_owned(),
+            cluster_scoped: TypeId::of::<K::Scope>() == TypeId::of::<kube::core::ClusterResourceScope>(),
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Owned {
+    metadata: OwnedMeta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct OwnedMeta {
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owner {
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(default)]
+    controller: Option<bool>,
+}
+
+/// Maps to the owners of a kind: the one that controls the object, or every one.
+pub(crate) fn owners(kind: OwnerKind, every: bool) -> MapChange {
+    Arc::new(move |_, change| {
+        let mut targets = Vec::new();
+        for object in [&change.old, &change.new].into_iter().flatten() {
+            targets.extend(owners_of(object, &kind, every)?.into_iter().map(Target::Here));
+        }
+        Ok(targets)
+    })
+}
+
+fn owners_of(object: &Object, wanted: &OwnerKind, every: bool) -> Result<Vec<ObjectKey>, DecodeError> {
+    let owned: Owned = object.decode()?;
+    let owners = owned.metadata.owner_references.unwrap_or_default();
+    Ok(keys(owners, object.key(), wanted, every))
+}
+
+fn keys(owners: Vec<Owner>, of: &ObjectKey, wanted: &OwnerKind, every: bool) -> Vec<ObjectKey> {
+    owners
+        .into_iter()
+        .filter(|owner| every || owner.controller == Some(true))
+        // The version is left out: an owner is the same object in every version of its API.
+        .filter(|owner| group(&owner.api_version) == wanted.group && owner.kind == wanted.kind)
+        .map(|owner| match &of.namespace {
+            // The owner of a namespaced object is in the same namespace or in none.
+            Some(namespace) if !wanted.cluster_scoped => ObjectKey::namespaced(namespace.clone(), owner.name),
+            _ => ObjectKey::cluster_scoped(owner.name),
+        })
+        .collect()
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Node},
+    };
+    use kube::core::PartialObjectMeta;
+
+    use super::*;
+
+    fn owner(api_version: &str, kind: &str, name: &str, controller: Option<bool>) -> Owner {
+        Owner { api_version: api_version.into(), kind: kind.into(), name: name.into(), controller }
+    }
+
+    fn owners() -> Vec<Owner> {
+        vec![
+            owner("apps/v1", "Deployment", "controls", Some(true)),
+            owner("apps/v1beta1", "Deployment", "owns", None),
+            owner("other/v1", "Deployment", "other-group", Some(true)),
+            owner("apps/v1", "StatefulSet", "other-kind", Some(true)),
+            owner("v1", "Node", "node", Some(true)),
+        ]
+    }
+
+    #[test]
+    fn group_and_kind_are_compared_and_the_controller_is_the_default() {
+        let wanted = OwnerKind::of::<Deployment>(&());
+        let of = ObjectKey::namespaced("ns", "x");
+        assert_eq!(keys(owners(), &of, &wanted, false), [ObjectKey::namespaced("ns", "controls")]);
+        assert_eq!(
+            keys(owners(), &of, &wanted, true),
+            [ObjectKey::namespaced("ns", "controls"), ObjectKey::namespaced("ns", "owns")]
+        );
+    }
+
+    #[test]
+    fn a_cluster_scoped_owner_has_no_namespace() {
+        let wanted = OwnerKind::of::<Node>(&());
+        assert!(wanted.cluster_scoped);
+        let of = ObjectKey::namespaced("ns", "x");
+        assert_eq!(keys(owners(), &of, &wanted, false), [ObjectKey::cluster_scoped("node")]);
+    }
+
+    #[test]
+    fn the_scope_is_known_from_the_type() {
+        assert!(!OwnerKind::of::<ConfigMap>(&()).cluster_scoped);
+        assert!(OwnerKind::of::<PartialObjectMeta<Node>>(&()).cluster_scoped);
+        assert_eq!(OwnerKind::of::<PartialObjectMeta<Node>>(&()).kind, "Node");
+    }
+}

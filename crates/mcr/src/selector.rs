@@ -1,0 +1,267 @@
+//! Which clusters a controller or one of its watches is about.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use kube::core::{Selector, SelectorExt};
+use mcr_core::{Cluster, HUB};
+
+/// Chooses clusters: by provider, name, labels, or a function.
+///
+/// It is asked again whenever the fleet tells that a cluster's labels or state changed: a cluster that comes to
+/// match is taken in, one that no longer matches is let go.
+///
+/// The default is every cluster but the one named `hub` ([`mcr_core::HUB`]).
+///
+/// ```
+/// use mcr::ClusterSelector;
+///
+/// let europe = ClusterSelector::label("env", "prod").and(ClusterSelector::label_in("region", ["eu-1", "eu-2"]));
+/// assert_eq!(europe.to_string(), "(env=prod and region in (eu-1, eu-2))");
+/// assert_eq!(ClusterSelector::default().to_string(), "not name=hub");
+/// ```
+#[derive(Clone)]
+pub struct ClusterSelector(Arc<Node>);
+
+enum Node {
+    All,
+    Provider(Arc<str>),
+    Names(BTreeSet<Arc<str>>),
+    Label(Arc<str>, Arc<str>),
+    LabelIn(Arc<str>, BTreeSet<Arc<str>>),
+    HasLabel(Arc<str>),
+    Labels(Selector),
+    Matching(Arc<dyn Fn(&Cluster) -> bool + Send + Sync>),
+    And(ClusterSelector, ClusterSelector),
+    Or(ClusterSelector, ClusterSelector),
+    Not(ClusterSelector),
+}
+
+/// What a selector looks at.
+trait Subject {
+    fn name(&self) -> &str;
+    fn provider(&self) -> &str;
+    fn label(&self, key: &str) -> Option<String>;
+    fn labels(&self) -> std::collections::BTreeMap<String, String>;
+    fn cluster(&self) -> Option<&Cluster>;
+}
+
+impl Subject for Cluster {
+    fn name(&self) -> &str {
+        self.name()
+    }
+    fn provider(&self) -> &str {
+        self.provider()
+    }
+    fn label(&self, key: &str) -> Option<String> {
+        self.label(key)
+    }
+    fn labels(&self) -> std::collections::BTreeMap<String, String> {
+        self.labels()
+    }
+    fn cluster(&self) -> Option<&Cluster> {
+        Some(self)
+    }
+}
+
+impl ClusterSelector {
+    fn node(node: Node) -> Self {
+        Self(Arc::new(node))
+    }
+
+    /// Every cluster, the hub too.
+    pub fn all() -> Self {
+        Self::node(Node::All)
+    }
+
+    /// Only the cluster named `hub`.
+    pub fn hub() -> Self {
+        Self::name(HUB)
+    }
+
+    /// The clusters that a provider of this name announces.
+    pub fn provider(name: impl Into<Arc<str>>) -> Self {
+        Self::node(Node::Provider(name.into()))
+    }
+
+    /// The cluster of this name.
+    pub fn name(name: impl Into<Arc<str>>) -> Self {
+        Self::names([name])
+    }
+
+    /// The clusters of these names.
+    pub fn names<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self::node(Node::Names(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// The clusters that have this label with this value.
+    pub fn label(key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        Self::node(Node::Label(key.into(), value.into()))
+    }
+
+    /// The clusters that have this label with one of these values.
+    pub fn label_in<V: Into<Arc<str>>>(key: impl Into<Arc<str>>, values: impl IntoIterator<Item = V>) -> Self {
+        Self::node(Node::LabelIn(key.into(), values.into_iter().map(Into::into).collect()))
+    }
+
+    /// The clusters that have this label, whatever its value.
+    pub fn has_label(key: impl Into<Arc<str>>) -> Self {
+        Self::node(Node::HasLabel(key.into()))
+    }
+
+    /// The clusters whose labels match a Kubernetes label selector.
+    pub fn labels(selector: impl Into<Selector>) -> Self {
+        Self::node(Node::Labels(selector.into()))
+    }
+
+    /// The clusters for which a function says so.
+    ///
+    /// It is called from the controller's own task and must be quick. A panic counts as "no". A function that
+    /// looks at anything but the cluster's labels and properties is not asked again when that changes.
+    pub fn matching(predicate: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
+        Self::node(Node::Matching(Arc::new(predicate)))
+    }
+
+    /// Clusters that both choose.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::node(Node::And(self, other))
+    }
+
+    /// Clusters that either chooses.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self::node(Node::Or(self, other))
+    }
+
+    /// Whether it chooses this cluster now.
+    ///
+    /// # Panics
+    /// If a function given to [`matching`](Self::matching) does.
+    pub fn matches(&self, cluster: &Cluster) -> bool {
+        self.chooses(cluster)
+    }
+
+    fn chooses(&self, subject: &dyn Subject) -> bool {
+        match &*self.0 {
+            Node::All => true,
+            Node::Provider(name) => subject.provider() == &**name,
+            Node::Names(names) => names.contains(subject.name()),
+            Node::Label(key, value) => subject.label(key).is_some_and(|found| found == **value),
+            Node::LabelIn(key, values) => subject.label(key).is_some_and(|found| values.contains(found.as_str())),
+            Node::HasLabel(key) => subject.label(key).is_some(),
+            Node::Labels(selector) => selector.matches(&subject.labels()),
+            Node::Matching(predicate) => subject.cluster().is_some_and(|cluster| predicate(cluster)),
+            Node::And(a, b) => a.chooses(subject) && b.chooses(subject),
+            Node::Or(a, b) => a.chooses(subject) || b.chooses(subject),
+            Node::Not(inner) => !inner.chooses(subject),
+        }
+    }
+}
+
+impl std::ops::Not for ClusterSelector {
+    type Output = Self;
+
+    /// Clusters that it does not choose.
+    fn not(self) -> Self {
+        Self::node(Node::Not(self))
+    }
+}
+
+impl Default for ClusterSelector {
+    fn default() -> Self {
+        !Self::hub()
+    }
+}
+
+impl fmt::Display for ClusterSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |values: &BTreeSet<Arc<str>>| values.iter().map(|v| &**v).collect::<Vec<_>>().join(", ");
+        match &*self.0 {
+            Node::All => f.write_str("all"),
+            Node::Provider(name) => write!(f, "provider={name}"),
+            Node::Names(names) if names.len() == 1 => write!(f, "name={}", list(names)),
+            Node::Names(names) => write!(f, "name in ({})", list(names)),
+            Node::Label(key, value) => write!(f, "{key}={value}"),
+            Node::LabelIn(key, values) => write!(f, "{key} in ({})", list(values)),
+            Node::HasLabel(key) => f.write_str(key),
+            Node::Labels(selector) => write!(f, "{selector}"),
+            Node::Matching(_) => f.write_str("a function"),
+            Node::And(a, b) => write!(f, "({a} and {b})"),
+            Node::Or(a, b) => write!(f, "({a} or {b})"),
+            Node::Not(inner) => write!(f, "not {inner}"),
+        }
+    }
+}
+
+impl fmt::Debug for ClusterSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterSelector({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::core::Expression;
+
+    use super::*;
+
+    struct Fake(&'static str, BTreeMap<String, String>);
+
+    impl Subject for Fake {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn provider(&self) -> &str {
+            "file"
+        }
+        fn label(&self, key: &str) -> Option<String> {
+            self.1.get(key).cloned()
+        }
+        fn labels(&self) -> BTreeMap<String, String> {
+            self.1.clone()
+        }
+        fn cluster(&self) -> Option<&Cluster> {
+            None
+        }
+    }
+
+    fn fake(name: &'static str, labels: &[(&str, &str)]) -> Fake {
+        Fake(name, labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    type S = ClusterSelector;
+
+    #[test]
+    fn the_default_leaves_out_the_hub() {
+        assert!(S::default().chooses(&fake("a", &[])));
+        assert!(!S::default().chooses(&fake("hub", &[])));
+        assert!(S::all().chooses(&fake("hub", &[])) && S::hub().chooses(&fake("hub", &[])));
+    }
+
+    #[test]
+    fn clusters_are_chosen_by_name_provider_and_labels() {
+        let a = fake("a", &[("env", "prod"), ("region", "eu")]);
+        for (selector, expected) in [
+            (S::name("a"), true),
+            (S::name("b"), false),
+            (S::names(["b", "a"]), true),
+            (S::provider("file"), true),
+            (S::provider("kind"), false),
+            (S::label("env", "prod"), true),
+            (S::label("env", "dev"), false),
+            (S::label("zone", ""), false),
+            (S::label_in("region", ["us", "eu"]), true),
+            (S::label_in("region", ["us"]), false),
+            (S::has_label("region"), true),
+            (!S::has_label("region"), false),
+            (S::labels(Expression::NotEqual("env".into(), "dev".into())), true),
+            (S::labels(Expression::DoesNotExist("env".into())), false),
+            (S::name("a").and(S::label("env", "dev")), false),
+            (S::name("b").or(S::label("env", "prod")), true),
+        ] {
+            assert_eq!(selector.chooses(&a), expected, "{selector}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! SIGINT and SIGTERM.
+
+use std::io;
+
+use tokio_util::sync::CancellationToken;
+
+/// Cancels `stop` at the first SIGINT or SIGTERM; the second one ends the process at once with code 1.
+///
+/// Listening starts with the call, which returns a task to be spawned. Must be called in a tokio runtime.
+pub(crate) fn listen(stop: CancellationToken) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    let mut signals = Signals::new()?;
+    Ok(async move {
+        let first = signals.next().await;
+        tracing::info!(signal = first, "stopping; a second signal ends the process at once");
+        stop.cancel();
+        let second = signals.next().await;
+        tracing::warn!(signal = second, "second signal, ending at once");
+        std::process::exit(1);
+    })
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> &'static str {
+        // An error means that there will never be a signal.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "Ctrl-C"
+    }
+}
+
+/// Allows as many open files as the system permits: over HTTP/1.1 every watch is a socket.
+#[cfg(unix)]
+pub(crate) fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum || limit.current.is_none() {
+        return;
+    }
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => tracing::debug!(from = limit.current, to = limit.maximum, "limit of open files raised"),
+        Err(error) => tracing::warn!(
+            current = limit.current, %error,
+            "the limit of open files can't be raised; each watch of each cluster needs one. Raise it with ulimit -n"
+        ),
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn raise_open_files() {}
