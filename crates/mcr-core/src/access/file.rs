@@ -22,12 +22,14 @@ const MOST: u64 = 4 << 20;
 
 /// Reads a file, but no device or pipe, which could block for ever, and not more than a credential needs.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = std::fs::File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // Before it is opened, for that alone blocks on a pipe.
+    if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?
+        .take(MOST + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -134,5 +136,107 @@ impl CredentialSource for FileSource {
                 Err(error) => Err(error),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Access, AccessPolicy, KubeconfigAccess, Resolved, Trust, resolve};
+
+    fn source(dir: &Path, user: &str) -> Arc<dyn CredentialSource> {
+        let yaml = format!(
+            "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u, namespace: n}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{{user}}}}}]"
+        );
+        let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(dir);
+        match resolve(&Access::from(access), &AccessPolicy::default()).unwrap() {
+            Resolved::Link {
+                credentials,
+                default_namespace,
+                ..
+            } => {
+                assert_eq!(&*default_namespace, "n");
+                credentials
+            }
+            Resolved::Client(_) => panic!("a kubeconfig is no client"),
+        }
+    }
+
+    fn signed() -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    #[tokio::test]
+    async fn token_files_are_read_again_and_a_missing_one_does_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "one\n").unwrap();
+        let source = source(dir.path(), "tokenFile: token, token: inline, as: jane");
+        assert_eq!(source.renew_every(), Some(Duration::from_secs(60)));
+        let token = |credential: Credential| credential.token.unwrap().expose_secret().to_owned();
+        let first = source.credential(Refresh::First).await.unwrap();
+        assert_eq!(first.impersonate.as_ref().unwrap().user, "jane");
+        assert_eq!(token(first), "one");
+        std::fs::write(&file, "two").unwrap();
+        assert_eq!(token(source.credential(Refresh::Expiring).await.unwrap()), "two");
+        std::fs::write(&file, " \n").unwrap();
+        assert_eq!(token(source.credential(Refresh::Expiring).await.unwrap()), "two");
+        let error = source.credential(Refresh::Unauthorized).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the token file {} is empty or not text; check what writes it",
+                file.display()
+            )
+        );
+        std::fs::remove_file(&file).unwrap();
+        let error = source.credential(Refresh::Unauthorized).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "can't read {}: entity not found; check that the file exists and may be read",
+                file.display()
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn certificate_files_are_taken_only_when_they_fit_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let (certificate, key) = signed();
+        std::fs::write(dir.path().join("crt"), &certificate).unwrap();
+        std::fs::write(dir.path().join("key"), &key).unwrap();
+        let source = source(dir.path(), "client-certificate: crt, client-key: key");
+        let chain = |credential: Credential| credential.certificate.unwrap().chain.to_vec();
+        assert_eq!(
+            chain(source.credential(Refresh::First).await.unwrap()),
+            certificate.as_bytes()
+        );
+        let (newer, key) = signed();
+        std::fs::write(dir.path().join("crt"), &newer).unwrap();
+        assert_eq!(
+            chain(source.credential(Refresh::Expiring).await.unwrap()),
+            certificate.as_bytes()
+        );
+        std::fs::write(dir.path().join("key"), key).unwrap();
+        assert_eq!(
+            chain(source.credential(Refresh::Expiring).await.unwrap()),
+            newer.as_bytes()
+        );
+    }
+
+    #[test]
+    fn pipes_and_devices_are_not_read() {
+        assert_eq!(
+            read(Path::new("/dev/zero")).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        assert_eq!(
+            read(Path::new("/")).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
     }
 }

@@ -12,9 +12,9 @@ use kube::{Api, api::ListParams};
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    get, next, rest,
+    get, hasty, next, rest,
     server::{Server, begin, chunk, closed, respond},
-    transport,
+    stack_with, transport,
 };
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
@@ -188,7 +188,7 @@ async fn silence_ends_unary_requests_but_not_watches() {
         if !seen.line().contains("/head") {
             begin(&mut stream).await;
             chunk(&mut stream, "one\n").await;
-            tokio::time::sleep(Duration::from_millis(900)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             chunk(&mut stream, "two\n").await;
         }
         closed(&mut stream).await;
@@ -196,6 +196,7 @@ async fn silence_ends_unary_requests_but_not_watches() {
     })
     .await;
     let transport = transport(&server);
+    transport.swap(stack_with(&server, "one", hasty()));
     let no_answer = |after: &str| {
         format!("no answer within {after} s; the API server or the network to it may be overloaded or down")
     };
@@ -247,7 +248,7 @@ async fn answers_that_are_not_http_are_explained() {
 async fn a_client_stack_passes_the_same_way() {
     let server = Server::json("200 OK", "{}").await;
     let inner = transport(&server).client("default");
-    let outer = super::Transport::with_settings(crate::ClusterName::new("outer").unwrap(), super::quick());
+    let outer = super::Transport::with_settings(crate::ClusterName::new("outer").unwrap(), super::settings());
     outer.swap(super::dialer().client_stack(inner));
     let response = outer.send(get("/version?x=1")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
