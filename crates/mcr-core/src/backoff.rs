@@ -18,12 +18,20 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(first: Duration, cap: Duration) -> Self {
-        Self { first, cap, failures: 0, rng: SmallRng::from_rng(&mut rand::rng()) }
+        Self {
+            first,
+            cap,
+            failures: 0,
+            rng: SmallRng::from_rng(&mut rand::rng()),
+        }
     }
 
     /// The pause after one more failure.
     pub(crate) fn next(&mut self) -> Duration {
-        let full = self.first.saturating_mul(1 << self.failures.min(20)).min(self.cap);
+        let full = self
+            .first
+            .saturating_mul(1 << self.failures.min(20))
+            .min(self.cap);
         self.failures = self.failures.saturating_add(1);
         full.mul_f64(self.rng.random_range(0.5..=1.0))
     }

@@ -91,7 +91,10 @@ impl Cluster {
         transport: Transport,
         fleet: &Arc<FleetShared>,
     ) -> Self {
-        let first = StateSince { state: ClusterState::Discovered, since: SystemTime::now() };
+        let first = StateSince {
+            state: ClusterState::Discovered,
+            since: SystemTime::now(),
+        };
         Self(Arc::new(Inner {
             name,
             provider,
@@ -159,7 +162,9 @@ impl Cluster {
     /// Waits for a state; cancel safe. Returns the state it was in last if the cluster ends before.
     pub async fn wait_for(&self, mut wanted: impl FnMut(&ClusterState) -> bool) -> ClusterState {
         let mut states = self.0.state.subscribe();
-        let found = states.wait_for(|s| wanted(&s.state) || s.state == ClusterState::Gone).await;
+        let found = states
+            .wait_for(|s| wanted(&s.state) || s.state == ClusterState::Gone)
+            .await;
         match found {
             Ok(state) => state.state.clone(),
             Err(_) => ClusterState::Gone,
@@ -180,7 +185,12 @@ impl Cluster {
     /// # Panics
     /// If called for the first time outside of a tokio runtime.
     pub fn client(&self) -> Client {
-        self.0.transport.client(self.0.default_namespace.get().map_or("default", |namespace| namespace))
+        self.0.transport.client(
+            self.0
+                .default_namespace
+                .get()
+                .map_or("default", |namespace| namespace),
+        )
     }
 
     /// All objects of a kind, in every namespace.
@@ -199,12 +209,21 @@ impl Cluster {
     /// The recorder of Kubernetes events of this cluster; one per cluster, so that equal events of different
     /// clusters are never counted as one.
     pub fn recorder(&self) -> Recorder {
-        let reporter = || Reporter { controller: self.reporter_name(), instance: None };
-        self.0.recorder.get_or_init(|| Recorder::new(self.client(), reporter())).clone()
+        let reporter = || Reporter {
+            controller: self.reporter_name(),
+            instance: None,
+        };
+        self.0
+            .recorder
+            .get_or_init(|| Recorder::new(self.client(), reporter()))
+            .clone()
     }
 
     fn reporter_name(&self) -> String {
-        self.0.fleet.upgrade().map_or_else(|| "mcr".to_owned(), |fleet| fleet.settings().event_reporter.clone())
+        self.0.fleet.upgrade().map_or_else(
+            || "mcr".to_owned(),
+            |fleet| fleet.settings().event_reporter.clone(),
+        )
     }
 
     /// The store of a kind that is watched. Never starts a watch.
@@ -237,7 +256,10 @@ impl Cluster {
     /// [`StoreError::NotWatched`] if there is no such watch, [`StoreError::Gone`] if the cluster has left.
     pub fn store_of<K: DeserializeOwned>(&self, request: &WatchRequest) -> Result<Store<K>, StoreError> {
         let watches = self.watches()?;
-        let entry = watches.by_request.get(request).ok_or_else(|| self.not_watched(request))?;
+        let entry = watches
+            .by_request
+            .get(request)
+            .ok_or_else(|| self.not_watched(request))?;
         Ok(Store::new(self.0.name.clone(), entry.watch.clone()))
     }
 
@@ -246,7 +268,10 @@ impl Cluster {
         if let Some(entry) = watches.by_request.get(wanted) {
             return Ok(Store::new(self.0.name.clone(), entry.watch.clone()));
         }
-        let mut of_kind = watches.by_request.values().filter(|entry| entry.watch.request().same_kind(wanted));
+        let mut of_kind = watches
+            .by_request
+            .values()
+            .filter(|entry| entry.watch.request().same_kind(wanted));
         match (of_kind.next(), of_kind.count()) {
             (None, _) => Err(self.not_watched(wanted)),
             (Some(only), 0) => Ok(Store::new(self.0.name.clone(), only.watch.clone())),
@@ -259,12 +284,21 @@ impl Cluster {
     }
 
     fn not_watched(&self, wanted: &WatchRequest) -> StoreError {
-        StoreError::NotWatched { cluster: self.0.name.clone(), kind: wanted.to_string() }
+        StoreError::NotWatched {
+            cluster: self.0.name.clone(),
+            kind: wanted.to_string(),
+        }
     }
 
     fn watches(&self) -> Result<MutexGuard<'_, Watches>, StoreError> {
         let watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        if watches.closed { Err(StoreError::Gone { cluster: self.0.name.clone() }) } else { Ok(watches) }
+        if watches.closed {
+            Err(StoreError::Gone {
+                cluster: self.0.name.clone(),
+            })
+        } else {
+            Ok(watches)
+        }
     }
 
     /// Watches a kind for as long as the handle lives, sharing the watch with everyone who asks for the same.
@@ -284,16 +318,23 @@ impl Cluster {
     ) -> Result<WatchHandle, StoreError> {
         let watch = {
             let mut watches = self.watches()?;
-            let entry = watches.by_request.entry(request.clone()).or_insert_with(|| Entry {
-                watch: self.start(request),
-                handles: 0,
-            });
+            let entry = watches
+                .by_request
+                .entry(request.clone())
+                .or_insert_with(|| Entry {
+                    watch: self.start(request),
+                    handles: 0,
+                });
             entry.handles += 1;
             entry.watch.clone()
         };
         // Outside of the lock: telling a sink what is there takes as long as there is much.
         let sink = sink.map(|sink| watch.subscribe(sink));
-        Ok(WatchHandle { cluster: Arc::downgrade(&self.0), watch, sink })
+        Ok(WatchHandle {
+            cluster: Arc::downgrade(&self.0),
+            watch,
+            sink,
+        })
     }
 
     fn start(&self, request: WatchRequest) -> Arc<SharedWatch> {
@@ -330,7 +371,9 @@ impl Cluster {
 
     /// How the cluster's watches are doing.
     pub fn kinds(&self) -> Vec<KindStatus> {
-        let Ok(watches) = self.watches() else { return Vec::new() };
+        let Ok(watches) = self.watches() else {
+            return Vec::new();
+        };
         let mut kinds: Vec<KindStatus> = watches
             .by_request
             .values()
@@ -395,13 +438,19 @@ impl Cluster {
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        self.0.phase.send_if_modified(|current| std::mem::replace(current, phase) != phase);
+        self.0
+            .phase
+            .send_if_modified(|current| std::mem::replace(current, phase) != phase);
     }
 
     /// Adds an index to the watches of a kind that already run.
     pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &crate::store::Indexer) {
         let Ok(watches) = self.watches() else { return };
-        for entry in watches.by_request.values().filter(|entry| entry.watch.request().same_kind(kind)) {
+        for entry in watches
+            .by_request
+            .values()
+            .filter(|entry| entry.watch.request().same_kind(kind))
+        {
             entry.watch.store().add_index(name.clone(), indexer.clone());
         }
     }
@@ -483,9 +532,13 @@ impl Drop for WatchHandle {
         if let Some(sink) = self.sink {
             self.watch.unsubscribe(sink);
         }
-        let Some(cluster) = self.cluster.upgrade() else { return };
+        let Some(cluster) = self.cluster.upgrade() else {
+            return;
+        };
         let mut watches = cluster.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = watches.by_request.get_mut(self.watch.request()) else { return };
+        let Some(entry) = watches.by_request.get_mut(self.watch.request()) else {
+            return;
+        };
         if !Arc::ptr_eq(&entry.watch, &self.watch) {
             return;
         }
@@ -499,6 +552,8 @@ impl Drop for WatchHandle {
 
 impl fmt::Debug for WatchHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchHandle").field("request", self.watch.request()).finish_non_exhaustive()
+        f.debug_struct("WatchHandle")
+            .field("request", self.watch.request())
+            .finish_non_exhaustive()
     }
 }

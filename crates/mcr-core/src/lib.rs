@@ -20,13 +20,13 @@ mod watch;
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,
     Credential, CredentialError, CredentialPluginPolicy, CredentialSource, Endpoint, ExecPlugin, Fingerprint,
-    ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh, StaticCredential, Trust,
-    check, contexts,
+    ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh,
+    StaticCredential, Trust, check, contexts,
 };
 pub use cluster::{Cluster, KindStatus, WatchHandle};
 pub use fleet::{
-    ClusterNotFound, ClusterState, ClusterStatus, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings,
-    FleetSnapshot, HUB, ProviderStatus, SINGLE_CLUSTER,
+    ClusterNotFound, ClusterState, ClusterStatus, Fleet, FleetBuilder, FleetEvent, FleetEvents,
+    FleetSettings, FleetSnapshot, HUB, ProviderStatus, SINGLE_CLUSTER,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};

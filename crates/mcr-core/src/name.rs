@@ -28,7 +28,10 @@ pub enum InvalidClusterName {
     #[error("a cluster name must not be empty")]
     Empty,
     /// The name is longer than [`ClusterName::MAX_LEN`] bytes.
-    #[error("cluster name {start:?}… has {len} bytes, more than the {} allowed", ClusterName::MAX_LEN)]
+    #[error(
+        "cluster name {start:?}… has {len} bytes, more than the {} allowed",
+        ClusterName::MAX_LEN
+    )]
     TooLong {
         /// The first characters of the name.
         start: String,
@@ -60,7 +63,10 @@ impl ClusterName {
             return Err(InvalidClusterName::Empty);
         }
         if name.len() > Self::MAX_LEN {
-            return Err(InvalidClusterName::TooLong { start: start(), len: name.len() });
+            return Err(InvalidClusterName::TooLong {
+                start: start(),
+                len: name.len(),
+            });
         }
         if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
             return Err(InvalidClusterName::ControlCharacter { start: start(), at });

@@ -39,7 +39,11 @@ pub struct BrokenCluster {
 impl BrokenCluster {
     /// Names a cluster, the object that describes it, and what is wrong with that.
     pub fn new(name: ClusterName, object: impl Into<Arc<str>>, error: impl fmt::Display) -> Self {
-        Self { name, object: object.into(), error: error.to_string().into() }
+        Self {
+            name,
+            object: object.into(),
+            error: error.to_string().into(),
+        }
     }
 }
 

@@ -43,7 +43,8 @@ mod tests {
         let holder = slots.clone();
         tokio::spawn(async move {
             let mut slot = Slot::take(&holder).await;
-            slot.hold(Duration::from_secs(2), std::future::pending::<()>()).await;
+            slot.hold(Duration::from_secs(2), std::future::pending::<()>())
+                .await;
         });
         tokio::task::yield_now().await;
         assert_eq!(slots.available_permits(), 0);

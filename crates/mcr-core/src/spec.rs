@@ -93,7 +93,9 @@ impl ClusterSpec {
     /// Says that the cluster is not expected to answer, and why.
     #[must_use]
     pub fn suspended(mut self, reason: impl Into<Arc<str>>) -> Self {
-        self.availability = Availability::Suspended { reason: reason.into() };
+        self.availability = Availability::Suspended {
+            reason: reason.into(),
+        };
         self
     }
 }

@@ -9,7 +9,10 @@ pub(crate) fn rfc3339(time: &SystemTime) -> String {
     jiff::Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 
-pub(crate) fn rfc3339_option<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rfc3339_option<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.serialize_some(&rfc3339(time)),
         None => serializer.serialize_none(),

@@ -1,10 +1,6 @@
 //! Which clusters there should be, by what the providers have said. No I/O, no clock of its own.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -70,10 +66,19 @@ impl Desired {
     fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> (usize, &mut Claim) {
         let round = self.round(provider);
         let claims = self.clusters.entry(name.clone()).or_default();
-        let at = claims.iter().position(|claim| claim.provider == provider).unwrap_or_else(|| {
-            claims.push(Claim { provider, spec: None, broken: None, round, missing: None });
-            claims.len() - 1
-        });
+        let at = claims
+            .iter()
+            .position(|claim| claim.provider == provider)
+            .unwrap_or_else(|| {
+                claims.push(Claim {
+                    provider,
+                    spec: None,
+                    broken: None,
+                    round,
+                    missing: None,
+                });
+                claims.len() - 1
+            });
         claims[at].round = round;
         claims[at].missing = None;
         (at, &mut claims[at])
@@ -90,7 +95,11 @@ impl Desired {
             vec![Effect::Set(provider, spec)]
         } else if first {
             let holder = self.clusters[&name][0].provider;
-            vec![Effect::Clash { name, holder, late: provider }]
+            vec![Effect::Clash {
+                name,
+                holder,
+                late: provider,
+            }]
         } else {
             Vec::new()
         }
@@ -104,8 +113,12 @@ impl Desired {
     }
 
     pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
-        let Some(claims) = self.clusters.get_mut(name) else { return Vec::new() };
-        let Some(at) = claims.iter().position(|claim| claim.provider == provider) else { return Vec::new() };
+        let Some(claims) = self.clusters.get_mut(name) else {
+            return Vec::new();
+        };
+        let Some(at) = claims.iter().position(|claim| claim.provider == provider) else {
+            return Vec::new();
+        };
         let removed = claims.remove(at);
         let heir = claims.first().map(|claim| (claim.provider, claim.spec.clone()));
         if claims.is_empty() {
@@ -131,7 +144,12 @@ impl Desired {
         let round = self.round(provider);
         let of = self.clusters.len();
         let mut missing = 0;
-        for claim in self.clusters.values_mut().flatten().filter(|claim| claim.provider == provider) {
+        for claim in self
+            .clusters
+            .values_mut()
+            .flatten()
+            .filter(|claim| claim.provider == provider)
+        {
             if claim.round < round {
                 missing += 1;
                 claim.missing.get_or_insert(Missing::Until(now + grace));
@@ -157,7 +175,9 @@ impl Desired {
             .filter(|(_, claim)| matches!(claim.missing, Some(Missing::Until(at)) if at <= now))
             .map(|(name, claim)| (claim.provider, name.clone()))
             .collect();
-        due.into_iter().flat_map(|(provider, name)| self.remove(provider, &name)).collect()
+        due.into_iter()
+            .flat_map(|(provider, name)| self.remove(provider, &name))
+            .collect()
     }
 
     /// Lets the clusters go that were held after a great loss.
@@ -167,7 +187,9 @@ impl Desired {
             .filter(|(_, claim)| claim.missing == Some(Missing::Held))
             .map(|(name, claim)| (claim.provider, name.clone()))
             .collect();
-        held.into_iter().flat_map(|(provider, name)| self.remove(provider, &name)).collect()
+        held.into_iter()
+            .flat_map(|(provider, name)| self.remove(provider, &name))
+            .collect()
     }
 
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
@@ -180,7 +202,9 @@ impl Desired {
     }
 
     fn claims(&self) -> impl Iterator<Item = (&ClusterName, &Claim)> {
-        self.clusters.iter().flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
+        self.clusters
+            .iter()
+            .flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
     }
 
     /// What is wrong with the description of a cluster, if anything is.
@@ -190,14 +214,20 @@ impl Desired {
 
     /// Whether a cluster is kept only because too many were lost at once.
     pub(crate) fn is_held(&self, name: &str) -> bool {
-        self.clusters.get(name).and_then(|c| c.first()).is_some_and(|c| c.missing == Some(Missing::Held))
+        self.clusters
+            .get(name)
+            .and_then(|c| c.first())
+            .is_some_and(|c| c.missing == Some(Missing::Held))
     }
 
     /// The clusters that were never described well enough to be engaged.
     pub(crate) fn never_good(&self) -> impl Iterator<Item = (ProviderId, &BrokenCluster)> {
         self.clusters.values().filter_map(|claims| {
             let claim = claims.first()?;
-            claim.spec.is_none().then_some((claim.provider, claim.broken.as_ref()?))
+            claim
+                .spec
+                .is_none()
+                .then_some((claim.provider, claim.broken.as_ref()?))
         })
     }
 }
@@ -289,7 +319,10 @@ mod tests {
         assert!(desired.is_held("a"));
         desired.upsert(0, spec("a"));
         assert!(!desired.is_held("a"));
-        let mut released = short(&desired.release_held()).split(", ").map(str::to_owned).collect::<Vec<_>>();
+        let mut released = short(&desired.release_held())
+            .split(", ")
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
         released.sort();
         assert_eq!(released, ["unset b", "unset c"]);
     }
@@ -307,7 +340,10 @@ mod tests {
     fn broken_keeps_the_last_good_description() {
         let mut desired = Desired::default();
         desired.upsert(0, spec("a"));
-        assert_eq!(short(&desired.broken(0, BrokenCluster::new(name("a"), "file", "cut short"))), "shown a");
+        assert_eq!(
+            short(&desired.broken(0, BrokenCluster::new(name("a"), "file", "cut short"))),
+            "shown a"
+        );
         assert_eq!(&*desired.broken_of("a").unwrap().error, "cut short");
         assert_eq!(desired.never_good().count(), 0);
         assert_eq!(short(&desired.upsert(0, spec("a"))), "set a by 0");

@@ -64,7 +64,10 @@ impl FleetShared {
         match change {
             Change::Upsert(spec) => self.change_desired(|desired| desired.upsert(id, spec)),
             Change::Broken(broken) => {
-                let told = self.desired().broken_of(&broken.name).is_some_and(|known| known.error == broken.error);
+                let told = self
+                    .desired()
+                    .broken_of(&broken.name)
+                    .is_some_and(|known| known.error == broken.error);
                 if !told {
                     tracing::warn!(provider = %name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
                 }
@@ -122,7 +125,8 @@ impl FleetShared {
                     tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
                 }
                 Effect::Held { missing, of } => tracing::error!(
-                    missing, of,
+                    missing,
+                    of,
                     "a restarted discovery no longer names most of the fleet: nothing is removed. If those clusters are really gone, call Fleet::release_held"
                 ),
             }

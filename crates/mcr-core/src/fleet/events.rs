@@ -92,7 +92,11 @@ impl FleetEvents {
         for cluster in fleet.clusters() {
             pending.push(cluster.name());
         }
-        Self { fleet, pending, seen: HashMap::new() }
+        Self {
+            fleet,
+            pending,
+            seen: HashMap::new(),
+        }
     }
 
     /// Waits for the next event. Cancel safe.

@@ -96,8 +96,17 @@ struct RegisteredIndex {
 impl RunningProvider {
     fn new(provider: Arc<dyn Provider>) -> Self {
         let name: Arc<str> = provider.name().into();
-        let status = ProviderStatus { name: name.clone(), synced: false, restarts: 0, last_error: None };
-        Self { name, provider, status: Mutex::new(status) }
+        let status = ProviderStatus {
+            name: name.clone(),
+            synced: false,
+            restarts: 0,
+            last_error: None,
+        };
+        Self {
+            name,
+            provider,
+            status: Mutex::new(status),
+        }
     }
 
     fn update(&self, change: impl FnOnce(&mut ProviderStatus)) {
@@ -159,7 +168,9 @@ impl FleetBuilder {
 impl std::fmt::Debug for FleetBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let providers: Vec<&str> = self.providers.iter().map(|provider| provider.name()).collect();
-        f.debug_struct("FleetBuilder").field("providers", &providers).finish_non_exhaustive()
+        f.debug_struct("FleetBuilder")
+            .field("providers", &providers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -223,7 +234,9 @@ impl Fleet {
         }
         let _on_drop = shared.token.clone().drop_guard();
         if shared.providers.is_empty() {
-            tracing::warn!("the fleet has no providers, so it will never have a cluster. Add one with FleetBuilder::provider");
+            tracing::warn!(
+                "the fleet has no providers, so it will never have a cluster. Add one with FleetBuilder::provider"
+            );
         }
         for id in 0..shared.providers.len() {
             shared.tasks.spawn(shared.clone().run_provider(id));
@@ -241,7 +254,10 @@ impl Fleet {
     /// # Errors
     /// [`ClusterNotFound`] if no such cluster is engaged, with what is known about the name all the same.
     pub fn get(&self, name: &str) -> Result<Cluster, ClusterNotFound> {
-        self.0.cluster(name).ok_or_else(|| ClusterNotFound { name: name.to_owned(), hint: self.0.hint(name) })
+        self.0.cluster(name).ok_or_else(|| ClusterNotFound {
+            name: name.to_owned(),
+            hint: self.0.hint(name),
+        })
     }
 
     /// The engaged clusters, in the order of their names.
@@ -258,16 +274,24 @@ impl Fleet {
 
     /// Indexes a kind in all clusters, those that are there and those to come: [`Store::by_index`] then finds
     /// objects by the values that `values` gives for them. Registering a name again replaces the index.
-    pub fn index<K>(&self, name: impl Into<Arc<str>>, values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static)
-    where
+    pub fn index<K>(
+        &self,
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
     {
-        let indexer: Indexer = Arc::new(move |object: &Object| object.decode::<K>().ok().map(|object| values(&object)));
+        let indexer: Indexer =
+            Arc::new(move |object: &Object| object.decode::<K>().ok().map(|object| values(&object)));
         let (kind, name) = (WatchRequest::of::<K>(), name.into());
         {
             let mut indexes = self.0.indexes.write().unwrap_or_else(PoisonError::into_inner);
             indexes.retain(|known| known.name != name || !known.kind.same_kind(&kind));
-            indexes.push(RegisteredIndex { kind: kind.clone(), name: name.clone(), indexer: indexer.clone() });
+            indexes.push(RegisteredIndex {
+                kind: kind.clone(),
+                name: name.clone(),
+                indexer: indexer.clone(),
+            });
         }
         for cluster in self.0.clusters() {
             cluster.add_index(&kind, &name, &indexer);
@@ -279,32 +303,51 @@ impl Fleet {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        self.clusters().into_iter().filter_map(|c| c.store::<K>().ok().map(|store| (c, store))).collect()
+        self.clusters()
+            .into_iter()
+            .filter_map(|c| c.store::<K>().ok().map(|store| (c, store)))
+            .collect()
     }
 
     /// The state of every cluster and provider at this moment.
     pub fn snapshot(&self) -> FleetSnapshot {
         let shared = &self.0;
         let mut clusters: Vec<ClusterStatus> = shared.clusters().iter().map(ClusterStatus::of).collect();
-        clusters.extend(shared.draining.iter().map(|entry| ClusterStatus::of(entry.value())));
+        clusters.extend(
+            shared
+                .draining
+                .iter()
+                .map(|entry| ClusterStatus::of(entry.value())),
+        );
         {
             let desired = shared.desired();
             for status in &mut clusters {
                 if let Some(broken) = desired.broken_of(&status.name) {
-                    status.warnings.push(format!("{}: {}", broken.object, broken.error).into());
+                    status
+                        .warnings
+                        .push(format!("{}: {}", broken.object, broken.error).into());
                 }
                 if desired.is_held(&status.name) {
-                    status.warnings.push("discovery no longer names it, but too many were lost at once to believe it".into());
+                    status.warnings.push(
+                        "discovery no longer names it, but too many were lost at once to believe it".into(),
+                    );
                 }
             }
             for (provider, broken) in desired.never_good() {
                 let provider = shared.providers[provider].name.clone();
                 let reason = format!("{}: {}", broken.object, broken.error);
-                clusters.push(ClusterStatus::broken(broken.name.clone(), provider, reason.into()));
+                clusters.push(ClusterStatus::broken(
+                    broken.name.clone(),
+                    provider,
+                    reason.into(),
+                ));
             }
         }
         clusters.sort_by(|a, b| a.name.cmp(&b.name));
-        FleetSnapshot { clusters, providers: shared.providers.iter().map(RunningProvider::status).collect() }
+        FleetSnapshot {
+            clusters,
+            providers: shared.providers.iter().map(RunningProvider::status).collect(),
+        }
     }
 
     /// Whether every provider has said everything at least once.
@@ -364,7 +407,10 @@ impl FleetShared {
 
     fn hint(&self, name: &str) -> Option<String> {
         if let Some(broken) = self.desired().broken_of(name) {
-            return Some(format!("its description can't be used: {}: {}", broken.object, broken.error));
+            return Some(format!(
+                "its description can't be used: {}: {}",
+                broken.object, broken.error
+            ));
         }
         let leaving = self.draining.iter().any(|entry| entry.key().0 == *name);
         leaving.then(|| "it is leaving the fleet".to_owned())
@@ -395,6 +441,8 @@ impl FleetShared {
 
 impl std::fmt::Debug for FleetShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fleet").field("clusters", &self.registry.len()).finish_non_exhaustive()
+        f.debug_struct("Fleet")
+            .field("clusters", &self.registry.len())
+            .finish_non_exhaustive()
     }
 }

@@ -42,15 +42,21 @@ pub(crate) async fn identify(stack: &Stack, limit: Duration) -> Result<Option<Ar
     struct Metadata {
         uid: String,
     }
-    let request = Request::get("/api/v1/namespaces/kube-system")
-        .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+    let request = Request::get("/api/v1/namespaces/kube-system?resourceVersion=0").header(
+        header::ACCEPT,
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+    );
     let (_, body) = ask(stack, request, Body::empty(), limit).await?;
-    Ok(serde_json::from_slice::<Namespace>(&body).ok().map(|namespace| namespace.metadata.uid.into()))
+    Ok(serde_json::from_slice::<Namespace>(&body)
+        .ok()
+        .map(|namespace| namespace.metadata.uid.into()))
 }
 
 /// Asks for the version: the cheapest question there is.
 pub(crate) async fn alive(stack: &Stack, limit: Duration) -> Result<(), ProbeError> {
-    ask(stack, Request::get("/version"), Body::empty(), limit).await.map(|_| ())
+    ask(stack, Request::get("/version"), Body::empty(), limit)
+        .await
+        .map(|_| ())
 }
 
 /// Asks who we are, to find out whether a credential is taken before it replaces one that works.
@@ -73,17 +79,26 @@ async fn ask(
     limit: Duration,
 ) -> Result<(StatusCode, bytes::Bytes), ProbeError> {
     let unreachable = |reason: String| ProbeError::Unreachable(reason);
-    let request = request.body(body).map_err(|error| unreachable(format!("the request can't be made: {error}")))?;
+    let request = request
+        .body(body)
+        .map_err(|error| unreachable(format!("the request can't be made: {error}")))?;
     let answer = async {
-        let response = stack.send(request).await.map_err(|error| unreachable(explain(&error)))?;
+        let response = stack
+            .send(request)
+            .await
+            .map_err(|error| unreachable(explain(&error)))?;
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
             return Err(ProbeError::Unauthorized);
         }
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| unreachable(explain(error.as_ref())))?.to_bytes();
+        let body = body
+            .map_err(|error| unreachable(explain(error.as_ref())))?
+            .to_bytes();
         if status.is_server_error() {
-            return Err(unreachable(format!("the API server answers {status}; it may be starting or overloaded")));
+            return Err(unreachable(format!(
+                "the API server answers {status}; it may be starting or overloaded"
+            )));
         }
         Ok((status, body))
     };

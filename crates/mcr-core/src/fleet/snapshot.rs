@@ -56,7 +56,11 @@ pub struct ClusterStatus {
 impl ClusterStatus {
     /// Whether it answers and every watch of it is listed and without a problem.
     pub fn is_healthy(&self) -> bool {
-        self.state == "Ready" && self.kinds.iter().all(|kind| kind.synced && kind.problem.is_none())
+        self.state == "Ready"
+            && self
+                .kinds
+                .iter()
+                .all(|kind| kind.synced && kind.problem.is_none())
     }
 
     pub(crate) fn of(cluster: &Cluster) -> Self {

@@ -174,13 +174,27 @@ mod tests {
     fn the_three_kinds_of_change_are_told_apart() {
         let old = shape(Some("a"), "https://one", "x");
         assert_eq!(classify(&old, &old.clone()), SpecChange::Facts);
-        assert_eq!(classify(&old, &shape(Some("a"), "https://one", "y")), SpecChange::Credentials);
-        assert_eq!(classify(&old, &shape(Some("a"), "https://two", "x")), SpecChange::Endpoint);
-        assert_eq!(classify(&old, &shape(Some("b"), "https://one", "x")), SpecChange::Identity);
+        assert_eq!(
+            classify(&old, &shape(Some("a"), "https://one", "y")),
+            SpecChange::Credentials
+        );
+        assert_eq!(
+            classify(&old, &shape(Some("a"), "https://two", "x")),
+            SpecChange::Endpoint
+        );
+        assert_eq!(
+            classify(&old, &shape(Some("b"), "https://one", "x")),
+            SpecChange::Identity
+        );
         // A provider that begins to declare identities does not make every cluster another one.
-        assert_eq!(classify(&shape(None, "https://one", "x"), &old), SpecChange::Facts);
+        assert_eq!(
+            classify(&shape(None, "https://one", "x"), &old),
+            SpecChange::Facts
+        );
         let other_ca = Shape {
-            target: Target::Endpoint(Endpoint::new("https://one".parse().unwrap()).certificate_authority("ca")),
+            target: Target::Endpoint(
+                Endpoint::new("https://one".parse().unwrap()).certificate_authority("ca"),
+            ),
             ..old.clone()
         };
         assert_eq!(classify(&old, &other_ca), SpecChange::Endpoint);

@@ -23,7 +23,7 @@ use crate::{
     cluster::Facts,
     slots::Slot as WorkSlot,
     transport::{Stack, Transport, explain},
-    watch::Phase,
+    watch::{Phase, Seen},
 };
 
 /// What a provider wants a cluster to be. A new `claim` number means that it was taken back in between, so
@@ -56,10 +56,18 @@ pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<Cluste
     let mut slots = slots(fleet);
     let name = spec.name.clone();
     if let Some(slot) = slots.get(&name) {
-        slot.wanted.send_replace(Some(Wanted { provider, spec, claim: slot.claim }));
+        slot.wanted.send_replace(Some(Wanted {
+            provider,
+            spec,
+            claim: slot.claim,
+        }));
         return;
     }
-    let (wanted, changes) = watch::channel(Some(Wanted { provider, spec, claim: 0 }));
+    let (wanted, changes) = watch::channel(Some(Wanted {
+        provider,
+        spec,
+        claim: 0,
+    }));
     slots.insert(name.clone(), Slot { wanted, claim: 0 });
     fleet.tasks.spawn(supervise(fleet.clone(), name, changes));
 }
@@ -116,6 +124,8 @@ struct Life<'a> {
     pending: Option<Instant>,
     refused: bool,
     last_probe: Instant,
+    /// When to find out who the cluster is, if that has been put off.
+    identify_at: Option<Instant>,
 }
 
 /// What the cluster is connected by.
@@ -134,6 +144,10 @@ struct Connected {
     identity: KnownIdentity,
     expires: Option<SystemTime>,
     namespace: Arc<str>,
+    /// Requests go through it already.
+    in_use: bool,
+    /// It has been asked who it is.
+    asked: bool,
 }
 
 /// Why a connection could not be made.
@@ -144,13 +158,19 @@ struct NotConnected {
 
 impl NotConnected {
     fn new(reason: impl Into<Arc<str>>) -> Self {
-        Self { reason: reason.into(), unauthorized: false }
+        Self {
+            reason: reason.into(),
+            unauthorized: false,
+        }
     }
 }
 
 impl From<ProbeError> for NotConnected {
     fn from(error: ProbeError) -> Self {
-        Self { reason: error.reason(), unauthorized: error == ProbeError::Unauthorized }
+        Self {
+            reason: error.reason(),
+            unauthorized: error == ProbeError::Unauthorized,
+        }
     }
 }
 
@@ -169,7 +189,14 @@ impl<'a> Life<'a> {
             ..Facts::default()
         };
         let transport = Transport::new(name.clone());
-        let cluster = Cluster::new(name.clone(), wanted.provider.clone(), epoch, facts, transport, fleet);
+        let cluster = Cluster::new(
+            name.clone(),
+            wanted.provider.clone(),
+            epoch,
+            facts,
+            transport,
+            fleet,
+        );
         tracing::info!(cluster = %name, provider = %wanted.provider, epoch, "cluster joins the fleet");
         fleet.registry.insert(name.clone(), cluster.clone());
         fleet.publish(&name);
@@ -185,6 +212,7 @@ impl<'a> Life<'a> {
             pending: None,
             refused: false,
             last_probe: Instant::now(),
+            identify_at: None,
         }
     }
 
@@ -237,9 +265,13 @@ impl<'a> Life<'a> {
     }
 
     fn suspend(&mut self) {
-        let Some(reason) = suspended(&self.wanted.spec) else { return };
+        let Some(reason) = suspended(&self.wanted.spec) else {
+            return;
+        };
         self.cluster.set_phase(Phase::Down);
-        self.cluster.transport().block(Some(format!("the cluster is suspended: {reason}").into()));
+        self.cluster
+            .transport()
+            .block(Some(format!("the cluster is suspended: {reason}").into()));
         self.link = None;
         self.set_state(ClusterState::Suspended { reason });
     }
@@ -288,17 +320,36 @@ impl<'a> Life<'a> {
 
     /// Tries to connect, or waits until it is time to try again.
     async fn connect(&mut self) -> Option<End> {
-        if matches!(self.cluster.state(), ClusterState::Discovered | ClusterState::Suspended { .. }) {
+        if matches!(
+            self.cluster.state(),
+            ClusterState::Discovered | ClusterState::Suspended { .. }
+        ) {
             self.set_state(ClusterState::Connecting);
         }
-        let why = if self.refused { Refresh::Unauthorized } else { Refresh::First };
-        let attempt = attempt(self.fleet, &self.wanted.spec, why);
+        let why = if self.refused {
+            Refresh::Unauthorized
+        } else {
+            Refresh::First
+        };
+        let (spec, cluster) = (self.wanted.spec.clone(), self.cluster.clone());
+        let first = self.identity.is_none().then_some(self.endpoint + 1);
+        let attempt = async {
+            let mut connected = dial(self.fleet, &spec, why).await?;
+            if let Some(endpoint) = first {
+                connected.in_use = true;
+                if begin_with_the_watches(&cluster, &connected, endpoint).await {
+                    return Ok(connected);
+                }
+            }
+            identify(self.fleet, connected).await
+        };
         let result = tokio::select! {
             result = attempt => result,
             _ = self.changes.changed() => return self.take_change(),
         };
         self.last_probe = Instant::now();
-        self.cluster.change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
+        self.cluster
+            .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
         match result {
             Ok(connected) => self.connected(connected),
             Err(why) => {
@@ -316,32 +367,49 @@ impl<'a> Life<'a> {
     }
 
     fn connected(&mut self, connected: Connected) -> Option<End> {
-        if let Some(known) = &self.identity {
-            if !known.is_same(&connected.identity) {
-                tracing::warn!(
-                    cluster = %self.cluster.name(),
-                    was = known.shown().as_deref(), is = connected.identity.shown().as_deref(),
-                    "another cluster answers under this name"
-                );
-                return Some(End::Replaced);
-            }
+        if let Some(known) = self
+            .identity
+            .as_ref()
+            .filter(|known| !known.is_same(&connected.identity))
+        {
+            tracing::warn!(
+                cluster = %self.cluster.name(),
+                was = known.shown().as_deref(), is = connected.identity.shown().as_deref(),
+                "another cluster answers under this name"
+            );
+            return Some(End::Replaced);
         }
-        let moved = self.link.as_ref().is_none_or(|link| link.shape.target != connected.link.shape.target);
+        let moved = self
+            .link
+            .as_ref()
+            .is_none_or(|link| link.shape.target != connected.link.shape.target);
         if moved {
             self.endpoint += 1;
         }
+        let later = !connected.asked && connected.identity.declared.is_none();
+        self.identify_at = later
+            .then(|| Instant::now() + Duration::from_secs(1) + self.backoff.spread(Duration::from_secs(9)));
         self.adopt(connected);
         self.backoff.reset();
         self.refused = false;
         self.pending = None;
-        self.cluster.set_phase(Phase::Up { endpoint: self.endpoint });
+        self.cluster.set_phase(Phase::Up {
+            endpoint: self.endpoint,
+        });
         self.set_state(ClusterState::Ready);
         None
     }
 
     /// Puts a connection to use in place of the one before.
     fn adopt(&mut self, connected: Connected) {
-        let Connected { link, identity, expires, namespace } = connected;
+        let Connected {
+            link,
+            identity,
+            expires,
+            namespace,
+            in_use,
+            asked: _,
+        } = connected;
         let identity = match self.identity.take() {
             // What can't be read right now has not changed.
             Some(known) => KnownIdentity {
@@ -359,9 +427,11 @@ impl<'a> Life<'a> {
             facts.credential_expires = expires;
             facts.warning = None;
         });
-        let generation = self.cluster.transport().swap(link.stack.clone());
+        if !in_use {
+            let generation = self.cluster.transport().swap(link.stack.clone());
+            tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
+        }
         self.cluster.transport().block(None);
-        tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
         self.link = Some(link);
     }
 
@@ -374,10 +444,13 @@ impl<'a> Life<'a> {
         let settings = self.fleet.settings();
         let transport = self.cluster.transport().clone();
         let mut failures = self.cluster.health().subscribe();
-        failures.mark_unchanged();
+        let known_failures = failures.borrow_and_update().failures;
         let refresh_at = link.refresh_at;
-        let pending = self.pending;
-        let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
+        let (pending, identify_at) = (self.pending, self.identify_at);
+        let heard = transport
+            .last_heard_at()
+            .unwrap_or(self.last_probe)
+            .max(self.last_probe);
         let probe_at = heard + settings.probe_after;
         tokio::select! {
             changed = self.changes.changed() => {
@@ -392,12 +465,34 @@ impl<'a> Life<'a> {
             () = at(refresh_at) => { self.renew(Refresh::Expiring).await; None }
             _ = transport.unauthorized() => { self.renew(Refresh::Unauthorized).await; None }
             () = at(pending) => self.follow_spec().await,
+            () = at(identify_at) => { self.identify_now().await; None }
             () = sleep_until(probe_at) => {
                 let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
                 if heard.elapsed() >= settings.probe_after { self.check().await }
                 None
             }
-            Ok(()) = failures.changed() => { self.check().await; None }
+            () = failed_since(&mut failures, known_failures) => { self.check().await; None }
+        }
+    }
+
+    /// Finds out who the cluster is, where that was put off.
+    async fn identify_now(&mut self) {
+        if self.identify_at.take().is_none() {
+            return;
+        }
+        let Some(link) = &self.link else { return };
+        let answer = probe::identify(&link.stack, self.fleet.settings().probe_timeout).await;
+        self.last_probe = Instant::now();
+        match (answer, &mut self.identity) {
+            (Ok(uid), Some(identity)) => {
+                identity.uid = uid;
+                let shown = identity.shown();
+                self.cluster
+                    .change_facts(|facts| facts.identity.clone_from(&shown));
+            }
+            (Ok(_), None) => {}
+            // Whether the cluster answers is another question, with a probe of its own.
+            (Err(_), _) => self.identify_at = Some(Instant::now() + Duration::from_secs(30)),
         }
     }
 
@@ -409,7 +504,8 @@ impl<'a> Life<'a> {
         let Some(link) = &self.link else { return };
         let answer = probe::alive(&link.stack, self.fleet.settings().probe_timeout).await;
         self.last_probe = Instant::now();
-        self.cluster.change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
+        self.cluster
+            .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
         match answer {
             Ok(()) => {}
             Err(ProbeError::Unauthorized) => self.renew(Refresh::Unauthorized).await,
@@ -442,9 +538,12 @@ impl<'a> Life<'a> {
             SpecChange::Credentials => self.swap_credentials(&spec).await,
             SpecChange::Endpoint => {
                 tracing::info!(cluster = %self.cluster.name(), "the cluster has another address; connecting to it");
+                self.identify_now().await;
                 // Nothing may act on what could be another cluster before it is known which one it is.
                 self.cluster.set_phase(Phase::Down);
-                self.cluster.transport().block(Some("the cluster is being connected at its new address".into()));
+                self.cluster
+                    .transport()
+                    .block(Some("the cluster is being connected at its new address".into()));
                 self.set_state(ClusterState::Connecting);
                 None
             }
@@ -484,7 +583,8 @@ impl<'a> Life<'a> {
         let told = self.cluster.facts().warning.as_ref() == Some(&warning);
         if !told {
             tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster goes on as it was");
-            self.cluster.change_facts(|facts| facts.warning = Some(warning.clone()));
+            self.cluster
+                .change_facts(|facts| facts.warning = Some(warning.clone()));
             self.fleet.publish(self.cluster.name());
         }
     }
@@ -509,7 +609,12 @@ impl<'a> Life<'a> {
             Ok(Ok(_)) => {
                 // The source keeps what it handed out, so dialling anew asks it without another round.
                 match dial(self.fleet, &spec, Refresh::First).await {
-                    Ok(connected) => match probe::try_credential(&connected.link.stack, self.fleet.settings().probe_timeout).await {
+                    Ok(connected) => match probe::try_credential(
+                        &connected.link.stack,
+                        self.fleet.settings().probe_timeout,
+                    )
+                    .await
+                    {
                         Ok(()) => {
                             tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
                             self.adopt(connected);
@@ -552,7 +657,9 @@ impl<'a> Life<'a> {
         cluster.set_phase(Phase::Down);
         cluster.set_state(ClusterState::Draining);
         fleet.draining.insert((name.clone(), epoch), cluster.clone());
-        fleet.registry.remove_if(&name, |_, engaged| engaged.is_same(cluster));
+        fleet
+            .registry
+            .remove_if(&name, |_, engaged| engaged.is_same(cluster));
         tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
         fleet.publish(&name);
         if end == End::Replaced {
@@ -574,6 +681,12 @@ impl<'a> Life<'a> {
     }
 }
 
+async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {
+    if seen.wait_for(|seen| seen.failures != known).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -581,19 +694,39 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Dials the cluster and asks who it is.
-async fn attempt(
-    fleet: &Arc<FleetShared>,
-    spec: &Arc<ClusterSpec>,
-    why: Refresh,
-) -> Result<Connected, NotConnected> {
+/// Lets the watches begin before the cluster has been asked who it is, and says whether it answered them.
+///
+/// At the first connection there is nothing to compare with, so the question can wait: a fleet that joins is
+/// listed in nearly the time that its lists take. Where nobody watches, or no answer comes, the cluster is
+/// asked after all, which tells why.
+async fn begin_with_the_watches(cluster: &Cluster, connected: &Connected, endpoint: u64) -> bool {
+    const WATCHES_TO_COME: Duration = Duration::from_millis(50);
+    const ANSWER_TO_COME: Duration = Duration::from_millis(500);
+    let mut health = cluster.health().subscribe();
+    let before = *health.borrow_and_update();
+    cluster.transport().swap(connected.link.stack.clone());
+    cluster.transport().block(None);
+    cluster.set_phase(Phase::Up { endpoint });
+    let mut news = timeout(WATCHES_TO_COME, health.changed()).await.is_ok();
+    if !news && !cluster.kinds().is_empty() {
+        news = timeout(ANSWER_TO_COME, health.changed()).await.is_ok();
+    }
+    let answers = health.borrow().answers;
+    news && answers > before.answers
+}
+
+/// Asks the cluster who it is.
+async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
     const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
-    let mut connected = dial(fleet, spec, why).await?;
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
-    let identify = probe::identify(&connected.link.stack, Duration::from_secs(12));
+    let identify = probe::identify(&connected.link.stack, IDENTIFY_WITHIN);
     connected.identity.uid = slot.hold(SLOT_WHILE_WAITING, identify).await?;
+    connected.asked = true;
     Ok(connected)
 }
+
+/// Longer than a connection may take to be made, so that the reason told is that of the connection.
+const IDENTIFY_WITHIN: Duration = Duration::from_secs(12);
 
 /// Makes a connection without asking anything over it.
 async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<Connected, NotConnected> {
@@ -612,10 +745,20 @@ async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<C
                 refresh_at: None,
                 refresh_backoff,
             },
-            identity: KnownIdentity { declared: spec.identity.clone(), ..KnownIdentity::default() },
+            identity: KnownIdentity {
+                declared: spec.identity.clone(),
+                ..KnownIdentity::default()
+            },
             expires: None,
+            in_use: false,
+            asked: false,
         }),
-        Resolved::Link { endpoint, credentials, default_namespace, trust } => {
+        Resolved::Link {
+            endpoint,
+            credentials,
+            default_namespace,
+            trust,
+        } => {
             let limit = settings.credential_timeout;
             let credential = timeout(limit, credentials.credential(why))
                 .await
@@ -633,12 +776,23 @@ async fn dial(fleet: &FleetShared, spec: &ClusterSpec, why: Refresh) -> Result<C
                     shape,
                     stack,
                     credential: credential.fingerprint(),
-                    refresh_at: refresh_time(&credential, credentials.renew_every(), &mut refresh_backoff, false),
+                    refresh_at: refresh_time(
+                        &credential,
+                        credentials.renew_every(),
+                        &mut refresh_backoff,
+                        false,
+                    ),
                     credentials: Some(credentials),
                     refresh_backoff,
                 },
-                identity: KnownIdentity { declared: spec.identity.clone(), uid: None, place },
+                identity: KnownIdentity {
+                    declared: spec.identity.clone(),
+                    uid: None,
+                    place,
+                },
                 namespace: default_namespace,
+                in_use: false,
+                asked: false,
             })
         }
     }
@@ -656,13 +810,23 @@ async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<Resolved, S
 
 fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
     let (target, credentials) = match (resolved, &spec.access) {
-        (Resolved::Link { endpoint, credentials, .. }, _) => {
-            (Target::Endpoint(endpoint.clone()), credentials.fingerprint())
-        }
+        (
+            Resolved::Link {
+                endpoint,
+                credentials,
+                ..
+            },
+            _,
+        ) => (Target::Endpoint(endpoint.clone()), credentials.fingerprint()),
         (Resolved::Client(_), Access::Client(ready)) => (Target::Client(ready.id()), Fingerprint::of(&())),
         (Resolved::Client(_), _) => (Target::Client(u64::MAX), Fingerprint::of(&())),
     };
-    Shape { identity: spec.identity.clone(), target, credentials, suspended: suspended(spec) }
+    Shape {
+        identity: spec.identity.clone(),
+        target,
+        credentials,
+        suspended: suspended(spec),
+    }
 }
 
 /// When to ask for the next credential: in good time before this one expires.
@@ -681,7 +845,11 @@ fn refresh_time(
         // clusters that joined together do not all ask together.
         let margin = (left / 5).min(Duration::from_secs(300));
         let spread = backoff.spread(margin / 4);
-        let least = if unchanged { backoff.next() } else { Duration::from_secs(1) };
+        let least = if unchanged {
+            backoff.next()
+        } else {
+            Duration::from_secs(1)
+        };
         left.saturating_sub(margin).saturating_sub(spread).max(least)
     });
     let wait = match (before_expiry, every) {

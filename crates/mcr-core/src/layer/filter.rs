@@ -27,12 +27,17 @@ pub fn filter<P: Provider>(
     inner: P,
     keep: impl Fn(&ClusterSpec) -> bool + Send + Sync + 'static,
 ) -> Filter<P> {
-    Filter { keep: Arc::new(keep), inner }
+    Filter {
+        keep: Arc::new(keep),
+        inner,
+    }
 }
 
 impl<P: std::fmt::Debug> std::fmt::Debug for Filter<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Filter").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("Filter")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 

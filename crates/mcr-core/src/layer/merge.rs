@@ -28,13 +28,19 @@ pub struct Merge {
 /// # }
 /// ```
 pub fn merge(name: impl Into<String>, children: impl IntoIterator<Item = Box<dyn Provider>>) -> Merge {
-    Merge { name: name.into(), children: children.into_iter().map(Arc::from).collect() }
+    Merge {
+        name: name.into(),
+        children: children.into_iter().map(Arc::from).collect(),
+    }
 }
 
 impl std::fmt::Debug for Merge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let children: Vec<&str> = self.children.iter().map(|child| child.name()).collect();
-        f.debug_struct("Merge").field("name", &self.name).field("children", &children).finish()
+        f.debug_struct("Merge")
+            .field("name", &self.name)
+            .field("children", &children)
+            .finish()
     }
 }
 
@@ -61,14 +67,18 @@ impl Provider for Merge {
                     return None;
                 }
                 tokio::time::sleep(CHILD_ENDED_PAUSE).await;
-                Some(Err::<Change, BoxError>(format!("provider {name:?} ended its discovery").into()))
+                Some(Err::<Change, BoxError>(
+                    format!("provider {name:?} ended its discovery").into(),
+                ))
             })
             .filter_map(std::future::ready);
             child.discover(stop.clone()).chain(ended)
         });
         let mut synced = vec![false; self.children.len()];
         stream::select_all(
-            children.enumerate().map(|(i, child)| child.map(move |item| (i, item)).boxed()),
+            children
+                .enumerate()
+                .map(|(i, child)| child.map(move |item| (i, item)).boxed()),
         )
         .filter_map(move |(i, item)| {
             let out = match item {
@@ -107,14 +117,18 @@ mod tests {
         let merged = merge(
             "all",
             [
-                Box::new(Script("one", vec![Change::Synced, Change::Synced, remove("a")])) as Box<dyn Provider>,
+                Box::new(Script("one", vec![Change::Synced, Change::Synced, remove("a")]))
+                    as Box<dyn Provider>,
                 Box::new(Script("two", vec![remove("b"), Change::Synced])),
             ],
         );
         let seen: Vec<_> = merged.discover(CancellationToken::new()).take(4).collect().await;
         let synced = seen.iter().filter(|c| matches!(c, Ok(Change::Synced))).count();
         assert_eq!(synced, 1);
-        let error = seen.iter().find_map(|c| c.as_ref().err()).expect("an ended child is an error");
+        let error = seen
+            .iter()
+            .find_map(|c| c.as_ref().err())
+            .expect("an ended child is an error");
         assert!(error.to_string().contains("ended its discovery"), "{error}");
     }
 

@@ -20,7 +20,10 @@ pub struct Prefix<P> {
 /// # }
 /// ```
 pub fn prefix<P: Provider>(prefix: impl Into<String>, inner: P) -> Prefix<P> {
-    Prefix { prefix: prefix.into(), inner }
+    Prefix {
+        prefix: prefix.into(),
+        inner,
+    }
 }
 
 impl<P: Provider> Provider for Prefix<P> {
@@ -70,7 +73,10 @@ mod tests {
         let broken = BrokenCluster::new(name("dev"), "file x", "half-written");
         let renamed = rename("kind#", Ok(Change::Broken(broken))).unwrap();
         assert!(matches!(renamed, Some(Change::Broken(b)) if b.name == "kind#dev"));
-        assert!(matches!(rename("kind#", Ok(Change::Synced)).unwrap(), Some(Change::Synced)));
+        assert!(matches!(
+            rename("kind#", Ok(Change::Synced)).unwrap(),
+            Some(Change::Synced)
+        ));
     }
 
     #[test]

@@ -36,11 +36,19 @@ impl ObjectChange {
     }
 
     pub(crate) fn added(new: Arc<Object>, initial: bool) -> Self {
-        Self { old: None, new: Some(new), initial }
+        Self {
+            old: None,
+            new: Some(new),
+            initial,
+        }
     }
 
     pub(crate) fn deleted(old: Arc<Object>, initial: bool) -> Self {
-        Self { old: Some(old), new: None, initial }
+        Self {
+            old: Some(old),
+            new: None,
+            initial,
+        }
     }
 }
 
@@ -97,13 +105,21 @@ impl StoreCore {
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<Object>>> {
         let inner = self.read();
         let keys = inner.indexes.get(index)?.by_value.get(value);
-        Some(keys.into_iter().flatten().filter_map(|key| inner.objects.get(key).cloned()).collect())
+        Some(
+            keys.into_iter()
+                .flatten()
+                .filter_map(|key| inner.objects.get(key).cloned())
+                .collect(),
+        )
     }
 
     /// Adds an index over what is and will be there; an index of the same name is replaced.
     pub(crate) fn add_index(&self, name: Arc<str>, indexer: Indexer) {
         let mut inner = self.write();
-        let mut index = Index { indexer, by_value: HashMap::new() };
+        let mut index = Index {
+            indexer,
+            by_value: HashMap::new(),
+        };
         for object in inner.objects.values() {
             index.insert(object);
         }
@@ -124,9 +140,16 @@ impl StoreCore {
         match inner.insert(key, new.clone()) {
             Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => Vec::new(),
             Some(old) if !old.same_uid(&new) => {
-                vec![ObjectChange::deleted(old, initial), ObjectChange::added(new, initial)]
+                vec![
+                    ObjectChange::deleted(old, initial),
+                    ObjectChange::added(new, initial),
+                ]
             }
-            old => vec![ObjectChange { old, new: Some(new), initial }],
+            old => vec![ObjectChange {
+                old,
+                new: Some(new),
+                initial,
+            }],
         }
     }
 
@@ -197,7 +220,10 @@ impl Index {
 
     fn insert(&mut self, object: &Object) {
         for value in self.values(object) {
-            self.by_value.entry(value).or_default().insert(object.key().clone());
+            self.by_value
+                .entry(value)
+                .or_default()
+                .insert(object.key().clone());
         }
     }
 
@@ -240,7 +266,12 @@ mod tests {
     fn object(name: &str, uid: u8, rv: u32, label: &str) -> Object {
         let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label}}});
         let raw = to_raw_value(&json).unwrap();
-        Object::parse(&raw, &TypePrefix::new("v1", "ConfigMap"), &mut Namespaces::default()).unwrap()
+        Object::parse(
+            &raw,
+            &TypePrefix::new("v1", "ConfigMap"),
+            &mut Namespaces::default(),
+        )
+        .unwrap()
     }
 
     fn by_label() -> Indexer {

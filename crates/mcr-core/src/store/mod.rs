@@ -4,8 +4,8 @@ mod core;
 mod object;
 mod reader;
 
-pub(crate) use self::core::{Indexer, StoreCore};
 pub use self::core::ObjectChange;
+pub(crate) use self::core::{Indexer, StoreCore};
 pub use object::{DecodeError, Object, ObjectKey};
 pub(crate) use object::{Namespaces, NotAnObject, Text, TypePrefix, describe};
 pub use reader::{Store, StoreError};

@@ -32,12 +32,18 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// The key of an object in a namespace.
     pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: Some(namespace.into()), name: name.into() }
+        Self {
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
     }
 
     /// The key of an object of a cluster-scoped kind.
     pub fn cluster_scoped(name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: None, name: name.into() }
+        Self {
+            namespace: None,
+            name: name.into(),
+        }
     }
 
     /// The key of an object; none if it has no name yet.
@@ -67,7 +73,15 @@ pub(crate) struct TypePrefix(Arc<[u8]>);
 impl TypePrefix {
     pub(crate) fn new(api_version: &str, kind: &str) -> Self {
         let quoted = |s: &str| serde_json::Value::from(s).to_string();
-        Self(format!("{{\"apiVersion\":{},\"kind\":{},", quoted(api_version), quoted(kind)).into_bytes().into())
+        Self(
+            format!(
+                "{{\"apiVersion\":{},\"kind\":{},",
+                quoted(api_version),
+                quoted(kind)
+            )
+            .into_bytes()
+            .into(),
+        )
     }
 }
 
@@ -94,11 +108,17 @@ impl Uid {
         let mut value = 0u128;
         let mut count = 0;
         for digit in digits {
-            let Some(nibble) = char::from(digit).to_digit(16) else { return Self::hashed(uid) };
+            let Some(nibble) = char::from(digit).to_digit(16) else {
+                return Self::hashed(uid);
+            };
             value = value << 4 | u128::from(nibble);
             count += 1;
         }
-        if count == 32 { Self(value) } else { Self::hashed(uid) }
+        if count == 32 {
+            Self(value)
+        } else {
+            Self::hashed(uid)
+        }
     }
 
     fn hashed(uid: &str) -> Self {
@@ -182,7 +202,11 @@ pub struct DecodeError {
 fn short_type_name<K>() -> &'static str {
     let name = std::any::type_name::<K>();
     // Only the last segment of a plain path; generic types keep their full name.
-    if name.contains('<') { name } else { name.rsplit("::").next().unwrap_or(name) }
+    if name.contains('<') {
+        name
+    } else {
+        name.rsplit("::").next().unwrap_or(name)
+    }
 }
 
 /// Says what kind of fault it is and where. serde_json's own text can quote values, which may be secrets.
@@ -228,8 +252,8 @@ impl Object {
         namespaces: &mut Namespaces,
     ) -> Result<Self, NotAnObject> {
         let fault = |reason: String, key| NotAnObject { reason, key };
-        let fields: Fields<'_> =
-            serde_json::from_str(json.get()).map_err(|e| fault(format!("not a JSON object: {}", describe(&e)), None))?;
+        let fields: Fields<'_> = serde_json::from_str(json.get())
+            .map_err(|e| fault(format!("not a JSON object: {}", describe(&e)), None))?;
         let metadata = fields
             .get("metadata")
             .ok_or_else(|| fault("the object has no metadata".into(), None))?;
@@ -244,13 +268,22 @@ impl Object {
         };
         let name = text("name")?.ok_or_else(|| fault("the object has no metadata.name".into(), None))?;
         let key = ObjectKey {
-            namespace: text("namespace")?.filter(|ns| !ns.0.is_empty()).map(|ns| namespaces.intern(&ns.0)),
+            namespace: text("namespace")?
+                .filter(|ns| !ns.0.is_empty())
+                .map(|ns| namespaces.intern(&ns.0)),
             name: Arc::from(&*name.0),
         };
-        let with_key = |e: NotAnObject| NotAnObject { key: Some(key.clone()), ..e };
+        let with_key = |e: NotAnObject| NotAnObject {
+            key: Some(key.clone()),
+            ..e
+        };
         let uid = text("uid").map_err(with_key)?;
-        let resource_version = text("resourceVersion").map_err(with_key)?.map(|v| v.0.into_owned());
-        let generation = meta_fields.get("generation").and_then(|raw| raw.get().parse().ok());
+        let resource_version = text("resourceVersion")
+            .map_err(with_key)?
+            .map(|v| v.0.into_owned());
+        let generation = meta_fields
+            .get("generation")
+            .and_then(|raw| raw.get().parse().ok());
 
         let mut body = Vec::with_capacity(json.get().len());
         body.extend_from_slice(b"\"metadata\":{");
@@ -297,7 +330,11 @@ struct Fields<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
     fn get(&self, name: &str) -> Option<&'a RawValue> {
-        self.0.iter().find(|(n, _)| n.0 == name).map(|(_, value)| *value).filter(|value| value.get() != "null")
+        self.0
+            .iter()
+            .find(|(n, _)| n.0 == name)
+            .map(|(_, value)| *value)
+            .filter(|value| value.get() != "null")
     }
 }
 
@@ -355,7 +392,11 @@ mod tests {
 
     fn parse(json: &str) -> Result<Object, NotAnObject> {
         let raw: &RawValue = serde_json::from_str(json).unwrap();
-        Object::parse(raw, &TypePrefix::new("v1", "ConfigMap"), &mut Namespaces::default())
+        Object::parse(
+            raw,
+            &TypePrefix::new("v1", "ConfigMap"),
+            &mut Namespaces::default(),
+        )
     }
 
     #[test]
@@ -381,23 +422,35 @@ mod tests {
         let dynamic: DynamicObject = object.decode().unwrap();
         assert_eq!(dynamic.types.unwrap().kind, "ConfigMap");
         assert!(object.decode::<PartialObjectMeta<ConfigMap>>().is_ok());
-        assert_eq!(object.to_json(), br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#);
+        assert_eq!(
+            object.to_json(),
+            br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#
+        );
     }
 
     #[test]
     fn what_is_no_object_is_told_by_its_fault() {
         let text = |json: &str| parse(json).unwrap_err().to_string();
-        assert_eq!(text("[1]"), "not a JSON object: valid JSON of another shape than expected (line 1, column 0)");
+        assert_eq!(
+            text("[1]"),
+            "not a JSON object: valid JSON of another shape than expected (line 1, column 0)"
+        );
         assert_eq!(text("{}"), "the object has no metadata");
         assert_eq!(text(r#"{"metadata":{}}"#), "the object has no metadata.name");
-        assert_eq!(text(r#"{"metadata":{"name":7}}"#), "metadata.name is not a string");
+        assert_eq!(
+            text(r#"{"metadata":{"name":7}}"#),
+            "metadata.name is not a string"
+        );
     }
 
     #[test]
     fn a_decode_error_names_the_object_and_no_value() {
         let object = parse(r#"{"metadata":{"name":"a","namespace":"n"},"data":"canary"}"#).unwrap();
         let error = object.decode::<ConfigMap>().unwrap_err().to_string();
-        assert!(error.starts_with("object n/a can't be decoded as ConfigMap: valid JSON of another shape"), "{error}");
+        assert!(
+            error.starts_with("object n/a can't be decoded as ConfigMap: valid JSON of another shape"),
+            "{error}"
+        );
         assert!(!error.contains("canary"), "{error}");
         assert!(!format!("{object:?}").contains("canary"));
     }

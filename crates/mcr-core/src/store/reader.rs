@@ -25,7 +25,11 @@ pub struct Store<K> {
 
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
-        Self { cluster: self.cluster.clone(), watch: self.watch.clone(), _kind: PhantomData }
+        Self {
+            cluster: self.cluster.clone(),
+            watch: self.watch.clone(),
+            _kind: PhantomData,
+        }
     }
 }
 
@@ -55,7 +59,9 @@ pub enum StoreError {
         kind: String,
     },
     /// Several watches of this kind with different selectors exist; say which one.
-    #[error("cluster {cluster}: {count} watches of {kind} with different selectors exist; name one with Cluster::store_of")]
+    #[error(
+        "cluster {cluster}: {count} watches of {kind} with different selectors exist; name one with Cluster::store_of"
+    )]
     Ambiguous {
         /// The cluster.
         cluster: ClusterName,
@@ -71,7 +77,9 @@ pub enum StoreError {
         cluster: ClusterName,
     },
     /// No index of this name is registered for this kind.
-    #[error("cluster {cluster}: no index {index:?} over {kind}. Register it with Fleet::index before reading")]
+    #[error(
+        "cluster {cluster}: no index {index:?} over {kind}. Register it with Fleet::index before reading"
+    )]
     NoIndex {
         /// The cluster.
         cluster: ClusterName,
@@ -104,7 +112,11 @@ pub enum StoreError {
 
 impl<K> Store<K> {
     pub(crate) fn new(cluster: ClusterName, watch: Arc<SharedWatch>) -> Self {
-        Self { cluster, watch, _kind: PhantomData }
+        Self {
+            cluster,
+            watch,
+            _kind: PhantomData,
+        }
     }
 
     /// The cluster.
@@ -177,15 +189,27 @@ impl<K> Store<K> {
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn keys(&self) -> Result<Vec<ObjectKey>, StoreError> {
         self.alive()?;
-        Ok(self.watch.store().all().iter().map(|object| object.key().clone()).collect())
+        Ok(self
+            .watch
+            .store()
+            .all()
+            .iter()
+            .map(|object| object.key().clone())
+            .collect())
     }
 
     fn alive(&self) -> Result<(), StoreError> {
-        if self.watch.is_gone() { Err(self.gone()) } else { Ok(()) }
+        if self.watch.is_gone() {
+            Err(self.gone())
+        } else {
+            Ok(())
+        }
     }
 
     fn gone(&self) -> StoreError {
-        StoreError::Gone { cluster: self.cluster.clone() }
+        StoreError::Gone {
+            cluster: self.cluster.clone(),
+        }
     }
 }
 
@@ -196,7 +220,11 @@ impl<K: DeserializeOwned> Store<K> {
     /// [`StoreError::Decode`] if the object is not a `K`, [`StoreError::Gone`] if the cluster has left.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
         self.alive()?;
-        self.watch.store().get(key).map(|object| self.decode(&object)).transpose()
+        self.watch
+            .store()
+            .get(key)
+            .map(|object| self.decode(&object))
+            .transpose()
     }
 
     /// Reads all objects, in no particular order. Objects that can't be decoded are left out with a warning
@@ -216,11 +244,15 @@ impl<K: DeserializeOwned> Store<K> {
     /// the cluster has left.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, StoreError> {
         self.alive()?;
-        let objects = self.watch.store().by_index(index, value).ok_or_else(|| StoreError::NoIndex {
-            cluster: self.cluster.clone(),
-            kind: self.watch.request().kind().to_owned(),
-            index: index.to_owned(),
-        })?;
+        let objects = self
+            .watch
+            .store()
+            .by_index(index, value)
+            .ok_or_else(|| StoreError::NoIndex {
+                cluster: self.cluster.clone(),
+                kind: self.watch.request().kind().to_owned(),
+                index: index.to_owned(),
+            })?;
         Ok(self.decode_all(objects))
     }
 
@@ -228,7 +260,10 @@ impl<K: DeserializeOwned> Store<K> {
         object
             .decode()
             .map(Arc::new)
-            .map_err(|source| StoreError::Decode { cluster: self.cluster.clone(), source })
+            .map_err(|source| StoreError::Decode {
+                cluster: self.cluster.clone(),
+                source,
+            })
     }
 
     fn decode_all(&self, objects: Vec<Arc<Object>>) -> Vec<Arc<K>> {

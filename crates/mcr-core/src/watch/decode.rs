@@ -53,8 +53,15 @@ pub(crate) fn list_page(body: &[u8]) -> Result<ListPage<'_>, BadList> {
         None if body_text.contains("\"items\"") => Vec::new(),
         None => return Err(BadList::NoItems),
     };
-    let resource_version = meta.resource_version.filter(|rv| !rv.is_empty()).ok_or(BadList::NoResourceVersion)?;
-    Ok(ListPage { items, resource_version, continue_token: meta.continue_token.filter(|token| !token.is_empty()) })
+    let resource_version = meta
+        .resource_version
+        .filter(|rv| !rv.is_empty())
+        .ok_or(BadList::NoResourceVersion)?;
+    Ok(ListPage {
+        items,
+        resource_version,
+        continue_token: meta.continue_token.filter(|token| !token.is_empty()),
+    })
 }
 
 /// One line of a watch.
@@ -102,11 +109,16 @@ pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
         "ADDED" => Ok(WatchLine::Added(line.object)),
         "MODIFIED" => Ok(WatchLine::Modified(line.object)),
         "DELETED" => Ok(WatchLine::Deleted(line.object)),
-        "BOOKMARK" => Ok(WatchLine::Bookmark { resource_version: resource_version_of(line.object)? }),
+        "BOOKMARK" => Ok(WatchLine::Bookmark {
+            resource_version: resource_version_of(line.object)?,
+        }),
         "ERROR" => serde_json::from_str(line.object.get())
             .map(WatchLine::Error)
             .map_err(|e| BadLine(format!("an ERROR whose status is {}", describe(&e)))),
-        other => Err(BadLine(format!("of unknown type {:?}", Cow::from(other.chars().take(20).collect::<String>())))),
+        other => Err(BadLine(format!(
+            "of unknown type {:?}",
+            Cow::from(other.chars().take(20).collect::<String>())
+        ))),
     }
 }
 
@@ -127,14 +139,18 @@ fn resource_version_of(object: &RawValue) -> Result<String, BadLine> {
 
 /// The resource version of an object in an event, to go on from.
 pub(crate) fn resource_version(object: &RawValue) -> Option<String> {
-    resource_version_of(object).ok().filter(|version| !version.is_empty())
+    resource_version_of(object)
+        .ok()
+        .filter(|version| !version.is_empty())
 }
 
 /// The `Status` in an error answer; where there is none (a proxy's HTML page), the code alone.
 pub(crate) fn status(code: u16, body: &[u8]) -> ApiStatus {
     let mut status: ApiStatus = serde_json::from_slice(body).unwrap_or_default();
     status.code = code;
-    status.message.truncate(status.message.floor_char_boundary_at(500));
+    status
+        .message
+        .truncate(status.message.floor_char_boundary_at(500));
     status
 }
 
@@ -144,7 +160,10 @@ trait FloorCharBoundary {
 
 impl FloorCharBoundary for String {
     fn floor_char_boundary_at(&self, at: usize) -> usize {
-        (0..=at.min(self.len())).rev().find(|i| self.is_char_boundary(*i)).unwrap_or(0)
+        (0..=at.min(self.len()))
+            .rev()
+            .find(|i| self.is_char_boundary(*i))
+            .unwrap_or(0)
     }
 }
 
@@ -157,10 +176,15 @@ mod tests {
     #[test]
     fn a_list_without_a_resource_version_is_a_failed_list() {
         let text = |body: &str| list_page(body.as_bytes()).unwrap_err().to_string();
-        assert!(text(r#"{"metadata":{},"items":[]}"#).starts_with("the list has no metadata.resourceVersion"));
+        assert!(
+            text(r#"{"metadata":{},"items":[]}"#).starts_with("the list has no metadata.resourceVersion")
+        );
         assert!(text(r#"{"metadata":{"resourceVersion":""},"items":[]}"#).starts_with("the list has no"));
         assert!(text(r#"{"items":[]}"#).starts_with("the list has no"));
-        assert_eq!(text(r#"{"metadata":{"resourceVersion":"1"}}"#), "the answer has no items: it is not a list");
+        assert_eq!(
+            text(r#"{"metadata":{"resourceVersion":"1"}}"#),
+            "the answer has no items: it is not a list"
+        );
     }
 
     #[test]
@@ -171,15 +195,22 @@ mod tests {
 
     #[test]
     fn truncated_bodies_are_told_without_quoting_them() {
-        let error = list_page(br#"{"metadata":{"resourceVersion":"1"},"items":[{"data":{"token":"canary"#).unwrap_err();
-        assert_eq!(error.to_string(), "the list can't be read: ends in the middle (line 1, column 69)");
+        let error = list_page(br#"{"metadata":{"resourceVersion":"1"},"items":[{"data":{"token":"canary"#)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the list can't be read: ends in the middle (line 1, column 69)"
+        );
         let error = watch_line(br#"{"type":"ADDED","object":{"data":"canary"#).unwrap_err();
         assert!(!error.to_string().contains("canary"));
     }
 
     #[test]
     fn lines_are_told_apart() {
-        assert!(matches!(watch_line(br#"{"type":"ADDED","object":{}}"#), Ok(WatchLine::Added(_))));
+        assert!(matches!(
+            watch_line(br#"{"type":"ADDED","object":{}}"#),
+            Ok(WatchLine::Added(_))
+        ));
         assert!(matches!(
             watch_line(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#),
             Ok(WatchLine::Bookmark { resource_version }) if resource_version == "9"
@@ -194,8 +225,20 @@ mod tests {
     #[test]
     fn a_status_is_read_from_whatever_a_proxy_sends() {
         assert_eq!(status(502, b"<html>").code, 502);
-        assert_eq!(status(403, br#"{"kind":"Status","reason":"Forbidden","message":"no","code":403}"#).reason, "Forbidden");
-        assert_eq!(status(500, format!("{{\"message\":\"{}\"}}", "ü".repeat(600)).as_bytes()).message.len(), 500);
+        assert_eq!(
+            status(
+                403,
+                br#"{"kind":"Status","reason":"Forbidden","message":"no","code":403}"#
+            )
+            .reason,
+            "Forbidden"
+        );
+        assert_eq!(
+            status(500, format!("{{\"message\":\"{}\"}}", "ü".repeat(600)).as_bytes())
+                .message
+                .len(),
+            500
+        );
     }
 
     proptest! {

@@ -63,20 +63,31 @@ pub(crate) enum Phase {
     Up { endpoint: u64 },
 }
 
-/// Tells the supervisor that something went wrong with the cluster itself. Only the last report counts.
+/// What the watches of a cluster have seen of it, for its supervisor. Only the last report counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Health(watch::Sender<u64>);
+pub(crate) struct Health(watch::Sender<Seen>);
+
+/// How often the cluster has answered and has failed to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) answers: u64,
+    pub(crate) failures: u64,
+}
 
 impl Health {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::default())
+    }
+
+    fn answered(&self) {
+        self.0.send_modify(|seen| seen.answers += 1);
     }
 
     fn failed(&self) {
-        self.0.send_modify(|count| *count += 1);
+        self.0.send_modify(|seen| seen.failures += 1);
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Seen> {
         self.0.subscribe()
     }
 }
@@ -135,7 +146,9 @@ struct Position {
 impl Driver {
     async fn run(&mut self) {
         loop {
-            let Some(endpoint) = self.connected().await else { return };
+            let Some(endpoint) = self.connected().await else {
+                return;
+            };
             let mut phase = self.env.phase.clone();
             phase.mark_unchanged();
             let step = async {
@@ -164,7 +177,12 @@ impl Driver {
     }
 
     async fn connected(&mut self) -> Option<u64> {
-        let phase = self.env.phase.wait_for(|phase| matches!(phase, Phase::Up { .. })).await.ok()?;
+        let phase = self
+            .env
+            .phase
+            .wait_for(|phase| matches!(phase, Phase::Up { .. }))
+            .await
+            .ok()?;
         match *phase {
             Phase::Up { endpoint } => Some(endpoint),
             Phase::Down => None,
@@ -176,12 +194,18 @@ impl Driver {
         match &error {
             WatchError::Expired => self.position = None,
             WatchError::Malformed(_) => self.position = None,
-            WatchError::TooManyRequests { retry_after: Some(asked) } => pause = pause.max(*asked),
+            WatchError::TooManyRequests {
+                retry_after: Some(asked),
+            } => pause = pause.max(*asked),
             _ => {}
         }
         let cluster = &self.env.cluster;
         let kind = self.watch.request();
-        let known = self.watch.status().problem.is_some_and(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
+        let known = self
+            .watch
+            .status()
+            .problem
+            .is_some_and(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
         // Said once per problem, then only to those who look closely: a thousand dead watches must not fill the log.
         if known || matches!(error, WatchError::Expired) {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
@@ -190,6 +214,8 @@ impl Driver {
         }
         if error.concerns_cluster() {
             self.env.health.failed();
+        } else if error.is_blocked() {
+            self.env.health.answered();
         }
         self.watch.failed(error);
         let mut phase = self.env.phase.clone();
@@ -206,9 +232,14 @@ impl Driver {
         let first = self.watch.status().lists == 0;
         let started = Instant::now();
         let listed = timeout(self.env.settings.list_timeout, self.list_pages(first));
-        let resource_version =
-            listed.await.map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
-        self.position = Some(Position { endpoint, resource_version });
+        let resource_version = listed
+            .await
+            .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
+        self.env.health.answered();
+        self.position = Some(Position {
+            endpoint,
+            resource_version,
+        });
         tracing::debug!(
             cluster = %self.env.cluster, kind = %self.watch.request(),
             objects = self.watch.store().len(), took = ?started.elapsed(), "listed"
@@ -226,9 +257,16 @@ impl Driver {
         let mut continue_token: Option<String> = None;
         loop {
             let limit = self.env.settings.page_size.to_string();
-            let scope = if first { ("resourceVersion", "0") } else { ("limit", limit.as_str()) };
+            let scope = if first {
+                ("resourceVersion", "0")
+            } else {
+                ("limit", limit.as_str())
+            };
             let next = continue_token.as_deref().map(|token| ("continue", token));
-            let request = self.request(self.watch.request().accept_list(), [Some(scope), next].into_iter().flatten())?;
+            let request = self.request(
+                self.watch.request().accept_list(),
+                [Some(scope), next].into_iter().flatten(),
+            )?;
             let body = self.fetch_page(request).await?;
             let page = decode::list_page(&body)?;
             for (i, item) in page.items.iter().enumerate() {
@@ -250,7 +288,9 @@ impl Driver {
 
     async fn fetch_page(&self, request: Request<Body>) -> Result<Bytes, WatchError> {
         let mut slot = Slot::take(&self.env.list_slots).await;
-        let response = slot.hold(SLOT_WHILE_WAITING, self.env.transport.send(request)).await;
+        let response = slot
+            .hold(SLOT_WHILE_WAITING, self.env.transport.send(request))
+            .await;
         let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
         slot.hold(SLOT_WHILE_READING, collect(response.into_body())).await
@@ -258,7 +298,8 @@ impl Driver {
 
     /// Watches until the API server ends the watch.
     async fn follow(&mut self, from: String) -> Result<(), WatchError> {
-        let seconds = self.env.settings.watch_timeout.mul_f64(0.9) + self.backoff.spread(self.env.settings.watch_timeout.mul_f64(0.1));
+        let seconds = self.env.settings.watch_timeout.mul_f64(0.9)
+            + self.backoff.spread(self.env.settings.watch_timeout.mul_f64(0.1));
         let seconds = seconds.as_secs().to_string();
         let query = [
             ("watch", "true"),
@@ -267,20 +308,28 @@ impl Driver {
             ("timeoutSeconds", &seconds),
         ];
         let request = self.request(self.watch.request().accept_watch(), query)?;
-        let response =
-            self.env.transport.send(request).await.map_err(|e| WatchError::from_transport(&e.into()))?;
+        let response = self
+            .env
+            .transport
+            .send(request)
+            .await
+            .map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
         self.watch.heard();
         let started = Instant::now();
         let mut body = response.into_body();
         let mut lines = Lines::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
-        while let Some(frame) = timeout(limit, body.frame()).await.map_err(|_| WatchError::Timeout(limit))? {
+        while let Some(frame) = timeout(limit, body.frame())
+            .await
+            .map_err(|_| WatchError::Timeout(limit))?
+        {
             let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
             let Ok(chunk) = frame.into_data() else { continue };
             lines.push(chunk);
             while let Some(line) = lines.next() {
-                let line = line.map_err(|_| WatchError::Malformed("a watch event is longer than 16 MiB".into()))?;
+                let line =
+                    line.map_err(|_| WatchError::Malformed("a watch event is longer than 16 MiB".into()))?;
                 self.take(&line)?;
             }
             self.watch.heard();
@@ -289,7 +338,9 @@ impl Driver {
             }
         }
         if lines.is_partial() {
-            return Err(WatchError::Transport("the watch broke off in the middle of an event".into()));
+            return Err(WatchError::Transport(
+                "the watch broke off in the middle of an event".into(),
+            ));
         }
         // A server that ends every watch at once would otherwise be asked in a tight loop.
         if started.elapsed() < Duration::from_secs(1) {
@@ -399,7 +450,11 @@ async fn collect(mut body: ResponseBody) -> Result<Bytes, WatchError> {
             }
         }
     }
-    Ok(if all.is_empty() { first.unwrap_or_default() } else { all.freeze() })
+    Ok(if all.is_empty() {
+        first.unwrap_or_default()
+    } else {
+        all.freeze()
+    })
 }
 
 /// Turns an answer that is not a success into its error.
@@ -416,6 +471,10 @@ async fn checked(response: Response<ResponseBody>) -> Result<Response<ResponseBo
         .map(Duration::from_secs);
     let body = http_body_util::Limited::new(response.into_body(), MAX_STATUS);
     let body = timeout(Duration::from_secs(5), body.collect()).await;
-    let body = body.ok().and_then(Result::ok).map(|collected| collected.to_bytes()).unwrap_or_default();
+    let body = body
+        .ok()
+        .and_then(Result::ok)
+        .map(|collected| collected.to_bytes())
+        .unwrap_or_default();
     Err(WatchError::from_status(decode::status(code, &body), retry_after))
 }

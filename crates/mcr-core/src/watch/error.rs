@@ -18,10 +18,14 @@ pub enum WatchError {
         message: String,
     },
     /// The API server does not have this kind.
-    #[error("the API server does not serve this kind (404). Install its CRD, or check group, version and plural")]
+    #[error(
+        "the API server does not serve this kind (404). Install its CRD, or check group, version and plural"
+    )]
     NotServed,
     /// The API server refused the credentials.
-    #[error("unauthorized: the API server refused the credentials (401). They may have expired or been revoked")]
+    #[error(
+        "unauthorized: the API server refused the credentials (401). They may have expired or been revoked"
+    )]
     Unauthorized,
     /// The resource version to go on from is no longer known; everything is listed again.
     #[error("the resource version to go on from is too old (410); listing again")]
@@ -53,16 +57,27 @@ pub enum WatchError {
 
 impl WatchError {
     pub(crate) fn from_status(status: ApiStatus, retry_after: Option<Duration>) -> Self {
-        let asked = status.details.and_then(|d| d.retry_after_seconds).map(|s| Duration::from_secs(u64::from(s)));
-        let message = if status.message.is_empty() { "no further words".to_owned() } else { status.message };
+        let asked = status
+            .details
+            .and_then(|d| d.retry_after_seconds)
+            .map(|s| Duration::from_secs(u64::from(s)));
+        let message = if status.message.is_empty() {
+            "no further words".to_owned()
+        } else {
+            status.message
+        };
         match status.code {
             401 => Self::Unauthorized,
             403 => Self::Forbidden { message },
             404 => Self::NotServed,
             410 => Self::Expired,
-            429 => Self::TooManyRequests { retry_after: retry_after.or(asked) },
+            429 => Self::TooManyRequests {
+                retry_after: retry_after.or(asked),
+            },
             // "Timeout: Too large resource version": the server's cache has not caught up with us yet.
-            504 if status.reason == "Timeout" && message.contains("Too large resource version") => Self::Expired,
+            504 if status.reason == "Timeout" && message.contains("Too large resource version") => {
+                Self::Expired
+            }
             code => Self::Api { code, message },
         }
     }

@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn lines_are_whole_however_they_arrive() {
-        assert_eq!(all(&[b"a\nb", b"c\n", b"\n\r\n", b"d"]), (vec![b"a".to_vec(), b"bc".to_vec()], true));
+        assert_eq!(
+            all(&[b"a\nb", b"c\n", b"\n\r\n", b"d"]),
+            (vec![b"a".to_vec(), b"bc".to_vec()], true)
+        );
     }
 
     #[test]

@@ -11,8 +11,8 @@ mod lines;
 mod request;
 mod shared;
 
-pub(crate) use driver::{DriverEnv, Health, Phase, drive};
 pub use driver::WatchSettings;
+pub(crate) use driver::{DriverEnv, Health, Phase, Seen, drive};
 pub use error::WatchError;
 pub use request::WatchRequest;
 pub(crate) use shared::SharedWatch;

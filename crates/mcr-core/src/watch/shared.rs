@@ -192,9 +192,15 @@ impl SharedWatch {
 
     pub(crate) fn failed(&self, error: WatchError) {
         self.set_status(|status| {
-            let same = status.problem.as_ref().filter(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
+            let same = status
+                .problem
+                .as_ref()
+                .filter(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
             let since = same.map_or_else(SystemTime::now, |problem| problem.since);
-            status.problem = Some(WatchProblem { error: Arc::new(error), since });
+            status.problem = Some(WatchProblem {
+                error: Arc::new(error),
+                since,
+            });
         });
     }
 

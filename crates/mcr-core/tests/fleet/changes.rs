@@ -14,9 +14,16 @@ const SOON: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
-    let robot = plane.service_account("default", "robot").cluster_rules(may_read_config_maps()).create().await.or_fail();
+    let robot = plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail();
     let running = Running::start();
-    let cluster = running.join("a", &robot.kubeconfig(robot.token().await.or_fail())).await;
+    let cluster = running
+        .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
+        .await;
     let (_watch, log) = watch_config_maps(&cluster);
     ready(&cluster, SOON).await;
     synced(&cluster, SOON).await;
@@ -24,26 +31,45 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
     eventually(SOON, "the object is seen", || log.has("+before").then_some(())).await;
 
     let mark = plane.audit().await.or_fail().mark();
-    let lists_before = plane.audit().await.or_fail().count(|e| e.is_list("configmaps") && e.user.contains("robot"));
+    let lists_before = plane
+        .audit()
+        .await
+        .or_fail()
+        .count(|e| e.is_list("configmaps") && e.user.contains("robot"));
     assert_eq!(lists_before, 1, "one list at the start");
-    running.clusters.add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
+    running
+        .clusters
+        .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
     let watched = |log: &mcr_testkit::control_plane::AuditLog| {
-        log.since(mark).count(|e| e.is_watch_start("configmaps") && e.user.contains("robot"))
+        log.since(mark)
+            .count(|e| e.is_watch_start("configmaps") && e.user.contains("robot"))
     };
     let deadline = tokio::time::Instant::now() + Duration::from_secs(40);
     while watched(&plane.audit().await.or_fail()) == 0 {
-        assert!(tokio::time::Instant::now() < deadline, "the watch goes on with the new token within 40 s");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the watch goes on with the new token within 40 s"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     delete(&plane, "before").await;
     create(&plane, "after").await;
-    eventually(SOON, "changes are seen after the swap", || (log.has("-before") && log.has("+after")).then_some(())).await;
+    eventually(SOON, "changes are seen after the swap", || {
+        (log.has("-before") && log.has("+after")).then_some(())
+    })
+    .await;
 
     let audit = plane.audit().await.or_fail();
-    let lists = audit.since(mark).count(|e| e.is_list("configmaps") && e.user.contains("robot"));
+    let lists = audit
+        .since(mark)
+        .count(|e| e.is_list("configmaps") && e.user.contains("robot"));
     assert_eq!(lists, 0, "a swap of credentials costs no list");
     assert_eq!(log.count("-before"), 1, "{:?}", log.lines());
-    assert_eq!(cluster.epoch(), running.fleet.get("a").or_fail().epoch(), "still the same engagement");
+    assert_eq!(
+        cluster.epoch(),
+        running.fleet.get("a").or_fail().epoch(),
+        "still the same engagement"
+    );
     assert!(cluster.state().is_ready());
     running.stop().await;
 }
@@ -51,9 +77,16 @@ async fn a_rotated_token_is_swapped_below_the_watch_without_a_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     let plane = ControlPlane::start().await.or_fail();
-    let robot = plane.service_account("default", "robot").cluster_rules(may_read_config_maps()).create().await.or_fail();
+    let robot = plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail();
     let running = Running::start();
-    let cluster = running.join("a", &robot.kubeconfig(robot.token().await.or_fail())).await;
+    let cluster = running
+        .join("a", &robot.kubeconfig(robot.token().await.or_fail()))
+        .await;
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster, SOON).await;
 
@@ -67,11 +100,22 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
         "its new credentials are not taken: the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked; the last good one goes on"
     );
     create(&plane, "still-seen").await;
-    eventually(SOON, "the old credentials go on", || log.has("+still-seen").then_some(())).await;
+    eventually(SOON, "the old credentials go on", || {
+        log.has("+still-seen").then_some(())
+    })
+    .await;
     assert!(cluster.state().is_ready());
 
-    running.clusters.add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
-    eventually(SOON, "the warning goes with its cause", || running.fleet.snapshot().clusters[0].warnings.is_empty().then_some(())).await;
+    running
+        .clusters
+        .add(spec("a", &robot.kubeconfig(robot.token().await.or_fail())));
+    eventually(SOON, "the warning goes with its cause", || {
+        running.fleet.snapshot().clusters[0]
+            .warnings
+            .is_empty()
+            .then_some(())
+    })
+    .await;
     running.stop().await;
 }
 
@@ -80,7 +124,12 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
 async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_deletes() {
     let etcd = Etcd::start().await.or_fail();
     let one = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
-    let two = ControlPlane::builder().replica_of(&one).audit(true).start().await.or_fail();
+    let two = ControlPlane::builder()
+        .replica_of(&one)
+        .audit(true)
+        .start()
+        .await
+        .or_fail();
     let running = Running::start();
     create(&one, "stays").await;
     create(&one, "goes").await;
@@ -88,17 +137,33 @@ async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_de
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster, SOON).await;
     one.stop().await.or_fail();
-    eventually(SOON, "the loss is noticed", || matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())).await;
+    eventually(SOON, "the loss is noticed", || {
+        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+    })
+    .await;
     delete(&two, "goes").await;
 
     let mark = two.audit().await.or_fail().mark();
     running.clusters.add(spec("a", &two.kubeconfig()));
-    eventually(SOON, "the missed delete is told", || log.has("-goes").then_some(())).await;
-    assert_eq!(log.count("+stays"), 1, "what stayed is not told again: {:?}", log.lines());
+    eventually(SOON, "the missed delete is told", || {
+        log.has("-goes").then_some(())
+    })
+    .await;
+    assert_eq!(
+        log.count("+stays"),
+        1,
+        "what stayed is not told again: {:?}",
+        log.lines()
+    );
     assert!(!log.has("-stays"), "{:?}", log.lines());
     assert!(cluster.state().is_ready());
     assert_eq!(running.fleet.get("a").or_fail().epoch(), cluster.epoch());
-    let lists = two.audit().await.or_fail().since(mark).count(|e| e.is_list("configmaps") && e.user_agent.starts_with("mcr/"));
+    let lists = two
+        .audit()
+        .await
+        .or_fail()
+        .since(mark)
+        .count(|e| e.is_list("configmaps") && e.user_agent.starts_with("mcr/"));
     assert_eq!(lists, 1, "another address costs one list");
     running.stop().await;
 }
@@ -116,24 +181,48 @@ async fn another_cluster_under_the_same_name_gets_nothing_of_the_old_one() {
     let (_watch, log) = watch_config_maps(&before);
     synced(&before, SOON).await;
     let store = before.store::<ConfigMap>().or_fail();
-    eventually(SOON, "the old object is seen", || log.has("+of-the-old").then_some(())).await;
+    eventually(SOON, "the old object is seen", || {
+        log.has("+of-the-old").then_some(())
+    })
+    .await;
 
     running.clusters.add(spec("a", &new.kubeconfig()));
     let after = eventually(SOON, "a new engagement", || {
-        running.fleet.get("a").ok().filter(|cluster| cluster.epoch() != before.epoch())
+        running
+            .fleet
+            .get("a")
+            .ok()
+            .filter(|cluster| cluster.epoch() != before.epoch())
     })
     .await;
-    assert!(matches!(store.list(), Err(StoreError::Gone { .. })), "the old store is not readable");
-    assert!(matches!(before.store::<ConfigMap>(), Err(StoreError::Gone { .. })));
-    let refused = before.api::<ConfigMap>().list(&Default::default()).await.expect_err("the old client answers Gone");
+    assert!(
+        matches!(store.list(), Err(StoreError::Gone { .. })),
+        "the old store is not readable"
+    );
+    assert!(matches!(
+        before.store::<ConfigMap>(),
+        Err(StoreError::Gone { .. })
+    ));
+    let refused = before
+        .api::<ConfigMap>()
+        .list(&Default::default())
+        .await
+        .expect_err("the old client answers Gone");
     let text = mcr_core::explain_error(&refused);
     assert_eq!(text, "the cluster is gone from the fleet");
-    assert!(!log.has("-of-the-old"), "replacing a cluster deletes nothing: {:?}", log.lines());
+    assert!(
+        !log.has("-of-the-old"),
+        "replacing a cluster deletes nothing: {:?}",
+        log.lines()
+    );
 
     let (_watch, log) = watch_config_maps(&after);
     ready(&after, SOON).await;
     synced(&after, SOON).await;
-    eventually(SOON, "the new object is seen", || log.has("+of-the-new").then_some(())).await;
+    eventually(SOON, "the new object is seen", || {
+        log.has("+of-the-new").then_some(())
+    })
+    .await;
     assert!(!log.has("+of-the-old"));
     assert_ne!(before.identity(), after.identity());
     running.stop().await;
@@ -149,17 +238,38 @@ async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     create(&plane, "kept").await;
     eventually(SOON, "seen", || log.has("+kept").then_some(())).await;
 
-    running.clusters.add(spec("a", &plane.kubeconfig()).suspended("hibernated"));
-    eventually(SOON, "suspended", || (cluster.state().reason() == Some("hibernated")).then_some(())).await;
+    running
+        .clusters
+        .add(spec("a", &plane.kubeconfig()).suspended("hibernated"));
+    eventually(SOON, "suspended", || {
+        (cluster.state().reason() == Some("hibernated")).then_some(())
+    })
+    .await;
     let mark = plane.audit().await.or_fail().mark();
     create(&plane, "unseen").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!log.has("+unseen"));
-    assert!(cluster.store::<ConfigMap>().or_fail().list().or_fail().len() >= 1, "the store is kept");
-    let asked = plane.audit().await.or_fail().since(mark).count(|e| e.user_agent.starts_with("mcr/") && e.is_start());
+    assert!(
+        cluster.store::<ConfigMap>().or_fail().list().or_fail().len() >= 1,
+        "the store is kept"
+    );
+    let asked = plane
+        .audit()
+        .await
+        .or_fail()
+        .since(mark)
+        .count(|e| e.user_agent.starts_with("mcr/") && e.is_start());
     assert_eq!(asked, 0, "nothing is sent to a suspended cluster");
-    let error = cluster.api::<ConfigMap>().list(&Default::default()).await.expect_err("fails at once");
-    assert!(mcr_core::explain_error(&error).contains("hibernated"), "{}", mcr_core::explain_error(&error));
+    let error = cluster
+        .api::<ConfigMap>()
+        .list(&Default::default())
+        .await
+        .expect_err("fails at once");
+    assert!(
+        mcr_core::explain_error(&error).contains("hibernated"),
+        "{}",
+        mcr_core::explain_error(&error)
+    );
 
     running.clusters.add(spec("a", &plane.kubeconfig()));
     eventually(SOON, "caught up", || log.has("+unseen").then_some(())).await;
@@ -175,10 +285,20 @@ async fn labels_change_without_touching_the_connection() {
     synced(&cluster, SOON).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mark = plane.audit().await.or_fail().mark();
-    running.clusters.add(spec("a", &plane.kubeconfig()).label("env", "prod"));
-    eventually(SOON, "relabelled", || (cluster.label("env").as_deref() == Some("prod")).then_some(())).await;
+    running
+        .clusters
+        .add(spec("a", &plane.kubeconfig()).label("env", "prod"));
+    eventually(SOON, "relabelled", || {
+        (cluster.label("env").as_deref() == Some("prod")).then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let asked = plane.audit().await.or_fail().since(mark).count(|e| e.user_agent.starts_with("mcr/") && e.is_start());
+    let asked = plane
+        .audit()
+        .await
+        .or_fail()
+        .since(mark)
+        .count(|e| e.user_agent.starts_with("mcr/") && e.is_start());
     assert_eq!(asked, 0);
     running.stop().await;
 }

@@ -8,10 +8,10 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use mcr_core::{
-    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange, Trust,
-    WatchHandle, WatchRequest,
+    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
+    Trust, WatchHandle, WatchRequest,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::control_plane::{ControlPlane, policy_rule};
@@ -63,7 +63,12 @@ impl Running {
             let (fleet, stop) = (fleet.clone(), stop.clone());
             async move { fleet.run(stop).await }
         });
-        Self { fleet, clusters, stop, task }
+        Self {
+            fleet,
+            clusters,
+            stop,
+            task,
+        }
     }
 
     /// Announces a cluster and waits until it is engaged.
@@ -73,12 +78,18 @@ impl Running {
     }
 
     pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
-        eventually(Duration::from_secs(5), &format!("{cluster} is engaged"), || self.fleet.get(cluster).ok()).await
+        eventually(Duration::from_secs(5), &format!("{cluster} is engaged"), || {
+            self.fleet.get(cluster).ok()
+        })
+        .await
     }
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("the fleet stops").or_fail();
+        tokio::time::timeout(Duration::from_secs(20), self.task)
+            .await
+            .expect("the fleet stops")
+            .or_fail();
     }
 }
 
@@ -97,7 +108,10 @@ pub(crate) fn eventually<T>(
             if let Some(answer) = ask() {
                 return answer;
             }
-            assert!(started.elapsed() < limit, "not within {limit:?}: {what} ({caller})");
+            assert!(
+                started.elapsed() < limit,
+                "not within {limit:?}: {what} ({caller})"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -105,7 +119,12 @@ pub(crate) fn eventually<T>(
 
 pub(crate) async fn ready(cluster: &Cluster, limit: Duration) {
     let state = tokio::time::timeout(limit, cluster.wait_for(ClusterState::is_ready)).await;
-    assert!(matches!(state, Ok(ClusterState::Ready)), "{} is not ready within {limit:?}: {}", cluster.name(), cluster.state());
+    assert!(
+        matches!(state, Ok(ClusterState::Ready)),
+        "{} is not ready within {limit:?}: {}",
+        cluster.name(),
+        cluster.state()
+    );
 }
 
 /// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects of the
@@ -138,19 +157,31 @@ impl Log {
     }
 
     pub(crate) fn count(&self, line: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|known| *known == line).count()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|known| *known == line)
+            .count()
     }
 }
 
 /// Watches ConfigMaps and writes down what happens.
 pub(crate) fn watch_config_maps(cluster: &Cluster) -> (WatchHandle, Arc<Log>) {
     let log = Arc::new(Log::default());
-    let handle = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(log.clone())).or_fail();
+    let handle = cluster
+        .watch(WatchRequest::of::<ConfigMap>(), Some(log.clone()))
+        .or_fail();
     (handle, log)
 }
 
 pub(crate) async fn synced(cluster: &Cluster, limit: Duration) {
-    cluster.store::<ConfigMap>().or_fail().wait_synced(limit).await.or_fail();
+    cluster
+        .store::<ConfigMap>()
+        .or_fail()
+        .wait_synced(limit)
+        .await
+        .or_fail();
 }
 
 pub(crate) async fn create(plane: &ControlPlane, object: &str) {
@@ -158,19 +189,20 @@ pub(crate) async fn create(plane: &ControlPlane, object: &str) {
 }
 
 pub(crate) async fn create_with(plane: &ControlPlane, object: &str, labels: &[(&str, &str)]) {
-    let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let labels: BTreeMap<String, String> = labels
+        .iter()
+        .map(|(k, v)| (k.to_string(), v.to_string()))
+        .collect();
     let map = ConfigMap {
-        metadata: ObjectMeta { name: Some(object.into()), labels: Some(labels), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(object.into()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        },
         ..ConfigMap::default()
     };
     let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
     api.create(&PostParams::default(), &map).await.or_fail();
-}
-
-pub(crate) async fn touch(plane: &ControlPlane, object: &str, value: &str) {
-    let api = kube::Api::<ConfigMap>::namespaced(plane.client(), "default");
-    let patch = serde_json::json!({"data": {"value": value}});
-    api.patch(object, &PatchParams::default(), &Patch::Merge(patch)).await.or_fail();
 }
 
 pub(crate) async fn delete(plane: &ControlPlane, object: &str) {

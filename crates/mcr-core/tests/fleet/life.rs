@@ -17,7 +17,15 @@ async fn a_cluster_joins_is_read_and_leaves_without_a_trace() {
     create_with(&plane, "tarzan", &[("type", "human")]).await;
     create_with(&plane, "cheetah", &[("type", "animal")]).await;
     let running = Running::start();
-    let label = |map: &ConfigMap| map.metadata.labels.iter().flatten().filter(|(k, _)| *k == "type").map(|(_, v)| v.clone()).collect();
+    let label = |map: &ConfigMap| {
+        map.metadata
+            .labels
+            .iter()
+            .flatten()
+            .filter(|(k, _)| *k == "type")
+            .map(|(_, v)| v.clone())
+            .collect()
+    };
     running.fleet.index::<ConfigMap>("type", label);
     let mut events = running.fleet.subscribe();
     let cluster = running.join("jungle", &plane.kubeconfig()).await;
@@ -33,23 +41,51 @@ async fn a_cluster_joins_is_read_and_leaves_without_a_trace() {
     let store = cluster.store::<ConfigMap>().or_fail();
     let humans = store.by_index("type", "human").or_fail();
     assert_eq!(humans[0].metadata.name.as_deref(), Some("tarzan"));
-    assert!(matches!(store.by_index("colour", "red"), Err(StoreError::NoIndex { .. })));
-    running.fleet.index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
-    assert_eq!(store.by_index("name", "cheetah").or_fail().len(), 1, "an index that comes later finds what is there");
-    assert!(humans[0].metadata.managed_fields.is_none(), "managedFields are not held");
-    assert!(cluster.store::<PartialObjectMeta<ConfigMap>>().is_err(), "metadata-only is a watch of its own");
-    let _meta = cluster.watch(WatchRequest::of::<PartialObjectMeta<ConfigMap>>(), None).or_fail();
+    assert!(matches!(
+        store.by_index("colour", "red"),
+        Err(StoreError::NoIndex { .. })
+    ));
+    running
+        .fleet
+        .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
+    assert_eq!(
+        store.by_index("name", "cheetah").or_fail().len(),
+        1,
+        "an index that comes later finds what is there"
+    );
+    assert!(
+        humans[0].metadata.managed_fields.is_none(),
+        "managedFields are not held"
+    );
+    assert!(
+        cluster.store::<PartialObjectMeta<ConfigMap>>().is_err(),
+        "metadata-only is a watch of its own"
+    );
+    let _meta = cluster
+        .watch(WatchRequest::of::<PartialObjectMeta<ConfigMap>>(), None)
+        .or_fail();
     let meta = cluster.store::<PartialObjectMeta<ConfigMap>>().or_fail();
     meta.wait_synced(SOON).await.or_fail();
-    assert!(meta.list().or_fail().iter().any(|m| m.metadata.name.as_deref() == Some("tarzan")));
+    assert!(
+        meta.list()
+            .or_fail()
+            .iter()
+            .any(|m| m.metadata.name.as_deref() == Some("tarzan"))
+    );
 
     let (again, second) = watch_config_maps(&cluster);
-    assert!(second.has("+tarzan"), "a second watch of the same shares the store and is told what is there");
+    assert!(
+        second.has("+tarzan"),
+        "a second watch of the same shares the store and is told what is there"
+    );
     assert_eq!(cluster.kinds().len(), 2);
     drop(again);
     assert!(cluster.store::<ConfigMap>().is_ok());
     drop(watch);
-    assert!(matches!(cluster.store::<ConfigMap>(), Err(StoreError::NotWatched { .. })), "the last handle ends the watch");
+    assert!(
+        matches!(cluster.store::<ConfigMap>(), Err(StoreError::NotWatched { .. })),
+        "the last handle ends the watch"
+    );
 
     running.clusters.remove(&name("jungle"));
     let gone = tokio::time::timeout(SOON, cluster.wait_for(|state| *state == ClusterState::Gone)).await;
@@ -82,9 +118,15 @@ async fn broken_descriptions_are_shown_and_touch_nobody_else() {
     .await;
     assert_eq!(shown.clusters[0].state, "Ready");
     assert_eq!(&*shown.clusters[0].warnings[0], "file y: cut short");
-    assert_eq!((shown.clusters[1].state, shown.clusters[1].reason.as_deref()), ("Broken", Some("file x: cut short")));
+    assert_eq!(
+        (shown.clusters[1].state, shown.clusters[1].reason.as_deref()),
+        ("Broken", Some("file x: cut short"))
+    );
     let error = running.fleet.get("never-good").unwrap_err();
-    assert_eq!(error.to_string(), "cluster never-good not found: its description can't be used: file x: cut short");
+    assert_eq!(
+        error.to_string(),
+        "cluster never-good not found: its description can't be used: file x: cut short"
+    );
     running.stop().await;
 }
 

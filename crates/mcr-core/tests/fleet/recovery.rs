@@ -23,22 +23,39 @@ async fn an_api_server_stopped_for_a_minute_is_caught_up_with_deletes_included()
     synced(&cluster, Duration::from_secs(10)).await;
 
     plane.stop().await.or_fail();
-    let reason = eventually(Duration::from_secs(5), "the stop is noticed", || match cluster.state() {
-        ClusterState::Unreachable { reason } => Some(reason),
-        _ => None,
+    let reason = eventually(Duration::from_secs(5), "the stop is noticed", || {
+        match cluster.state() {
+            ClusterState::Unreachable { reason } => Some(reason),
+            _ => None,
+        }
     })
     .await;
-    assert_eq!(&*reason, "can't connect: connection refused: nothing listens at this address; the API server may be down");
+    assert_eq!(
+        &*reason,
+        "can't connect: connection refused: nothing listens at this address; the API server may be down"
+    );
     delete(&other_door, "goes").await;
     create(&other_door, "new").await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(matches!(cluster.state(), ClusterState::Unreachable { .. }));
-    assert!(!log.has("-goes") && !log.has("-stays"), "what can't be seen is not deleted: {:?}", log.lines());
+    assert!(
+        !log.has("-goes") && !log.has("-stays"),
+        "what can't be seen is not deleted: {:?}",
+        log.lines()
+    );
 
     plane.restart().await.or_fail();
     ready(&cluster, Duration::from_secs(35)).await;
-    eventually(Duration::from_secs(10), "caught up", || (log.has("-goes") && log.has("+new")).then_some(())).await;
-    assert_eq!((log.count("-goes"), log.count("-stays"), log.count("+stays")), (1, 0, 1), "{:?}", log.lines());
+    eventually(Duration::from_secs(10), "caught up", || {
+        (log.has("-goes") && log.has("+new")).then_some(())
+    })
+    .await;
+    assert_eq!(
+        (log.count("-goes"), log.count("-stays"), log.count("+stays")),
+        (1, 0, 1),
+        "{:?}",
+        log.lines()
+    );
     running.stop().await;
 }
 
@@ -51,16 +68,21 @@ async fn a_silent_server_is_unreachable_within_thirty_seconds() {
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster, Duration::from_secs(10)).await;
     plane.pause().or_fail();
-    let silent = eventually(Duration::from_secs(30), "silence is noticed", || match cluster.state() {
-        ClusterState::Unreachable { reason } => Some(reason),
-        _ => None,
+    let silent = eventually(Duration::from_secs(30), "silence is noticed", || {
+        match cluster.state() {
+            ClusterState::Unreachable { reason } => Some(reason),
+            _ => None,
+        }
     })
     .await;
     assert!(silent.contains("no answer within"), "{silent}");
     plane.resume().or_fail();
     ready(&cluster, Duration::from_secs(35)).await;
     create(&plane, "after").await;
-    eventually(Duration::from_secs(10), "it goes on", || log.has("+after").then_some(())).await;
+    eventually(Duration::from_secs(10), "it goes on", || {
+        log.has("+after").then_some(())
+    })
+    .await;
     running.stop().await;
 }
 
@@ -70,11 +92,15 @@ async fn a_kind_that_is_installed_later_is_picked_up() {
     let plane = ControlPlane::start().await.or_fail();
     let running = Running::start();
     let cluster = running.join("a", &plane.kubeconfig()).await;
-    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
+    let resource =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
     let _watch = cluster.watch(WatchRequest::resource(&resource), None).or_fail();
     let (_maps, _log) = watch_config_maps(&cluster);
     let store = cluster.store_with::<DynamicObject>(&resource).or_fail();
-    let problem = eventually(Duration::from_secs(10), "its absence is told", || store.status().problem).await;
+    let problem = eventually(Duration::from_secs(10), "its absence is told", || {
+        store.status().problem
+    })
+    .await;
     assert_eq!(
         problem.error.to_string(),
         "the API server does not serve this kind (404). Install its CRD, or check group, version and plural"
@@ -84,8 +110,13 @@ async fn a_kind_that_is_installed_later_is_picked_up() {
     plane.install_crd(widgets()).await.or_fail();
     store.wait_synced(Duration::from_secs(30)).await.or_fail();
     let api = kube::Api::<DynamicObject>::namespaced_with(plane.client(), "default", &resource);
-    api.create(&Default::default(), &DynamicObject::new("one", &resource)).await.or_fail();
-    eventually(Duration::from_secs(10), "its objects are seen", || (store.len() == 1).then_some(())).await;
+    api.create(&Default::default(), &DynamicObject::new("one", &resource))
+        .await
+        .or_fail();
+    eventually(Duration::from_secs(10), "its objects are seen", || {
+        (store.len() == 1).then_some(())
+    })
+    .await;
     assert_eq!(store.list().or_fail()[0].types.as_ref().unwrap().kind, "Widget");
     running.stop().await;
 }
