@@ -1,0 +1,490 @@
+//! Dispatch, deletions, the gate, parking, leaving, failures.
+
+mod support;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use mcr::{Action, Backoff, BoxError, Controller, Request, RequestObject};
+use serde_json::json;
+use support::{Seen, World, sleep, until, until_true};
+use tokio::time::Instant;
+
+type Fallible<T = ()> = Result<T, BoxError>;
+
+/// What a request was about, in one line.
+fn line(request: &Request<ConfigMap>) -> String {
+    let value = |map: &ConfigMap| map.data.as_ref().and_then(|data| data.get("value")).cloned().unwrap_or_default();
+    let object = match &request.object {
+        RequestObject::Live(map) => format!("live {}", value(map)),
+        RequestObject::Deleted { last_known } => {
+            format!("deleted {}", last_known.as_deref().map_or("?".into(), value))
+        }
+        RequestObject::Absent => "absent".to_owned(),
+        RequestObject::Unwatched => "unwatched".to_owned(),
+        other => format!("{other:?}"),
+    };
+    format!("{} {object}", request.key)
+}
+
+async fn record(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Fallible {
+    seen.push(line(&request));
+    Ok(())
+}
+
+fn maps() -> Controller<ConfigMap> {
+    Controller::<ConfigMap>::new("maps")
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_every_cluster_are_reconciled_as_they_come_change_and_go() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    a.put_map("ns/x", "1");
+    let seen = Seen::default();
+    let handle = world.run(maps().build(record, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/x live 1"]);
+    b.put_map("ns/x", "2");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://b/ns/x live 2");
+    a.put_map("ns/x", "3");
+    assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/x live 3");
+    a.delete("configmaps", "ns/x");
+    assert_eq!(seen.wait_for(4).await[3], "cluster://a/ns/x deleted 3");
+    a.put_map("ns/x", "4");
+    assert_eq!(seen.wait_for(5).await[4], "cluster://a/ns/x live 4");
+    assert_eq!(handle.status().counts.reconciles, 5);
+    world.end().await;
+    assert_eq!(seen.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let seen: Seen<String> = Seen::default();
+    let fails = Arc::new(AtomicUsize::new(2));
+    let reconcile = {
+        let (seen, fails) = (seen.clone(), fails.clone());
+        move |request: Request<ConfigMap>, _: Arc<()>| {
+            seen.push(format!("{} {}", line(&request), request.attempt));
+            let fail = request.object.is_deleted() && fails.fetch_sub(1, Ordering::SeqCst) > 0;
+            async move { if fail { Err(BoxError::from("not yet")) } else { Ok(()) } }
+        }
+    };
+    let again = |map: mcr::Watched<Secret>| mcr::ObjectKey::of(&*map.object);
+    world.run(maps().watches(again).build(reconcile, Arc::new(())).unwrap());
+    seen.wait_for(1).await;
+    a.delete("configmaps", "ns/x");
+    assert_eq!(
+        seen.wait_for(4).await[1..],
+        [
+            "cluster://a/ns/x deleted 1 0",
+            "cluster://a/ns/x deleted 1 1",
+            "cluster://a/ns/x deleted 1 2"
+        ]
+    );
+    sleep(60_000).await;
+    assert_eq!(seen.len(), 4);
+    // Who asks for it now is told that there is none, not that it was deleted.
+    a.put("secrets", "ns/x", json!({}));
+    assert_eq!(seen.wait_for(5).await[4], "cluster://a/ns/x absent 0");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_missed_while_disconnected_are_told_and_recreated_objects_are_not_deleted() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/gone", "1");
+    a.put_map("ns/new", "1");
+    let seen = Seen::default();
+    world.run(maps().build(record, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(2).await;
+    seen.take();
+    a.down(true);
+    a.delete("configmaps", "ns/gone");
+    a.delete("configmaps", "ns/new");
+    a.put_map("ns/new", "2");
+    sleep(2_000).await;
+    a.down(false);
+    let mut all = seen.wait_for(2).await;
+    all.sort();
+    assert_eq!(all, ["cluster://a/ns/gone deleted 1", "cluster://a/ns/new live 2"]);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_opens_when_all_watches_have_listed() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    a.put_map("ns/x", "1");
+    b.put_map("ns/x", "1");
+    a.forbid("secrets");
+    let seen = Seen::default();
+    let handle = world.run(maps().owns::<Secret>().build(record, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(1).await, ["cluster://b/ns/x live 1"]);
+    let status = until(|| {
+        let status = serde_json::to_value(handle.status()).unwrap();
+        (status["clusters"]["a"]["gate"] == "blocked").then_some(status)
+    })
+    .await;
+    assert_eq!(status["clusters"]["b"]["gate"], "open");
+    let kind = &status["clusters"]["a"]["kinds"][0];
+    assert_eq!(kind["watch"], "secrets");
+    assert!(kind["reason"].as_str().unwrap().starts_with("forbidden: secrets is forbidden"), "{kind}");
+    assert_eq!(status["clusters"]["a"]["ready"], 1);
+    a.allow("secrets");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x live 1");
+    assert!(handle.status().clusters.values().all(|cluster| cluster.gate.is_open()));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_watch_holds_nothing_back() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    a.forbid("secrets");
+    let seen = Seen::default();
+    let optional = mcr::OwnsOptions::new().watch(mcr::WatchOptions::new().optional());
+    world.run(maps().owns_with::<Secret>(&(), optional).build(record, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let seen = Seen::default();
+    let tick = move |enqueue: mcr::Enqueue, stop: tokio_util::sync::CancellationToken| async move {
+        let key = mcr::RequestKey::new(support::name("a"), mcr::ObjectKey::namespaced("ns", "x"));
+        while stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(1))).await.is_some() {
+            enqueue.add(key.clone());
+        }
+        Ok(())
+    };
+    let handle = world.run(maps().source(tick).build(record, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    world.suspend("a", &a);
+    until_true(|| handle.status().clusters[&support::name("a")].parked).await;
+    let before = seen.len();
+    sleep(10_000).await;
+    assert_eq!(seen.len(), before);
+    assert_eq!(handle.status().clusters[&support::name("a")].ready, 1);
+    world.add("a", &a, &[]);
+    let all = seen.wait_for(before + 1).await;
+    assert!(all.iter().all(|line| line == "cluster://a/ns/x live 1"), "{all:?}");
+    // Unreachable is the same.
+    a.down(true);
+    until_true(|| handle.status().clusters[&support::name("a")].parked).await;
+    a.down(false);
+    until_true(|| !handle.status().clusters[&support::name("a")].parked).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(5));
+    let a = world.join("a");
+    a.put_map("ns/listens", "1");
+    a.put_map("ns/hangs", "1");
+    let seen: Seen<String> = Seen::default();
+    let aborted = Arc::new(AtomicBool::new(false));
+    let reconcile = {
+        let (seen, aborted) = (seen.clone(), aborted.clone());
+        move |request: Request<ConfigMap>, _: Arc<()>| {
+            let (seen, aborted) = (seen.clone(), aborted.clone());
+            async move {
+                seen.push("began");
+                if request.name() == "hangs" {
+                    let _dropped = Dropped(aborted);
+                    std::future::pending::<()>().await;
+                }
+                request.token.cancelled().await;
+                seen.push("saw it");
+                Fallible::<()>::Err("stopped".into())
+            }
+        }
+    };
+    let handle = world.run(maps().build(reconcile, Arc::new(())).unwrap());
+    seen.wait_for(2).await;
+    let cluster = world.cluster("a").await;
+    world.remove("a");
+    assert_eq!(seen.wait_for(3).await[2], "saw it");
+    let left = Instant::now();
+    assert!(!aborted.load(Ordering::SeqCst));
+    assert!(handle.status().clusters.is_empty());
+    cluster.wait_for(|_| false).await;
+    assert!(aborted.load(Ordering::SeqCst));
+    assert!((4_900..6_000).contains(&left.elapsed().as_millis()), "{:?}", left.elapsed());
+    let counts = handle.status().counts;
+    assert_eq!((counts.aborted, counts.errors), (1, 0));
+    assert_eq!(a.watches(), 0);
+    // It comes back under the same name: its objects are new, its old work is not taken up.
+    let a = world.join("a");
+    a.put_map("ns/listens", "2");
+    seen.wait_for(4).await;
+    sleep(10_000).await;
+    assert_eq!(seen.len(), 4);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_is_no_deletion_and_queued_work_goes_along() {
+    let mut world = World::new();
+    let a = world.join("a");
+    for i in 0..20 {
+        a.put_map(&format!("ns/{i}"), "1");
+    }
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(line(&request));
+        sleep(1_000).await;
+        Fallible::Ok(())
+    };
+    let handle =
+        world.run(maps().cluster_concurrency(2).build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(2).await;
+    world.remove("a");
+    until_true(|| handle.status().clusters.is_empty()).await;
+    sleep(30_000).await;
+    assert_eq!(seen.len(), 2);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_one_failed_request() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/bad", "1");
+    a.put_map("ns/good", "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("{} {}", request.name(), request.attempt));
+        assert!(request.name() != "bad" || request.attempt == 2, "as it is meant to");
+        Fallible::Ok(())
+    };
+    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    let mut all = seen.wait_for(4).await;
+    all.sort();
+    assert_eq!(all, ["bad 0", "bad 1", "bad 2", "good 0"]);
+    until_true(|| handle.status().counts.reconciles == 4).await;
+    let counts = handle.status().counts;
+    assert_eq!((counts.panics, counts.errors), (2, 0));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_is_a_failure_and_back_off_grows() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let began: Seen<Instant> = Seen::default();
+    let reconcile = |_: Request<ConfigMap>, began: Arc<Seen<Instant>>| async move {
+        began.push(Instant::now());
+        std::future::pending::<Fallible>().await
+    };
+    let backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(60), jitter: 0.0 };
+    let controller = maps().timeout(Duration::from_secs(2)).backoff(backoff);
+    let handle = world.run(controller.build(reconcile, Arc::new(began.clone())).unwrap());
+    let all = began.wait_for(4).await;
+    let gaps: Vec<u64> = all.windows(2).map(|pair| (pair[1] - pair[0]).as_millis() as u64 / 100).collect();
+    assert_eq!(gaps, [30, 40, 60]);
+    assert_eq!(handle.status().counts.timeouts, 3);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_run_leads_to_another_run_after_it() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("begin {}", line(&request)));
+        sleep(1_000).await;
+        seen.push("end");
+        Fallible::Ok(())
+    };
+    world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    a.put_map("ns/x", "2");
+    a.put_map("ns/x", "3");
+    assert_eq!(
+        seen.wait_for(4).await,
+        ["begin cluster://a/ns/x live 1", "end", "begin cluster://a/ns/x live 3", "end"]
+    );
+    sleep(5_000).await;
+    assert_eq!(seen.len(), 4);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requeues_come_on_time_and_debounce_waits_for_quiet() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let began: Seen<Instant> = Seen::default();
+    let reconcile = |_: Request<ConfigMap>, began: Arc<Seen<Instant>>| async move {
+        began.push(Instant::now());
+        Fallible::Ok(Action::requeue(Duration::from_secs(30)))
+    };
+    world.run(maps().debounce(Duration::from_secs(1)).build(reconcile, Arc::new(began.clone())).unwrap());
+    let all = began.wait_for(2).await;
+    assert_eq!((all[1] - all[0]).as_secs(), 30);
+    for i in 0..8 {
+        a.put_map("ns/x", &i.to_string());
+        sleep(500).await;
+    }
+    assert_eq!(began.len(), 2);
+    began.wait_for(3).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_mended() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put("configmaps", "ns/x", json!({"data": 5}));
+    a.put_map("ns/y", "1");
+    let seen = Seen::default();
+    let handle = world.run(maps().build(record, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/y live 1"]);
+    sleep(60_000).await;
+    assert_eq!(handle.status().counts.undecodable, 1);
+    a.put_map("ns/x", "2");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x live 2");
+    // Undecodable is not deleted, and deleted is deleted even then.
+    a.put("configmaps", "ns/x", json!({"data": 5}));
+    until_true(|| handle.status().counts.undecodable == 2).await;
+    a.delete("configmaps", "ns/x");
+    assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/x deleted ?");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/own", "1");
+    a.put_map("ns/other", "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(request.name());
+        let mut not_found = request.fleet.get("elsewhere").unwrap_err();
+        if request.name() == "own" {
+            not_found.name = "a".into();
+        }
+        Err::<(), _>(anyhow::Error::from(not_found).context("could not copy"))
+    };
+    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(5).await;
+    assert_eq!(seen.all().iter().filter(|name| *name == "own").count(), 1);
+    let counts = handle.status().counts;
+    assert!(counts.errors >= 3 && counts.errors < counts.reconciles, "{counts:?}");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dynamic_and_metadata_only_kinds() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put("widgets", "ns/w", json!({"spec": {"size": 3}}));
+    a.put("configmaps", "ns/m", json!({"metadata": {"labels": {"l": "v"}}}));
+    let seen: Seen<String> = Seen::default();
+    let widgets = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let dynamic = |request: Request<DynamicObject>, seen: Arc<Seen<String>>| async move {
+        let object = request.live().unwrap();
+        let kind = object.types.as_ref().unwrap();
+        seen.push(format!("{}/{} {}", kind.api_version, kind.kind, object.data["spec"]["size"]));
+        Fallible::Ok(())
+    };
+    let metadata = |request: Request<PartialObjectMeta<ConfigMap>>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("{:?}", request.live().unwrap().metadata.labels));
+        Fallible::Ok(())
+    };
+    let controller = Controller::<DynamicObject>::with("widgets", &widgets);
+    world.run(controller.build(dynamic, Arc::new(seen.clone())).unwrap());
+    let controller = Controller::<PartialObjectMeta<ConfigMap>>::new("metadata");
+    world.run(controller.build(metadata, Arc::new(seen.clone())).unwrap());
+    let mut all = seen.wait_for(2).await;
+    all.sort();
+    assert_eq!(all, ["Some({\"l\": \"v\"})", "example.com/v1/Widget 3"]);
+    world.end().await;
+}
+
+/// Real time and threads: changes rain on few keys of several clusters that come and go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_is_ever_reconciled_twice_at_once() {
+    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_millis(50));
+    let apis: Vec<_> = ["a", "b", "c"].map(|cluster| (cluster, world.join(cluster))).into();
+    let running: Arc<Mutex<HashMap<mcr::RequestKey, usize>>> = Arc::default();
+    let (overlaps, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    struct Running(Arc<Mutex<HashMap<mcr::RequestKey, usize>>>, mcr::RequestKey);
+    impl Drop for Running {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap().get_mut(&self.1).unwrap() -= 1;
+        }
+    }
+    let reconcile = {
+        let (running, overlaps, runs) = (running.clone(), overlaps.clone(), runs.clone());
+        move |request: Request<ConfigMap>, _: Arc<()>| {
+            let (running, overlaps, runs) = (running.clone(), overlaps.clone(), runs.clone());
+            async move {
+                let count = {
+                    let mut running = running.lock().unwrap();
+                    let count = running.entry(request.key.clone()).or_default();
+                    *count += 1;
+                    *count
+                };
+                let _running = Running(running, request.key.clone());
+                if count > 1 {
+                    overlaps.fetch_add(1, Ordering::SeqCst);
+                }
+                let run = runs.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_micros(run as u64 % 7 * 300)).await;
+                assert!(run % 11 != 0, "now and then");
+                if run % 5 == 0 { Fallible::<()>::Err("now and then".into()) } else { Ok(()) }
+            }
+        }
+    };
+    std::panic::set_hook(Box::new(|panic| {
+        if !panic.to_string().contains("now and then") {
+            eprintln!("{panic}");
+        }
+    }));
+    world.run(maps().build(reconcile, Arc::new(())).unwrap());
+    for round in 0..400 {
+        for (_, api) in &apis {
+            api.put_map(&format!("ns/{}", round % 3), &round.to_string());
+        }
+        if round % 50 == 20 {
+            world.remove(apis[round % 3].0);
+        }
+        if round % 50 == 22 {
+            world.add(apis[(round - 2) % 3].0, &apis[(round - 2) % 3].1, &[]);
+        }
+        tokio::time::sleep(Duration::from_micros(500)).await;
+    }
+    world.end().await;
+    assert_eq!(overlaps.load(Ordering::SeqCst), 0);
+    assert!(runs.load(Ordering::SeqCst) > 100, "{runs:?}");
+    assert!(running.lock().unwrap().values().all(|count| *count == 0));
+}

@@ -1,0 +1,170 @@
+//! Building, running and ending managers.
+
+mod support;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use mcr::{
+    BoxError, BuildError, Controller, Fleet, Manager, ManagerError, Request, RequestKey, SINGLE_CLUSTER, WatchRequest,
+};
+use support::{Api, Seen, sleep};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+async fn nothing<K>(_: Request<K>, _: Arc<()>) -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn maps(name: &str) -> Result<mcr::BuiltController, BuildError> {
+    Controller::<ConfigMap>::new(name).build(nothing, Arc::new(()))
+}
+
+#[test]
+fn misuse_is_told_when_it_is_built() {
+    let text = |error: BuildError| error.to_string();
+    assert_eq!(maps("").unwrap_err(), BuildError::EmptyName);
+    let error = Controller::named("idle").build(nothing::<()>, Arc::new(())).unwrap_err();
+    assert!(text(error).starts_with("controller idle: nothing is watched, so it would never be triggered."));
+    let error = Controller::<ConfigMap>::new("x").concurrency(0).build(nothing, Arc::new(())).unwrap_err();
+    assert!(text(error).starts_with("controller x: concurrency is zero"));
+    let other = Controller::<ConfigMap>::new("x").watch_request(|_| WatchRequest::of::<Secret>());
+    let error = other.build(nothing, Arc::new(())).unwrap_err();
+    assert!(text(error).contains("the request for configmaps was changed to secrets"));
+    // A name and watches, no primary kind: that is a controller.
+    let controller = Controller::named("x").watches(|_: mcr::Watched<Secret>| Vec::<RequestKey>::new());
+    assert!(controller.build(nothing::<()>, Arc::new(())).is_ok());
+}
+
+#[tokio::test]
+async fn a_manager_refuses_what_could_not_work() {
+    let builder = || Manager::single(Api::default().client());
+    assert!(matches!(Manager::builder().controller(maps("x")).build(), Err(ManagerError::NoProvider)));
+    let error = builder().controller(maps("x")).controller(maps("x")).build().unwrap_err();
+    assert!(error.to_string().starts_with("two controllers are named x"));
+    assert!(builder().controller(maps("x")).controller(maps("x")).allow_equal_names().build().is_ok());
+    // Two controllers of one kind are fine.
+    assert!(builder().controller(maps("x")).controller(maps("y").unwrap()).build().is_ok());
+    assert!(matches!(builder().controller(maps("")).build(), Err(ManagerError::Build(BuildError::EmptyName))));
+    assert!(matches!(builder().settings(|_| {}).build(), Err(ManagerError::TwoFleets)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_controller_runs_on_one_cluster_and_ends_in_order() {
+    let api = Api::default();
+    api.put_map("ns/quick", "1");
+    api.put_map("ns/slow", "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("begin {}", request.key));
+        if request.name() == "slow" {
+            request.token.cancelled().await;
+            sleep(3_000).await;
+            // What is ending still has its cluster.
+            assert!(request.fleet.get(&request.key.cluster).is_ok() && request.cluster.state().is_ready());
+            seen.push("slow end");
+        }
+        Ok::<_, BoxError>(())
+    };
+    let controller = Controller::<ConfigMap>::new("maps").build(reconcile, Arc::new(seen.clone()));
+    let task_ended = Arc::new(AtomicBool::new(false));
+    let manager = Manager::single(api.client())
+        .controller(controller)
+        .task("beside", {
+            let ended = task_ended.clone();
+            move |fleet, stop| async move {
+                assert!(fleet.snapshot().clusters.len() <= 1);
+                stop.cancelled().await;
+                ended.store(true, Ordering::SeqCst);
+                Ok(())
+            }
+        })
+        .task("short", |_, _| async { Ok(()) })
+        .build()
+        .unwrap();
+    let (fleet, handle) = (manager.fleet().clone(), manager.controllers().remove(0));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    let mut began = seen.wait_for(2).await;
+    began.sort();
+    let key = |name: &str| format!("begin cluster://{SINGLE_CLUSTER}/ns/{name}");
+    assert_eq!(began, [key("quick"), key("slow")]);
+    stop.cancel();
+    api.put_map("ns/late", "1");
+    let stopped = Instant::now();
+    running.await.unwrap().unwrap();
+    assert_eq!(stopped.elapsed().as_secs(), 3);
+    assert_eq!(seen.all()[2..], ["slow end"]);
+    assert!(task_ended.load(Ordering::SeqCst));
+    assert!(fleet.clusters().is_empty() && handle.status().clusters.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_or_panics_stops_the_manager_with_its_error() {
+    let manager = || Manager::single(Api::default().client()).controller(maps("maps"));
+    let failing = manager().task("web", |_, _| async { Err("port taken".into()) }).build().unwrap();
+    let error = failing.run_until(CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "task web failed: port taken");
+    let panicking = manager().task("web", |_, _| async { panic!("oh") }).build().unwrap();
+    let error = panicking.run_until(CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "task web panicked: oh");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_is_named_and_ended() {
+    let manager = Manager::single(Api::default().client())
+        .task("deaf", |_, _| std::future::pending())
+        .shutdown_grace(Duration::from_secs(7))
+        .build()
+        .unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let began = Instant::now();
+    let error = manager.run_until(stop).await.unwrap_err();
+    assert_eq!(error.to_string(), "deaf did not end within 7 s after the manager was told to stop");
+    assert_eq!(began.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_whose_future_is_dropped_leaves_nothing_running() {
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let api = Api::default();
+    api.put_map("ns/x", "1");
+    let fleet = Fleet::single(api.client());
+    let stop_fleet = CancellationToken::new();
+    let fleet_task = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
+        async move { fleet.run(stop).await }
+    });
+    let (began, dropped) = (Seen::<String>::default(), Arc::new(AtomicBool::new(false)));
+    let reconcile = {
+        let (began, dropped) = (began.clone(), dropped.clone());
+        move |_: Request<ConfigMap>, _: Arc<()>| {
+            let (began, dropped) = (began.clone(), dropped.clone());
+            async move {
+                let _dropped = Dropped(dropped);
+                began.push("began");
+                std::future::pending::<Result<(), BoxError>>().await
+            }
+        }
+    };
+    let controller = Controller::<ConfigMap>::new("maps").build(reconcile, Arc::new(())).unwrap();
+    let running = tokio::spawn(controller.run(fleet.clone(), CancellationToken::new()));
+    began.wait_for(1).await;
+    running.abort();
+    let _ = running.await;
+    support::until_true(|| dropped.load(Ordering::SeqCst) && api.watches() == 0).await;
+    stop_fleet.cancel();
+    fleet_task.await.unwrap();
+}

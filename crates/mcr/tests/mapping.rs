@@ -1,0 +1,414 @@
+//! Which clusters, which changes, whose requests; and the uniform form.
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use kube::core::PartialObjectMeta;
+use mcr::{
+    BoxError, ClusterSelector, Controller, FleetEvent, ObjectChange, ObjectKey, OwnsOptions, Predicate, Request,
+    RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
+    core::{ChangeSink, WatchStatus},
+};
+use serde_json::json;
+use support::{Seen, World, name, sleep, until_true};
+
+async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
+    seen.push(request.key.to_string());
+    Ok(())
+}
+
+fn owner(kind: &str, name: &str, controller: bool) -> serde_json::Value {
+    let (version, uid) = ("v1", "0");
+    json!({"metadata": {"ownerReferences": [
+        {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": controller}
+    ]}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_are_reconciled_and_former_owners_too() {
+    let mut world = World::new();
+    let a = world.join("a");
+    let seen = Seen::default();
+    let controller = Controller::<ConfigMap>::new("owners").owns::<Secret>();
+    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    a.put("secrets", "ns/s", owner("ConfigMap", "one", true));
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/ns/one"]);
+    a.put("secrets", "ns/s", owner("ConfigMap", "two", true));
+    let mut both = seen.wait_for(3).await.split_off(1);
+    both.sort();
+    assert_eq!(both, ["cluster://a/ns/one", "cluster://a/ns/two"]);
+    // Owned but not controlled, and another kind: nobody.
+    a.put("secrets", "ns/t", owner("ConfigMap", "three", false));
+    a.put("secrets", "ns/u", owner("Pod", "four", true));
+    a.delete("secrets", "ns/s");
+    assert_eq!(seen.wait_for(4).await[3], "cluster://a/ns/two");
+    sleep(5_000).await;
+    assert_eq!(seen.len(), 4);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_owner_metadata_only_and_cluster_scoped() {
+    let mut world = World::new();
+    let a = world.join("a");
+    let seen = Seen::default();
+    let options = OwnsOptions::new().every_owner().metadata_only();
+    let controller = Controller::<Node>::new("nodes").owns_with::<Secret>(&(), options);
+    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    a.put("secrets", "ns/s", owner("Node", "n1", false));
+    assert_eq!(seen.wait_for(1).await, ["cluster://a/n1"]);
+    let cluster = world.cluster("a").await;
+    assert!(cluster.store::<PartialObjectMeta<Secret>>().unwrap().is_synced());
+    assert!(cluster.store::<Secret>().is_err());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
+    let mut world = World::new();
+    let a = world.join("a");
+    // Seen before the hub joins: kept for it.
+    a.put("nodes", "n1", json!({}));
+    let seen = Seen::default();
+    let to_hub = |node: Watched<Node>| {
+        let object = node.object.metadata.name.clone().unwrap_or_default();
+        [RequestKey::new(name("hub"), ObjectKey::namespaced(node.cluster.name().as_str(), object))]
+    };
+    let members = WatchOptions::new().clusters(!ClusterSelector::hub());
+    let controller = Controller::<ConfigMap>::new("inventory")
+        .clusters(ClusterSelector::hub())
+        .watches_with(&(), to_hub, members);
+    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    until_true(|| handle.status().clusters.get(&name("a")).is_some_and(|a| a.gate.is_open())).await;
+    sleep(1_000).await;
+    let hub = world.join("hub");
+    assert_eq!(seen.wait_for(1).await, ["cluster://hub/a/n1"]);
+    a.put("nodes", "n1", json!({"spec": {}}));
+    a.put("nodes", "n2", json!({}));
+    let mut two = seen.wait_for(3).await.split_off(1);
+    two.sort();
+    assert_eq!(two, ["cluster://hub/a/n1", "cluster://hub/a/n2"]);
+    assert_eq!((a.watches(), hub.watches()), (1, 1));
+    assert_eq!(handle.status().counts.misdirected, 0);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
+    let mut world = World::new();
+    let a = world.join("a");
+    world.add("b", &support::ApiAccess::new(Default::default()), &[]);
+    world.cluster("b").await;
+    let seen = Seen::default();
+    let to_b = |map: Watched<Secret>| ObjectKey::of(&*map.object).map(|key| RequestKey::new(name("b"), key));
+    let controller = Controller::<ConfigMap>::new("x").clusters(ClusterSelector::name("a")).watches(to_b);
+    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    a.put("secrets", "ns/s", json!({}));
+    until_true(|| handle.status().counts.misdirected == 1).await;
+    assert_eq!(seen.len(), 0);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn joins_changes_and_leaves_become_requests_without_a_primary_kind() {
+    let mut world = World::new();
+    let seen: Seen<String> = Seen::default();
+    let controller = Controller::named("inventory").watches_fleet(|event, fleet| {
+        let of = |kind: &str, cluster: &str| {
+            let key = ObjectKey::cluster_scoped(format!("{kind}-{cluster}-of-{}", fleet.clusters().len()));
+            vec![RequestKey::new(name("a"), key)]
+        };
+        match event {
+            FleetEvent::Engaged(cluster) => of("joined", cluster.name()),
+            FleetEvent::Disengaged { name, .. } => of("left", name),
+            _ => vec![],
+        }
+    });
+    let reconcile = |request: Request<()>, seen: Arc<Seen<String>>| async move {
+        assert!(matches!(request.object, RequestObject::Unwatched));
+        seen.push(request.name());
+        Ok::<_, BoxError>(())
+    };
+    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    world.join("a");
+    assert_eq!(seen.wait_for(1).await, ["joined-a-of-1"]);
+    world.join("b");
+    assert_eq!(seen.wait_for(2).await[1], "joined-b-of-2");
+    world.remove("b");
+    assert_eq!(seen.wait_for(3).await[2], "left-b-of-1");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
+    let mut world = World::new();
+    let a = support::ApiAccess::new(Default::default());
+    a.put_map("ns/x", "1");
+    world.add("a", &a, &[("env", "dev")]);
+    let seen = Seen::default();
+    let controller = Controller::<ConfigMap>::new("prod").clusters(ClusterSelector::label("env", "prod"));
+    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    sleep(3_000).await;
+    assert_eq!((seen.len(), a.watches()), (0, 0));
+    world.add("a", &a, &[("env", "prod")]);
+    seen.wait_for(1).await;
+    assert_eq!(a.watches(), 1);
+    world.add("a", &a, &[("env", "dev")]);
+    until_true(|| handle.status().clusters.is_empty() && a.watches() == 0).await;
+    a.put_map("ns/x", "2");
+    sleep(3_000).await;
+    assert_eq!(seen.len(), 1);
+    assert!(world.cluster("a").await.state().is_ready());
+    world.add("a", &a, &[("env", "prod")]);
+    seen.wait_for(2).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_watch_chooses_its_clusters() {
+    let mut world = World::new();
+    let a = support::ApiAccess::new(Default::default());
+    world.add("a", &a, &[]);
+    a.put("secrets", "ns/s", json!({}));
+    let seen: Seen<String> = Seen::default();
+    let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
+    let controller = Controller::<ConfigMap>::new("x")
+        .clusters(ClusterSelector::label("maps", "yes"))
+        .watches_with(&(), same, WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes")));
+    let object = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(format!("{:?}", request.object).split(['(', ' ']).next().unwrap_or_default());
+        Ok::<_, BoxError>(())
+    };
+    let handle = world.run(controller.build(object, Arc::new(seen.clone())).unwrap());
+    world.add("a", &a, &[("secrets", "yes")]);
+    assert_eq!(seen.wait_for(1).await, ["Unwatched"]);
+    let lists = a.lists();
+    // The other watch is not begun anew because one comes or goes.
+    world.add("a", &a, &[("secrets", "yes"), ("maps", "yes")]);
+    until_true(|| a.watches() == 2).await;
+    a.put("secrets", "ns/s", json!({"data": {}}));
+    assert_eq!(seen.wait_for(2).await[1], "Absent");
+    a.put_map("ns/s", "1");
+    assert_eq!(seen.wait_for(3).await[2], "Live");
+    world.add("a", &a, &[("secrets", "yes")]);
+    until_true(|| a.watches() == 1).await;
+    assert_eq!(seen.wait_for(4).await[3], "Unwatched", "what the secret asks for, told again");
+    assert_eq!(a.lists(), lists + 1);
+    assert!(handle.status().clusters[&name("a")].gate.is_open());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_of_the_request_and_filters_of_events() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put("configmaps", "ns/animal", json!({"metadata": {"labels": {"type": "animal"}}}));
+    a.put("configmaps", "ns/human", json!({"metadata": {"labels": {"type": "human"}}}));
+    a.put("configmaps", "other/animal", json!({"metadata": {"labels": {"type": "animal"}}}));
+    let (seen, filtered, secrets) = (Seen::default(), Seen::<String>::default(), Seen::<String>::default());
+    let note = |seen: Seen<String>| {
+        Predicate::new(move |change| {
+            seen.push(change.key().unwrap().to_string());
+            true
+        })
+    };
+    let none = Predicate::of::<Secret>(|_, _| false);
+    let controller = Controller::<ConfigMap>::new("animals")
+        .watch_request(|watch| watch.namespace("ns").labels("type=animal"))
+        .event_filter(note(filtered.clone()))
+        .owns_with::<Secret>(&(), OwnsOptions::new().watch(WatchOptions::new().predicate(note(secrets.clone()).and(none))));
+    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    a.put("secrets", "ns/s", owner("ConfigMap", "animal", true));
+    secrets.wait_for(1).await;
+    sleep(2_000).await;
+    assert_eq!(seen.all(), ["cluster://a/ns/animal"]);
+    let mut all = filtered.all();
+    all.sort();
+    assert_eq!(all, ["ns/animal", "ns/s"]);
+    assert_eq!(secrets.all(), ["ns/s"]);
+    world.end().await;
+}
+
+/// Collects the changes of a watch, to try predicates on.
+#[derive(Default)]
+struct Changes(Mutex<Vec<ObjectChange>>);
+
+impl ChangeSink for Changes {
+    fn changed(&self, change: &ObjectChange) {
+        self.0.lock().unwrap().push(change.clone());
+    }
+    fn status_changed(&self, _: &WatchStatus) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_keep_back_updates_only() {
+    let world = World::new();
+    let a = world.join("a");
+    let changes = Arc::new(Changes::default());
+    let cluster = world.cluster("a").await;
+    let _watch = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone())).unwrap();
+    let object = |generation: u64, label: &str, annotation: &str| {
+        json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}})
+    };
+    until_true(|| a.watches() == 1).await;
+    a.put("configmaps", "ns/x", object(1, "1", "1")); // create
+    a.put("configmaps", "ns/x", object(1, "1", "1")); // nothing but the resource version
+    a.put("configmaps", "ns/x", object(2, "1", "1"));
+    a.put("configmaps", "ns/x", object(2, "2", "1"));
+    a.put("configmaps", "ns/x", object(2, "2", "2"));
+    a.delete("configmaps", "ns/x");
+    a.put_map("ns/no-generation", "1");
+    a.put_map("ns/no-generation", "2");
+    until_true(|| changes.0.lock().unwrap().len() == 8).await;
+    let of = |predicate: Predicate| -> String {
+        let changes = changes.0.lock().unwrap();
+        changes.iter().map(|change| if predicate.passes(change) { '1' } else { '0' }).collect()
+    };
+    type P = Predicate;
+    assert_eq!(of(P::generation_changed()), "10100111");
+    assert_eq!(of(P::labels_changed()), "10010110");
+    assert_eq!(of(P::annotations_changed()), "10001110");
+    assert_eq!(of(P::resource_version_changed()), "11111111");
+    assert_eq!(of(P::labels_changed().or(P::annotations_changed())), "10011110");
+    assert_eq!(of(P::labels_changed().and(P::annotations_changed())), "10000110");
+    assert_eq!(of(!P::labels_changed()), "01101001");
+    let data = P::of::<ConfigMap>(|old, new| old.is_some_and(|o| new.is_some_and(|n| o.data != n.data)));
+    assert_eq!(of(data), "00000001");
+    drop(_watch);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    a.put("secrets", "ns/s", json!({}));
+    let seen = Seen::default();
+    let controller = Controller::<ConfigMap>::new("x")
+        .predicate(Predicate::new(|_| panic!("predicate")))
+        .watches(|_: Watched<Secret>| -> Vec<ObjectKey> { panic!("mapper") })
+        .watches_fleet(|_, _| -> Vec<RequestKey> { panic!("fleet mapper") })
+        .weight_by(|_| panic!("weight"));
+    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    assert!(handle.status().counts.callback_panics >= 4, "{:?}", handle.status().counts);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_per_cluster_live_as_long_as_it_and_failed_ones_start_again() {
+    let mut world = World::new();
+    world.join("a");
+    let seen = Seen::default();
+    let ended: Seen<String> = Seen::default();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let controller = Controller::named("sources").cluster_source({
+        let ended = ended.clone();
+        move |cluster, enqueue, stop| {
+            let (ended, tries) = (ended.clone(), tries.clone());
+            async move {
+                match tries.fetch_add(1, Ordering::SeqCst) {
+                    0 => return Err("first".into()),
+                    1 => panic!("second"),
+                    _ => {}
+                }
+                assert!(enqueue.add(ObjectKey::cluster_scoped("from-source")));
+                assert!(enqueue.add_after(ObjectKey::cluster_scoped("later"), Duration::from_secs(1)));
+                stop.cancelled().await;
+                assert!(!enqueue.add(ObjectKey::cluster_scoped("too-late")));
+                ended.push(cluster.name().as_str());
+                Ok(())
+            }
+        }
+    });
+    world.run(controller.build(keys::<()>, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(2).await, ["cluster://a/from-source", "cluster://a/later"]);
+    world.remove("a");
+    assert_eq!(ended.wait_for(1).await, ["a"]);
+    world.end().await;
+    assert_eq!(seen.len(), 2);
+}
+
+mod uniform {
+    use kube::runtime::controller::Action;
+
+    use super::*;
+
+    struct Ctx {
+        cluster: String,
+        seen: Seen<String>,
+        failures: AtomicUsize,
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("as it happens")]
+    struct Failed(std::cell::Cell<u8>); // Not Sync: kube does not ask for it either.
+
+    async fn reconcile(map: Arc<ConfigMap>, ctx: Arc<Ctx>) -> Result<Action, Failed> {
+        let name = map.metadata.name.clone().unwrap_or_default();
+        ctx.seen.push(format!("{} {name}", ctx.cluster));
+        match name.as_str() {
+            "again" => Ok(Action::requeue(Duration::from_secs(10))),
+            "fails" | "given-up" => Err(Failed(std::cell::Cell::new(0))),
+            _ => Ok(Action::await_change()),
+        }
+    }
+
+    fn error_policy(map: Arc<ConfigMap>, error: &Failed, ctx: Arc<Ctx>) -> Action {
+        assert_eq!(error.0.get(), 0);
+        ctx.failures.fetch_add(1, Ordering::SeqCst);
+        if map.metadata.name.as_deref() == Some("fails") {
+            Action::requeue(Duration::from_secs(20))
+        } else {
+            Action::await_change()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
+        let mut world = World::new();
+        let (a, b) = (world.join("a"), world.join("b"));
+        for object in ["ns/plain", "ns/again", "ns/fails", "ns/given-up"] {
+            a.put_map(object, "1");
+        }
+        b.put_map("ns/plain", "1");
+        let seen: Seen<String> = Seen::default();
+        let made: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+        let context_of = {
+            let (seen, made) = (seen.clone(), made.clone());
+            move |cluster: &mcr::Cluster| {
+                let name = cluster.name().to_string();
+                *made.lock().unwrap().entry(name.clone()).or_default() += 1;
+                Ctx { cluster: name, seen: seen.clone(), failures: AtomicUsize::new(0) }
+            }
+        };
+        let controller = Controller::<ConfigMap>::new("uniform").build_uniform(reconcile, error_policy, context_of);
+        let handle = world.run(controller.unwrap());
+        seen.wait_for(5).await;
+        sleep(25_000).await;
+        let count = |what: &str| seen.all().iter().filter(|line| *line == what).count();
+        assert_eq!((count("a plain"), count("b plain")), (1, 1));
+        assert_eq!((count("a again"), count("a fails"), count("a given-up")), (3, 2, 1));
+        assert_eq!(handle.status().counts.errors, 3);
+        // Deleted objects are not reconciled; contexts are made once per joining.
+        a.delete("configmaps", "ns/plain");
+        sleep(1_000).await;
+        assert_eq!(count("a plain"), 1);
+        assert_eq!(*made.lock().unwrap(), BTreeMap::from([("a".into(), 1), ("b".into(), 1)]));
+        world.remove("a");
+        until_true(|| !handle.status().clusters.contains_key(&name("a"))).await;
+        world.add("a", &a, &[]);
+        until_true(|| made.lock().unwrap()["a"] == 2).await;
+        world.end().await;
+    }
+}

@@ -1,0 +1,401 @@
+//! An API server in memory behind `kube::Client`, and a fleet of such.
+
+#![allow(dead_code, unreachable_pub)] // Each test file uses its part.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+use mcr::{
+    Access, BuiltController, Cluster, ClusterName, ClusterSpec, ControllerHandle, Fleet, FleetSettings,
+    core::{Change, Discovery, Provider},
+};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+type Frame = http_body::Frame<Bytes>;
+
+/// One API server. Clones are the same server.
+#[derive(Clone, Default)]
+pub struct Api(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// By plural, namespace and name.
+    objects: BTreeMap<(String, String, String), Value>,
+    version: u64,
+    uids: u64,
+    watchers: Vec<(Query, mpsc::UnboundedSender<Value>)>,
+    forbidden: HashSet<String>,
+    down: bool,
+    pub lists: u64,
+}
+
+#[derive(Clone, Default)]
+struct Query {
+    plural: String,
+    namespace: Option<String>,
+    labels: Vec<(String, String)>,
+}
+
+impl Query {
+    fn matches(&self, plural: &str, object: &Value) -> bool {
+        let meta = &object["metadata"];
+        self.plural == plural
+            && self.namespace.as_deref().is_none_or(|namespace| meta["namespace"] == *namespace)
+            && self.labels.iter().all(|(key, value)| meta["labels"][key] == *value)
+    }
+}
+
+impl Api {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// A client of this server.
+    pub fn client(&self) -> Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { api.answer(request) }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Creates or replaces an object; `metadata` is filled in.
+    pub fn put(&self, plural: &str, key: &str, mut object: Value) {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let mut state = self.state();
+        state.version += 1;
+        let at = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        let uid = match state.objects.get(&at) {
+            Some(old) => old["metadata"]["uid"].clone(),
+            None => {
+                state.uids += 1;
+                json!(format!("{:032x}", state.uids))
+            }
+        };
+        let version = (state.version + 1).to_string();
+        let old = state.objects.contains_key(&at);
+        if !object.is_object() {
+            object = json!({});
+        }
+        let meta = object.as_object_mut().unwrap().entry("metadata").or_insert(json!({}));
+        meta["name"] = json!(name);
+        if !namespace.is_empty() {
+            meta["namespace"] = json!(namespace);
+        }
+        meta["uid"] = uid;
+        meta["resourceVersion"] = json!(version);
+        state.objects.insert(at, object.clone());
+        state.tell(plural, if old { "MODIFIED" } else { "ADDED" }, &object);
+    }
+
+    /// A ConfigMap with one entry.
+    pub fn put_map(&self, key: &str, value: &str) {
+        self.put("configmaps", key, json!({"data": {"value": value}}));
+    }
+
+    pub fn delete(&self, plural: &str, key: &str) {
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        let mut state = self.state();
+        state.version += 1;
+        let mut object = state.objects.remove(&(plural.to_owned(), namespace.to_owned(), name.to_owned())).unwrap();
+        object["metadata"]["resourceVersion"] = json!((state.version + 1).to_string());
+        state.tell(plural, "DELETED", &object);
+    }
+
+    pub fn forbid(&self, plural: &str) {
+        self.state().forbidden.insert(plural.to_owned());
+    }
+
+    pub fn allow(&self, plural: &str) {
+        self.state().forbidden.remove(plural);
+    }
+
+    /// From now on nothing is answered, and open watches break off.
+    pub fn down(&self, down: bool) {
+        let mut state = self.state();
+        state.down = down;
+        state.watchers.clear();
+    }
+
+    pub fn lists(&self) -> u64 {
+        self.state().lists
+    }
+
+    pub fn watches(&self) -> usize {
+        let mut state = self.state();
+        state.watchers.retain(|(_, watcher)| !watcher.is_closed());
+        state.watchers.len()
+    }
+
+    fn answer(&self, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, std::io::Error> {
+        let mut state = self.state();
+        if state.down {
+            return Err(std::io::Error::other("connection refused"));
+        }
+        let path = request.uri().path().trim_matches('/').to_owned();
+        let full = |code: StatusCode, body: Value| {
+            // With a line feed, as API servers end what is read as a stream.
+            let body = Full::new(Bytes::from(format!("{body}\n"))).boxed_unsync();
+            Ok(Response::builder().status(code).header("content-type", "application/json").body(body).unwrap())
+        };
+        let rest: Vec<&str> = path.split('/').collect();
+        let rest = match rest.as_slice() {
+            ["api", "v1", "namespaces", "kube-system"] => {
+                let uid = format!("{:p}", Arc::as_ptr(&self.0));
+                return full(StatusCode::OK, json!({"metadata": {"name": "kube-system", "uid": uid}}));
+            }
+            ["version"] => return full(StatusCode::OK, json!({"major": "1"})),
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+            _ => return full(StatusCode::NOT_FOUND, json!({"message": "no such path", "code": 404})),
+        };
+        let (namespace, plural) = match rest {
+            ["namespaces", namespace, plural] => (Some((*namespace).to_owned()), (*plural).to_owned()),
+            [plural] => (None, (*plural).to_owned()),
+            _ => return full(StatusCode::NOT_FOUND, json!({"message": "no such path", "code": 404})),
+        };
+        if state.forbidden.contains(&plural) {
+            return full(StatusCode::FORBIDDEN, json!({"message": format!("{plural} is forbidden"), "code": 403}));
+        }
+        let mut query = Query { plural, namespace, labels: Vec::new() };
+        let mut watch_from = None;
+        let mut is_watch = false;
+        for pair in request.uri().query().unwrap_or_default().split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("watch", value) => is_watch = value == "1" || value == "true",
+                ("resourceVersion", version) => watch_from = version.parse::<u64>().ok(),
+                ("labelSelector", selector) => {
+                    let selector = selector.replace("%3D", "=").replace("%2C", ",");
+                    query.labels = selector
+                        .split(',')
+                        .filter_map(|part| part.split_once('='))
+                        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                        .collect();
+                }
+                _ => {}
+            }
+        }
+        if !is_watch {
+            state.lists += 1;
+            let items: Vec<&Value> = state
+                .objects
+                .iter()
+                .filter(|((plural, ..), object)| query.matches(plural, object))
+                .map(|(_, object)| object)
+                .collect();
+            let version = (state.version + 1).to_string();
+            return full(StatusCode::OK, json!({"metadata": {"resourceVersion": version}, "items": items}));
+        }
+        // History is not kept: a watch that missed something is told to list again.
+        if watch_from.is_some_and(|from| from < state.version + 1) {
+            let line = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
+            return full(StatusCode::OK, line);
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        state.watchers.push((query, sender));
+        let lines = stream::unfold(receiver, |mut receiver| async move {
+            let line: Value = receiver.recv().await?;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{line}\n")))), receiver))
+        });
+        let body = StreamBody::new(lines).boxed_unsync();
+        Ok(Response::builder().header("content-type", "application/json").body(body).unwrap())
+    }
+}
+
+impl State {
+    fn tell(&mut self, plural: &str, kind: &str, object: &Value) {
+        let line = json!({"type": kind, "object": object});
+        self.watchers.retain(|(_, watcher)| !watcher.is_closed());
+        for (_, watcher) in self.watchers.iter().filter(|(query, _)| query.matches(plural, object)) {
+            let _ = watcher.send(line.clone());
+        }
+    }
+}
+
+/// A provider that says what it is told to say.
+struct Told(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
+
+impl Provider for Told {
+    fn name(&self) -> &str {
+        "told"
+    }
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let receiver = self.0.lock().unwrap().take().unwrap();
+        stream::unfold(receiver, |mut receiver| async move { Some((Ok(receiver.recv().await?), receiver)) })
+            .take_until(stop.cancelled_owned())
+            .boxed()
+    }
+}
+
+/// A fleet that runs, whose clusters the test adds and removes.
+pub struct World {
+    pub fleet: Fleet,
+    changes: mpsc::UnboundedSender<Change>,
+    stop_fleet: CancellationToken,
+    stop: CancellationToken,
+    running: Vec<JoinHandle<()>>,
+}
+
+pub fn name(name: &str) -> ClusterName {
+    ClusterName::new(name).unwrap()
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_settings(|_| {})
+    }
+
+    pub fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let fleet = Fleet::builder().provider(Told(Mutex::new(Some(receiver)))).settings(change).build();
+        let stop_fleet = CancellationToken::new();
+        let running = tokio::spawn({
+            let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
+            async move { fleet.run(stop).await }
+        });
+        Self { fleet, changes, stop_fleet, stop: CancellationToken::new(), running: vec![running] }
+    }
+
+    /// Adds a cluster, or changes its labels.
+    pub fn add(&self, cluster: &str, api: &ApiAccess, labels: &[(&str, &str)]) {
+        let mut spec = ClusterSpec::new(name(cluster), api.access.clone());
+        for (key, value) in labels {
+            spec = spec.label(*key, *value);
+        }
+        self.changes.send(Change::Upsert(spec)).unwrap();
+    }
+
+    /// Adds a cluster with a server of its own.
+    pub fn join(&self, cluster: &str) -> ApiAccess {
+        let api = ApiAccess::new(Api::default());
+        self.add(cluster, &api, &[]);
+        api
+    }
+
+    pub fn suspend(&self, cluster: &str, api: &ApiAccess) {
+        let spec = ClusterSpec::new(name(cluster), api.access.clone()).suspended("asleep");
+        self.changes.send(Change::Upsert(spec)).unwrap();
+    }
+
+    pub fn remove(&self, cluster: &str) {
+        self.changes.send(Change::Remove(name(cluster))).unwrap();
+    }
+
+    pub fn run(&mut self, controller: BuiltController) -> ControllerHandle {
+        let handle = controller.handle();
+        let (fleet, stop) = (self.fleet.clone(), self.stop.clone());
+        self.running.push(tokio::spawn(async move { controller.run(fleet, stop).await.unwrap() }));
+        handle
+    }
+
+    pub async fn cluster(&self, name: &str) -> Cluster {
+        until(|| self.fleet.get(name).ok()).await
+    }
+
+    /// Stops the controllers, then the fleet, and waits for both.
+    pub async fn end(mut self) {
+        self.stop.cancel();
+        for controller in self.running.split_off(1) {
+            controller.await.unwrap();
+        }
+        self.stop_fleet.cancel();
+        for fleet in self.running {
+            fleet.await.unwrap();
+        }
+    }
+}
+
+/// A server and how the fleet reaches it.
+#[derive(Clone)]
+pub struct ApiAccess {
+    pub api: Api,
+    pub access: Access,
+}
+
+impl ApiAccess {
+    pub fn new(api: Api) -> Self {
+        let access = Access::from(api.client());
+        Self { api, access }
+    }
+}
+
+impl std::ops::Deref for ApiAccess {
+    type Target = Api;
+    fn deref(&self) -> &Api {
+        &self.api
+    }
+}
+
+/// Asks again and again until there is an answer.
+pub async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..60_000 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("it never came");
+}
+
+pub async fn until_true(mut ask: impl FnMut() -> bool) {
+    until(|| ask().then_some(())).await;
+}
+
+pub async fn sleep(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// Collects what reconcilers saw, in order.
+pub struct Seen<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Seen<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Clone + PartialEq + std::fmt::Debug> Seen<T> {
+    pub fn push(&self, item: impl Into<T>) {
+        self.0.lock().unwrap().push(item.into());
+    }
+
+    pub fn all(&self) -> Vec<T> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    pub fn take(&self) -> Vec<T> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Waits until this many are there; more than that is a fault.
+    pub async fn wait_for(&self, count: usize) -> Vec<T> {
+        for _ in 0..60_000 {
+            if self.len() >= count {
+                return self.all();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("{count} wanted, {:?} came", self.all());
+    }
+}
