@@ -124,6 +124,8 @@ struct Life<'a> {
     pending: Option<Instant>,
     refused: bool,
     last_probe: Instant,
+    /// The place that watches were let begin at before it was known who answers there.
+    tried: Option<Target>,
     /// When to find out who the cluster is, if that has been put off.
     identify_at: Option<Instant>,
 }
@@ -212,6 +214,7 @@ impl<'a> Life<'a> {
             pending: None,
             refused: false,
             last_probe: Instant::now(),
+            tried: None,
             identify_at: None,
         }
     }
@@ -331,10 +334,24 @@ impl<'a> Life<'a> {
         } else {
             Refresh::First
         };
-        let (spec, cluster) = (self.wanted.spec.clone(), self.cluster.clone());
+        let spec = self.wanted.spec.clone();
+        let dialled = tokio::select! {
+            dialled = dial(self.fleet, &spec, why) => dialled,
+            _ = self.changes.changed() => return self.take_change(),
+        };
+        if let (Some(tried), Ok(connected)) = (&self.tried, &dialled) {
+            // The watches may hold objects of the place that was tried, and nobody knows whose they are.
+            if self.identity.is_none() && *tried != connected.link.shape.target {
+                return Some(End::Replaced);
+            }
+        }
+        let cluster = self.cluster.clone();
         let first = self.identity.is_none().then_some(self.endpoint + 1);
+        if let (Some(_), Ok(connected)) = (first, &dialled) {
+            self.tried = Some(connected.link.shape.target.clone());
+        }
         let attempt = async {
-            let mut connected = dial(self.fleet, &spec, why).await?;
+            let mut connected = dialled?;
             if let Some(endpoint) = first {
                 connected.in_use = true;
                 if begin_with_the_watches(&cluster, &connected, endpoint).await {
@@ -387,8 +404,10 @@ impl<'a> Life<'a> {
             self.endpoint += 1;
         }
         let later = !connected.asked && connected.identity.declared.is_none();
-        self.identify_at = later
-            .then(|| Instant::now() + Duration::from_secs(1) + self.backoff.spread(Duration::from_secs(9)));
+        // Soon, since until then another address can't be told from another cluster; but thousands of
+        // clusters that joined together must not all be asked in the same second.
+        let spread = Duration::from_millis(5) * self.fleet.registry.len().min(10_000) as u32;
+        self.identify_at = later.then(|| Instant::now() + spread + self.backoff.spread(spread));
         self.adopt(connected);
         self.backoff.reset();
         self.refused = false;
@@ -491,8 +510,7 @@ impl<'a> Life<'a> {
                     .change_facts(|facts| facts.identity.clone_from(&shown));
             }
             (Ok(_), None) => {}
-            // Whether the cluster answers is another question, with a probe of its own.
-            (Err(_), _) => self.identify_at = Some(Instant::now() + Duration::from_secs(30)),
+            (Err(error), _) => self.unreachable(error.into()),
         }
     }
 

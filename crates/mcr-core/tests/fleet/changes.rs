@@ -136,6 +136,7 @@ async fn another_address_of_the_same_cluster_keeps_the_store_and_tells_missed_de
     let cluster = running.join("a", &one.kubeconfig()).await;
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster, SOON).await;
+    eventually(SOON, "it is known who the cluster is", || cluster.identity()).await;
     one.stop().await.or_fail();
     eventually(SOON, "the loss is noticed", || {
         matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
