@@ -115,9 +115,12 @@ impl Manager {
             async move { fleet.run(stop).await }
         });
         let mut running = Running::default();
+        // Controllers abort what is left a little earlier, so that all has ended when the grace is over.
+        let most = shutdown_grace.mul_f64(0.9);
         for controller in controllers {
             let (name, fleet, stop) = (controller.name().into(), fleet.clone(), working.clone());
-            running.spawn(name, async move { controller.run(fleet, stop).await.map_err(ManagerError::from) });
+            let run = controller.run_within(fleet, stop, most);
+            running.spawn(name, async move { run.await.map_err(ManagerError::from) });
         }
         for (name, task) in tasks {
             let (fleet, stop, known) = (fleet.clone(), working.clone(), name.clone());
@@ -135,9 +138,8 @@ impl Manager {
         }
         working.cancel();
         let deadline = Instant::now() + shutdown_grace;
-        if let Err(late) = timeout_at(deadline, running.all()).await.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))) {
-            result = result.and(Err(late));
-        }
+        let ended = timeout_at(deadline, running.all()).await;
+        result = result.and(ended.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))));
         running.tasks.shutdown().await;
         // Clusters go last: what was ending still needed them. They have a grace period of their own.
         serving.cancel();
@@ -258,6 +260,9 @@ impl ManagerBuilder {
     }
 
     /// How long controllers and tasks may take to end after the manager is told to stop. Default 30 seconds.
+    ///
+    /// A tenth of it is kept for aborting what controllers still run then. A task that has not ended by the end
+    /// is aborted and named in [`ManagerError::Stuck`].
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self

@@ -138,7 +138,8 @@ pub struct Request<K> {
     /// How often this key failed in a row before; 0 the first time.
     pub attempt: u32,
     /// Cancelled when the cluster leaves, when the controller no longer selects it, and when the program shuts
-    /// down. The reconciler then has a grace period to end before it is aborted.
+    /// down. The reconciler then has a grace period to end before it is aborted. When the reconcile has ended it
+    /// is cancelled as well, for what it left running.
     pub token: CancellationToken,
 }
 

@@ -1,4 +1,5 @@
 //! Dispatch, deletions, the gate, parking, leaving, failures.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -428,6 +429,32 @@ async fn dynamic_and_metadata_only_kinds() {
     all.sort();
     assert_eq!(all, ["Some({\"l\": \"v\"})", "example.com/v1/Widget 3"]);
     world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_share_watches_and_many_clusters_are_many_only_once() {
+    let mut world = World::new();
+    let seen = Seen::default();
+    let (one, two) = (maps().owns::<Secret>(), Controller::<Secret>::new("secrets"));
+    let handle = world.run(one.build(record, Arc::new(seen.clone())).unwrap());
+    let nothing = |_: Request<Secret>, _: Arc<()>| async { Fallible::Ok(()) };
+    world.run(two.build(nothing, Arc::new(())).unwrap());
+    let apis: Vec<_> = (0..300)
+        .map(|i| {
+            let api = support::ApiAccess::new(Default::default());
+            api.put_map("ns/x", "1");
+            world.add(&format!("c{i}"), &api, &[]);
+            api
+        })
+        .collect();
+    let mut all = seen.wait_for(300).await;
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 300);
+    until_true(|| apis.iter().all(|api| api.watches() == 2 && api.lists() == 2)).await;
+    assert_eq!(handle.status().clusters.len(), 300);
+    world.end().await;
+    assert!(apis.iter().all(|api| api.watches() == 0));
 }
 
 /// Real time and threads: changes rain on few keys of several clusters that come and go.

@@ -1,4 +1,5 @@
 //! Building, running and ending managers.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -129,6 +130,31 @@ async fn what_does_not_end_is_named_and_ended() {
     let error = manager.run_until(stop).await.unwrap_err();
     assert_eq!(error.to_string(), "deaf did not end within 7 s after the manager was told to stop");
     assert_eq!(began.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_does_not_end_is_aborted_within_the_grace_and_nothing_is_kept() {
+    let api = Api::default();
+    api.put_map("ns/x", "1");
+    let ctx: Arc<Seen<String>> = Arc::default();
+    let deaf = |_: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push("began");
+        std::future::pending::<Result<(), BoxError>>().await
+    };
+    let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>().build(deaf, ctx.clone());
+    let manager = Manager::single(api.client()).controller(controller).build().unwrap();
+    let handle = manager.controllers().remove(0);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    ctx.wait_for(1).await;
+    stop.cancel();
+    let stopped = Instant::now();
+    running.await.unwrap().unwrap();
+    assert_eq!(stopped.elapsed().as_secs(), 27);
+    assert_eq!(handle.status().counts.aborted, 1);
+    assert_eq!(api.watches(), 0);
+    drop(handle);
+    assert_eq!(Arc::strong_count(&ctx), 1, "the controller holds itself alive");
 }
 
 #[tokio::test(start_paused = true)]

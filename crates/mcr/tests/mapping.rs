@@ -1,4 +1,5 @@
 //! Which clusters, which changes, whose requests; and the uniform form.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 
@@ -155,7 +156,9 @@ async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
     a.put_map("ns/x", "1");
     world.add("a", &a, &[("env", "dev")]);
     let seen = Seen::default();
-    let controller = Controller::<ConfigMap>::new("prod").clusters(ClusterSelector::label("env", "prod"));
+    let told = ClusterSelector::matching(|cluster| cluster.provider() == "told");
+    let selector = ClusterSelector::label("env", "prod").and(told).and(ClusterSelector::provider("told"));
+    let controller = Controller::<ConfigMap>::new("prod").clusters(selector);
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     sleep(3_000).await;
     assert_eq!((seen.len(), a.watches()), (0, 0));

@@ -10,14 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BuiltController, ClusterEnqueue, Enqueue, OwnsOptions, WatchOptions,
-    engine::Core,
-    plan::{MapFleet, Plan, RunClusterSource, RunSource, WatchPlan, Weigh},
+    plan::{MapFleet, RunClusterSource, RunSource, Weigh},
 };
 use crate::{
     BuildError, ClusterSelector, Predicate, Reconciler, RequestKey,
     mapper::{self, OwnerKind, Watched},
-    queue::{Backoff, FairQueue, QueueConfig},
-    reconciler::{Aware, Run, Typed, Uniform},
+    queue::{Backoff, QueueConfig},
+    reconciler::{Aware, Typed, Uniform},
     request::Target,
 };
 
@@ -52,40 +51,74 @@ use crate::{
 /// [optional](WatchOptions::optional) don't count). A kind that can't be listed in a cluster keeps the requests
 /// of that cluster back and shows in [`ControllerStatus`](super::ControllerStatus); other clusters go on.
 ///
+/// # What can't be written
+/// There is one primary kind at most, and only a primary kind owns anything:
+///
+/// ```compile_fail
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use mcr::Controller;
+/// let two_primaries = Controller::<(ConfigMap, Secret)>::new("x");
+/// ```
+/// ```compile_fail
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use mcr::Controller;
+/// let a_second_primary = Controller::<ConfigMap>::new("x").new::<Secret>("y");
+/// ```
+/// ```compile_fail
+/// # use k8s_openapi::api::core::v1::Secret;
+/// # use mcr::Controller;
+/// let owns_without_primary = Controller::named("x").owns::<Secret>();
+/// ```
+/// ```compile_fail
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use mcr::{BoxError, Controller, Request};
+/// # use std::sync::Arc;
+/// async fn of_secrets(_: Request<Secret>, _: Arc<()>) -> Result<(), BoxError> { Ok(()) }
+/// let reconciler_of_another_kind = Controller::<ConfigMap>::new("x").build(of_secrets, Arc::new(()));
+/// ```
+/// The same, as it should be:
+/// ```
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use mcr::{BoxError, Controller, Request};
+/// # use std::sync::Arc;
+/// async fn of_maps(_: Request<ConfigMap>, _: Arc<()>) -> Result<(), BoxError> { Ok(()) }
+/// let controller = Controller::<ConfigMap>::new("x").owns::<Secret>().build(of_maps, Arc::new(()));
+/// ```
+///
 /// # Deletions
 /// That an object was deleted is told as [`RequestObject::Deleted`](crate::RequestObject::Deleted), while the
 /// program runs. A cluster that leaves is not a deletion of its objects.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
-    name: Arc<str>,
-    clusters: ClusterSelector,
-    primary: Option<Primary>,
-    watches: Vec<Secondary>,
-    event_filter: Vec<Predicate>,
-    fleet_maps: Vec<MapFleet>,
-    sources: Vec<RunSource>,
-    cluster_sources: Vec<RunClusterSource>,
-    queue: QueueConfig,
-    timeout: Option<Duration>,
-    release_jitter: Duration,
-    shutdown_grace: Duration,
-    weigh: Option<Weigh>,
+    pub(super) name: Arc<str>,
+    pub(super) clusters: ClusterSelector,
+    pub(super) primary: Option<Primary>,
+    pub(super) watches: Vec<Secondary>,
+    pub(super) event_filter: Vec<Predicate>,
+    pub(super) fleet_maps: Vec<MapFleet>,
+    pub(super) sources: Vec<RunSource>,
+    pub(super) cluster_sources: Vec<RunClusterSource>,
+    pub(super) queue: QueueConfig,
+    pub(super) timeout: Option<Duration>,
+    pub(super) release_jitter: Duration,
+    pub(super) shutdown_grace: Duration,
+    pub(super) weigh: Option<Weigh>,
     _kind: PhantomData<fn() -> K>,
 }
 
-struct Primary {
-    kind: WatchRequest,
-    request: WatchRequest,
-    owner: OwnerKind,
-    predicates: Vec<Predicate>,
+pub(super) struct Primary {
+    pub(super) kind: WatchRequest,
+    pub(super) request: WatchRequest,
+    pub(super) owner: OwnerKind,
+    pub(super) predicates: Vec<Predicate>,
 }
 
-struct Secondary {
-    kind: WatchRequest,
-    options: WatchOptions,
+pub(super) struct Secondary {
+    pub(super) kind: WatchRequest,
+    pub(super) options: WatchOptions,
     /// None: whoever owns the object.
-    map: Option<mapper::MapChange>,
-    every_owner: bool,
+    pub(super) map: Option<mapper::MapChange>,
+    pub(super) every_owner: bool,
 }
 
 impl<K> Controller<K> {
@@ -275,86 +308,6 @@ impl<K> Controller<K> {
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
-    }
-
-    fn finish(self, runner: Arc<dyn Run>) -> Result<BuiltController, BuildError> {
-        let name = self.name;
-        if name.is_empty() {
-            return Err(BuildError::EmptyName);
-        }
-        let nothing = self.primary.is_none()
-            && self.watches.is_empty()
-            && self.fleet_maps.is_empty()
-            && self.sources.is_empty()
-            && self.cluster_sources.is_empty();
-        if nothing {
-            return Err(BuildError::NoWatches { controller: name });
-        }
-        for (setting, zero) in [
-            ("concurrency", self.queue.concurrency == Some(0)),
-            ("cluster_concurrency", self.queue.cluster_concurrency == Some(0)),
-            ("timeout", self.timeout == Some(Duration::ZERO)),
-        ] {
-            if zero {
-                return Err(BuildError::Zero { controller: name, setting });
-            }
-        }
-        let check = |kind: &WatchRequest, request: WatchRequest| {
-            if kind.resource_name() == request.resource_name() {
-                Ok(request)
-            } else {
-                let (kind, other) = (kind.to_string(), request.to_string());
-                Err(BuildError::OtherKind { controller: name.clone(), kind, other })
-            }
-        };
-        let mut watches = Vec::new();
-        let owner = self.primary.as_ref().map(|primary| primary.owner.clone());
-        let has_primary = self.primary.is_some();
-        let with_filter = |own: Vec<Predicate>| self.event_filter.iter().cloned().chain(own).collect();
-        if let Some(primary) = self.primary {
-            watches.push(WatchPlan {
-                request: check(&primary.kind, primary.request)?,
-                clusters: None,
-                predicates: with_filter(primary.predicates),
-                optional: false,
-                map: None,
-            });
-        }
-        for watch in self.watches {
-            let map = match (watch.map, &owner) {
-                (Some(map), _) => map,
-                (None, Some(owner)) => mapper::owners(owner.clone(), watch.every_owner),
-                // `owns` exists only where there is a primary kind.
-                (None, None) => continue,
-            };
-            let options = watch.options;
-            let request = match options.request {
-                Some(change) => change(watch.kind.clone()),
-                None => watch.kind.clone(),
-            };
-            watches.push(WatchPlan {
-                request: check(&watch.kind, request)?,
-                clusters: options.clusters,
-                predicates: with_filter(options.predicates),
-                optional: options.optional,
-                map: Some(map),
-            });
-        }
-        let plan = Plan {
-            name,
-            clusters: self.clusters,
-            watches,
-            has_primary,
-            fleet_maps: self.fleet_maps,
-            sources: self.sources,
-            cluster_sources: self.cluster_sources,
-            timeout: self.timeout,
-            release_jitter: self.release_jitter,
-            shutdown_grace: self.shutdown_grace,
-            weigh: self.weigh,
-            runner,
-        };
-        Ok(BuiltController::new(Core::new(plan, FairQueue::new(self.queue))))
     }
 }
 

@@ -66,6 +66,17 @@ impl BuiltController {
     /// # Cancellation
     /// Dropping the future stops the controller without any grace: running reconciles are aborted.
     pub async fn run(self, fleet: Fleet, stop: CancellationToken) -> Result<(), ControllerError> {
+        let grace = self.core.plan.shutdown_grace;
+        self.run_within(fleet, stop, grace).await
+    }
+
+    /// Runs with at most this grace period.
+    pub(crate) async fn run_within(
+        self,
+        fleet: Fleet,
+        stop: CancellationToken,
+        most: Duration,
+    ) -> Result<(), ControllerError> {
         let core = self.core;
         let engine = Arc::new(Engine { core: core.clone(), fleet });
         let (following, working) = (CancellationToken::new(), CancellationToken::new());
@@ -98,7 +109,7 @@ impl BuiltController {
             member.close();
         }
         core.tracker.close();
-        let grace = core.plan.shutdown_grace;
+        let grace = core.plan.shutdown_grace.min(most);
         let ended = timeout(grace, async {
             core.tracker.wait().await;
             while sources.join_next().await.is_some() {}

@@ -15,10 +15,7 @@ use super::{
     plan::Plan,
     source,
 };
-use crate::{
-    RequestKey,
-    queue::Priority,
-};
+use crate::queue::Priority;
 
 /// Follows the fleet until told to stop.
 pub(crate) async fn follow(engine: Arc<Engine>, stop: CancellationToken) {
@@ -69,14 +66,16 @@ impl Follower {
     fn take(&mut self, event: &FleetEvent) {
         match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => self.consider(cluster),
-            FleetEvent::Disengaged { name, epoch } => {
-                if self.local.get(name).is_some_and(|local| local.member.cluster.epoch() == *epoch) {
-                    self.let_go(name);
-                }
-            }
+            FleetEvent::Disengaged { name, epoch } => self.disengaged(name, *epoch),
             _ => {}
         }
         self.map(event);
+    }
+
+    fn disengaged(&mut self, name: &ClusterName, epoch: u64) {
+        if self.local.get(name).is_some_and(|local| local.member.cluster.epoch() == epoch) {
+            self.let_go(name);
+        }
     }
 
     fn map(&self, event: &FleetEvent) {
@@ -89,7 +88,6 @@ impl Follower {
         for map in &core.plan.fleet_maps {
             let keys = core.guarded("a fleet mapper", name, || map(event, &self.engine.fleet));
             for key in keys.unwrap_or_default() {
-                let key: RequestKey = key;
                 self.engine.enqueue(key, Priority::Live, Duration::ZERO);
             }
         }
@@ -108,6 +106,9 @@ impl Follower {
             return;
         }
         let name = cluster.name();
+        if self.local.get(name).is_some_and(|local| !local.member.cluster.is_same(cluster)) {
+            self.let_go(name);
+        }
         let wanted = self.wanted(cluster);
         if !wanted.any() {
             if self.let_go(name) {
@@ -183,8 +184,7 @@ impl Follower {
         if wanted.selected && !local.selected {
             for run in &core.plan.cluster_sources {
                 let enqueue = ClusterEnqueue { engine: engine.clone(), member: local.member.clone() };
-                let run = run.clone();
-                source::spawn_in_cluster(enqueue, run);
+                source::spawn_in_cluster(enqueue, run.clone());
             }
         }
         local.selected = wanted.selected;

@@ -5,6 +5,7 @@ mod builder;
 mod dispatch;
 mod engine;
 mod enqueue;
+mod finish;
 mod follow;
 mod gate;
 mod member;

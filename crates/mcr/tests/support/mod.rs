@@ -1,6 +1,7 @@
 //! An API server in memory behind `kube::Client`, and a fleet of such.
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
+#![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
 
 use std::{
     collections::{BTreeMap, HashSet},

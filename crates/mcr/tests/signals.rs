@@ -1,0 +1,76 @@
+//! Signals, sent to a process of its own.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use mcr::Manager;
+
+const ROLE: &str = "MCR_SIGNALS_TEST_ROLE";
+
+/// Not a test by itself: what the tests below start.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let result = runtime.block_on(async {
+        let manager = Manager::single(support::Api::default().client()).task("task", move |_, stop| async move {
+            // Signals are listened to before tasks begin.
+            eprintln!("ready");
+            stop.cancelled().await;
+            eprintln!("told");
+            if role == "deaf" {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        });
+        manager.build().unwrap().run().await
+    });
+    std::process::exit(if result.is_ok() { 0 } else { 7 });
+}
+
+fn start(role: &str) -> (Child, impl FnMut(&str)) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let wait_for = move |wanted: &str| assert!(lines.any(|line| line.unwrap() == wanted), "no {wanted:?}");
+    (child, wait_for)
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn the_first_signal_ends_gracefully() {
+    for name in ["-INT", "-TERM"] {
+        let (mut child, mut wait_for) = start("listens");
+        wait_for("ready");
+        signal(&child, name);
+        wait_for("told");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn the_second_signal_ends_at_once() {
+    let (mut child, mut wait_for) = start("deaf");
+    wait_for("ready");
+    signal(&child, "-TERM");
+    wait_for("told");
+    let second = Instant::now();
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(second.elapsed() < Duration::from_secs(5));
+}
