@@ -33,6 +33,9 @@ impl Action {
     }
 
     /// Reconcile again after this time even if nothing changes. Delays are kept up to a year.
+    ///
+    /// Only for objects that exist: for one that is deleted or absent it means [`done`](Self::done), so that ending
+    /// every reconcile this way is fine. A clean-up after a deletion that has to be tried again returns an error.
     pub const fn requeue(after: Duration) -> Self {
         Self { requeue_after: Some(after) }
     }

@@ -132,6 +132,8 @@ impl Manager {
         let mut result = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = running.first_failure() => Err(failed),
+            // One that returns was started elsewhere before, and lives there.
+            Some(Err(error)) = fleet_task.join_next() => Err(fleet_panicked(error)),
         };
         if let Err(error) = &result {
             tracing::error!(%error, "stopping because of an error");
@@ -144,12 +146,21 @@ impl Manager {
         // Clusters go last: what was ending still needed them. They have a grace period of their own.
         serving.cancel();
         let limit = fleet.drain_grace() + Duration::from_secs(10);
-        if timeout(limit, fleet_task.join_next()).await.is_err() {
-            let late = ManagerError::Stuck { what: "the fleet".into(), grace: limit };
-            result = result.and(Err(late));
+        match timeout(limit, fleet_task.join_next()).await {
+            Ok(Some(Err(error))) => result = result.and(Err(fleet_panicked(error))),
+            Ok(_) => {}
+            Err(_) => result = result.and(Err(ManagerError::Stuck { what: "the fleet".into(), grace: limit })),
         }
         result
     }
+}
+
+fn fleet_panicked(error: JoinError) -> ManagerError {
+    let panic = match error.try_into_panic() {
+        Ok(panic) => panic_text(&*panic).to_owned(),
+        Err(error) => error.to_string(),
+    };
+    ManagerError::TaskPanicked { task: "fleet".into(), panic }
 }
 
 impl fmt::Debug for Manager {

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use kube::Client;
+use kube::{
+    Client,
+    runtime::reflector::{Lookup, ObjectRef},
+};
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +70,16 @@ impl From<RequestKey> for Target {
     }
 }
 
+impl<K: Lookup> From<ObjectRef<K>> for Target {
+    /// The reference's name and namespace, in the same cluster; mappers written for kube return it.
+    fn from(reference: ObjectRef<K>) -> Self {
+        Self::Here(match reference.namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace, reference.name),
+            None => ObjectKey::cluster_scoped(reference.name),
+        })
+    }
+}
+
 /// What is known of the object that a request is about.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -76,9 +89,8 @@ pub enum RequestObject<K> {
     /// The object was deleted: the API server said so, or a complete list did not have it any more. For a
     /// watch with a label or field selector this includes objects that no longer match.
     ///
-    /// Requests come with it until one has succeeded with [`Action::done`](crate::Action::done). Not every
-    /// deletion is seen (not those that happen while this program does not run): what must not be missed
-    /// needs a finalizer.
+    /// Requests come with it until one has succeeded. Not every deletion is seen (not those that happen while
+    /// this program does not run): what must not be missed needs a finalizer.
     Deleted {
         /// The object as it was last seen; none if it can't be decoded.
         last_known: Option<Arc<K>>,
@@ -210,6 +222,13 @@ impl<K> fmt::Debug for Request<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kubes_references_are_targets() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let target = Target::from(ObjectRef::<ConfigMap>::new("x").within("ns"));
+        assert_eq!(target, Target::Here(ObjectKey::namespaced("ns", "x")));
+    }
 
     #[test]
     fn a_key_reads_as_in_multicluster_runtime() {

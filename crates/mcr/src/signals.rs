@@ -78,3 +78,14 @@ pub(crate) fn raise_open_files() {
 
 #[cfg(not(unix))]
 pub(crate) fn raise_open_files() {}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #[test]
+    fn open_files_are_allowed_up_to_the_hard_limit() {
+        use rustix::process::{Resource, getrlimit};
+        super::raise_open_files();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
+}

@@ -360,6 +360,57 @@ async fn requeues_come_on_time_and_debounce_waits_for_quiet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_planned_requeue_ends_with_its_object() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(line(&request));
+        Fallible::Ok(Action::requeue(Duration::from_secs(30)))
+    };
+    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(3).await;
+    a.delete("configmaps", "ns/x");
+    seen.wait_for(4).await;
+    sleep(300_000).await;
+    assert_eq!(seen.all()[3..], ["cluster://a/ns/x deleted 1"]);
+    let status = &handle.status().clusters[&support::name("a")];
+    assert_eq!((status.ready, status.delayed, status.running), (0, 0, 0));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
+    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(3));
+    let (old, new) = (support::ApiAccess::new(Default::default()), support::ApiAccess::new(Default::default()));
+    old.put_map("ns/both", "old");
+    old.put_map("ns/only-old", "old");
+    new.put_map("ns/both", "new");
+    world.identify("a", &old, "1");
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push(line(&request));
+        if line(&request).ends_with("both live old") {
+            std::future::pending::<()>().await;
+        }
+        Fallible::Ok(())
+    };
+    let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(2).await;
+    let first = world.cluster("a").await;
+    world.identify("a", &new, "2");
+    until_true(|| world.fleet.get("a").is_ok_and(|cluster| cluster.epoch() != first.epoch())).await;
+    let all = seen.wait_for(3).await;
+    assert_eq!(all[2], "cluster://a/ns/both live new");
+    sleep(60_000).await;
+    assert_eq!(seen.len(), 3, "{:?}", seen.all());
+    assert_eq!(handle.status().counts.aborted, 1);
+    assert!(first.token().is_cancelled());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_mended() {
     let mut world = World::new();
     let a = world.join("a");

@@ -128,10 +128,10 @@ fn judge(
     }
     match ended {
         Ok(Ok(Ended::Done(action))) => {
-            if let (Found::Deleted(object), None) = (found, action.requeue_after()) {
+            if let Found::Deleted(object) = found {
                 member.buried(&work.key, object);
             }
-            success(action)
+            success(found, action)
         }
         Ok(Ok(Ended::Failed(failure))) => match excuse(engine, member, &failure) {
             Some(why) => {
@@ -173,8 +173,10 @@ fn judge(
     }
 }
 
-fn success(action: Action) -> Outcome {
-    Outcome::Success { requeue_after: action.requeue_after() }
+fn success(found: &Found, action: Action) -> Outcome {
+    // A reconciler that plans the next look at every end must not look at objects that are gone for ever.
+    let exists = matches!(found, Found::Live(_) | Found::Unwatched);
+    Outcome::Success { requeue_after: action.requeue_after().filter(|_| exists) }
 }
 
 /// Why a failure is none: there is nothing left to reconcile.

@@ -139,6 +139,10 @@ impl Follower {
         core.queue.engage(name.clone(), member.epoch);
         core.queue.park(name);
         core.members_mut().insert(name.clone(), member.clone());
+        if core.queue.is_closed() {
+            // The controller stops just now and may have told its members already.
+            member.close();
+        }
         self.local.insert(
             name.clone(),
             Local {

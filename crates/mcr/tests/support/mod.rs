@@ -284,6 +284,12 @@ impl World {
         api
     }
 
+    /// Says that under this name is the cluster of this identity.
+    pub fn identify(&self, cluster: &str, api: &ApiAccess, identity: &str) {
+        let spec = ClusterSpec::new(name(cluster), api.access.clone()).identity(identity);
+        self.changes.send(Change::Upsert(spec)).unwrap();
+    }
+
     pub fn suspend(&self, cluster: &str, api: &ApiAccess) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).suspended("asleep");
         self.changes.send(Change::Upsert(spec)).unwrap();
