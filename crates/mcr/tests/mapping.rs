@@ -211,6 +211,24 @@ async fn each_watch_chooses_its_clusters() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_let_go_no_longer_holds_anything_back() {
+    let mut world = World::new();
+    let a = support::ApiAccess::new(Default::default());
+    a.forbid("secrets");
+    a.put_map("ns/x", "1");
+    world.add("a", &a, &[("secrets", "yes")]);
+    let seen: Seen<String> = Seen::default();
+    let where_wanted = WatchOptions::new().clusters(ClusterSelector::has_label("secrets"));
+    let controller = Controller::<ConfigMap>::new("x").owns_with::<Secret>(&(), OwnsOptions::new().watch(where_wanted));
+    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    sleep(5_000).await;
+    assert_eq!(seen.len(), 0);
+    world.add("a", &a, &[]);
+    seen.wait_for(1).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn selectors_of_the_request_and_filters_of_events() {
     let mut world = World::new();
     let a = world.join("a");
