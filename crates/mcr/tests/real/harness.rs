@@ -1,0 +1,206 @@
+//! What the tests of this folder share: a manager over a folder of kubeconfig files, and a reconciler that
+//! writes down what it is asked.
+
+use std::{
+    collections::HashMap,
+    fmt::Display,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use mcr::{Action, BuildError, BuiltController, Controller, ControllerHandle, Fleet, Manager, Request, RequestObject};
+use mcr_provider_file::FileProvider;
+use mcr_testkit::control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// `unwrap` that shows the text a user would see.
+pub(crate) trait OrFail<T> {
+    fn or_fail(self) -> T;
+}
+
+impl<T, E: Display> OrFail<T> for Result<T, E> {
+    #[track_caller]
+    fn or_fail(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What a reconciler was asked to do, with each object's runs counted while they run.
+#[derive(Default)]
+pub(crate) struct Seen {
+    lines: Mutex<Vec<String>>,
+    running: Mutex<HashMap<String, usize>>,
+    at_once: AtomicUsize,
+}
+
+impl Seen {
+    pub(crate) fn has(&self, line: &str) -> bool {
+        self.count(line) > 0
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.lines.lock().unwrap().iter().filter(|known| *known == line).count()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub(crate) fn any(&self, matches: impl Fn(&str) -> bool) -> bool {
+        self.lines.lock().unwrap().iter().any(|line| matches(line))
+    }
+
+    /// The most runs of one object that were ever under way at once.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.at_once.load(Ordering::SeqCst)
+    }
+
+    fn begin(&self, key: &str) {
+        let mut running = self.running.lock().unwrap();
+        let now = running.entry(key.to_owned()).or_default();
+        *now += 1;
+        self.at_once.fetch_max(*now, Ordering::SeqCst);
+    }
+
+    fn end(&self, key: &str, line: String) {
+        *self.running.lock().unwrap().get_mut(key).unwrap() -= 1;
+        self.lines.lock().unwrap().push(line);
+    }
+}
+
+/// Writes down `live|deleted|absent <context> <name>`.
+pub(crate) async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, std::convert::Infallible> {
+    let key = request.key.to_string();
+    seen.begin(&key);
+    tokio::task::yield_now().await;
+    let what = match &request.object {
+        RequestObject::Live(_) => "live",
+        RequestObject::Deleted { .. } => "deleted",
+        _ => "absent",
+    };
+    let cluster = request.cluster.name().as_str();
+    let context = cluster.rsplit_once('+').map_or(cluster, |(_, context)| context);
+    seen.end(&key, format!("{what} {context} {}", request.name()));
+    Ok(Action::await_change())
+}
+
+/// A controller of ConfigMaps that writes down what it sees in the `default` namespace.
+pub(crate) fn noting(seen: &Arc<Seen>) -> Result<BuiltController, BuildError> {
+    Controller::<ConfigMap>::new("noting")
+        .watch_request(|watch| watch.namespace("default"))
+        .build(note, seen.clone())
+}
+
+/// A manager that runs over a folder of kubeconfig files.
+pub(crate) struct Running {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) fleet: Fleet,
+    pub(crate) controllers: Vec<ControllerHandle>,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), mcr::ManagerError>>,
+}
+
+impl Running {
+    /// Starts with these files in the folder.
+    pub(crate) fn start(files: &[(&str, &str)], controllers: Vec<Result<BuiltController, BuildError>>) -> Self {
+        let folder = tempfile::tempdir().or_fail();
+        for (name, yaml) in files {
+            std::fs::write(folder.path().join(name), yaml).or_fail();
+        }
+        let provider = FileProvider::builder().dir(folder.path()).build().or_fail();
+        let mut builder = Manager::builder().provider(provider);
+        for controller in controllers {
+            builder = builder.controller(controller);
+        }
+        let manager = builder.build().or_fail();
+        let (fleet, controllers) = (manager.fleet().clone(), manager.controllers());
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(manager.run_until(stop.clone()));
+        Self { folder, fleet, controllers, stop, task }
+    }
+
+    /// Replaces a file in one step, as editors and mounted volumes do.
+    pub(crate) fn write(&self, name: &str, yaml: &str) {
+        let torn = self.folder.path().join(".torn");
+        std::fs::write(&torn, yaml).or_fail();
+        std::fs::rename(torn, self.path(name)).or_fail();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        Path::new(self.folder.path()).join(name)
+    }
+
+    /// The name of the cluster of a context of a file.
+    pub(crate) fn cluster(&self, file: &str, context: &str) -> String {
+        format!("{}+{context}", self.path(file).display())
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.task).await;
+        ended.expect("the manager stops").or_fail().or_fail();
+    }
+}
+
+/// Asks again and again until there is an answer.
+#[track_caller]
+pub(crate) fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+    let what = what.to_owned();
+    let caller = std::panic::Location::caller();
+    async move {
+        let started = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            assert!(started.elapsed() < limit, "not within {limit:?}: {what} ({caller})");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// A kubeconfig with these contexts.
+pub(crate) fn kubeconfig<'a>(contexts: impl IntoIterator<Item = (&'a str, String, String, Credentials)>) -> String {
+    let mut builder = KubeconfigBuilder::new();
+    for (name, server, ca, credentials) in contexts {
+        builder = builder.context(name, server, ca, credentials);
+    }
+    builder.to_yaml()
+}
+
+/// A context of the administrator of a control plane.
+pub(crate) fn admin<'a>(name: &'a str, plane: &ControlPlane) -> (&'a str, String, String, Credentials) {
+    (name, plane.url(), plane.ca_pem(), plane.admin_credentials())
+}
+
+pub(crate) fn config_maps(plane: &ControlPlane) -> kube::Api<ConfigMap> {
+    kube::Api::namespaced(plane.client(), "default")
+}
+
+pub(crate) async fn create(plane: &ControlPlane, name: &str) {
+    let map = ConfigMap { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..ConfigMap::default() };
+    config_maps(plane).create(&PostParams::default(), &map).await.or_fail();
+}
+
+pub(crate) async fn touch(plane: &ControlPlane, name: &str, value: &str) {
+    let patch = Patch::Merge(serde_json::json!({"data": {"value": value}}));
+    config_maps(plane).patch(name, &PatchParams::default(), &patch).await.or_fail();
+}
+
+pub(crate) async fn delete(plane: &ControlPlane, name: &str) {
+    config_maps(plane).delete(name, &DeleteParams::default()).await.or_fail();
+}
+
+pub(crate) fn may_read_config_maps() -> Vec<PolicyRule> {
+    vec![policy_rule([""], ["configmaps"], ["get", "list", "watch"]), policy_rule([""], ["namespaces"], ["get"])]
+}
