@@ -37,7 +37,9 @@ impl Action {
     /// Only for objects that exist: for one that is deleted or absent it means [`done`](Self::done), so that ending
     /// every reconcile this way is fine. A clean-up after a deletion that has to be tried again returns an error.
     pub const fn requeue(after: Duration) -> Self {
-        Self { requeue_after: Some(after) }
+        Self {
+            requeue_after: Some(after),
+        }
     }
 
     /// After which time to reconcile again.
@@ -136,7 +138,11 @@ mod tests {
             Duration::new(86_400, 1),
             Duration::MAX,
         ] {
-            assert_eq!(KubeAction::requeue(wait).into_action(), Action::requeue(wait), "{wait:?}");
+            assert_eq!(
+                KubeAction::requeue(wait).into_action(),
+                Action::requeue(wait),
+                "{wait:?}"
+            );
         }
     }
 

@@ -20,7 +20,9 @@ pub enum BuildError {
         controller: Arc<str>,
     },
     /// A setting is zero that must not be.
-    #[error("controller {controller}: {setting} is zero, so nothing would ever run to its end. Set it to at least one, or leave it out")]
+    #[error(
+        "controller {controller}: {setting} is zero, so nothing would ever run to its end. Set it to at least one, or leave it out"
+    )]
     Zero {
         /// Its name.
         controller: Arc<str>,
@@ -28,7 +30,9 @@ pub enum BuildError {
         setting: &'static str,
     },
     /// A function that says which objects to watch names another kind.
-    #[error("controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`")]
+    #[error(
+        "controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`"
+    )]
     OtherKind {
         /// Its name.
         controller: Arc<str>,
@@ -44,7 +48,9 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum ControllerError {
     /// A part of the controller itself panicked.
-    #[error("controller {controller}: a part of it panicked: {panic}. This is a fault of mcr; please report it")]
+    #[error(
+        "controller {controller}: a part of it panicked: {panic}. This is a fault of mcr; please report it"
+    )]
     Panicked {
         /// Its name.
         controller: Arc<str>,
@@ -61,16 +67,22 @@ pub enum ManagerError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// Two controllers have the same name.
-    #[error("two controllers are named {name}: logs and metrics could not tell them apart. Rename one, or allow it with ManagerBuilder::allow_equal_names")]
+    #[error(
+        "two controllers are named {name}: logs and metrics could not tell them apart. Rename one, or allow it with ManagerBuilder::allow_equal_names"
+    )]
     EqualNames {
         /// The name.
         name: Arc<str>,
     },
     /// There is nothing that clusters could come from.
-    #[error("the manager has neither a provider nor a fleet, so it would never have a cluster. Add ManagerBuilder::provider, or use Manager::single")]
+    #[error(
+        "the manager has neither a provider nor a fleet, so it would never have a cluster. Add ManagerBuilder::provider, or use Manager::single"
+    )]
     NoProvider,
     /// A ready fleet was given together with providers or settings, which it would ignore.
-    #[error("the manager was given a fleet of its own and providers or fleet settings besides: give those to the fleet's builder")]
+    #[error(
+        "the manager was given a fleet of its own and providers or fleet settings besides: give those to the fleet's builder"
+    )]
     TwoFleets,
     /// Signals can't be listened to.
     #[error("can't listen to signals: {0}")]

@@ -30,7 +30,10 @@ impl Failure {
             }
             next = error.source();
         }
-        Self { text, cluster_not_found }
+        Self {
+            text,
+            cluster_not_found,
+        }
     }
 }
 

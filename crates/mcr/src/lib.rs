@@ -33,9 +33,9 @@ pub use selector::ClusterSelector;
 /// The crate that providers are written against, whole.
 pub use mcr_core as core;
 pub use mcr_core::{
-    Access, BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder, FleetEvent,
-    FleetEvents, FleetSettings, FleetSnapshot, HUB, InvalidClusterName, ObjectChange, ObjectKey, Provider,
-    SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
+    Access, BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
+    FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, InvalidClusterName, ObjectChange, ObjectKey,
+    Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
 };
 
 /// The kube that this release is built on.

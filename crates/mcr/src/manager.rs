@@ -11,11 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    BuildError, BuiltController, ControllerHandle, ManagerError,
-    failure::panic_text,
-    signals,
-};
+use crate::{BuildError, BuiltController, ControllerHandle, ManagerError, failure::panic_text, signals};
 
 type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
 
@@ -106,7 +102,12 @@ impl Manager {
     /// As of [`run`](Self::run).
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         signals::raise_open_files();
-        let Self { fleet, controllers, tasks, shutdown_grace } = self;
+        let Self {
+            fleet,
+            controllers,
+            tasks,
+            shutdown_grace,
+        } = self;
         let (working, serving) = (CancellationToken::new(), CancellationToken::new());
         let _ends = (working.clone().drop_guard(), serving.clone().drop_guard());
         let mut fleet_task = JoinSet::new();
@@ -126,7 +127,9 @@ impl Manager {
             let (fleet, stop, known) = (fleet.clone(), working.clone(), name.clone());
             running.spawn(name, async move {
                 let ended = async { task(fleet, stop).await };
-                ended.await.map_err(|source| ManagerError::Task { task: known, source })
+                ended
+                    .await
+                    .map_err(|source| ManagerError::Task { task: known, source })
             });
         }
         let mut result = tokio::select! {
@@ -149,7 +152,12 @@ impl Manager {
         match timeout(limit, fleet_task.join_next()).await {
             Ok(Some(Err(error))) => result = result.and(Err(fleet_panicked(error))),
             Ok(_) => {}
-            Err(_) => result = result.and(Err(ManagerError::Stuck { what: "the fleet".into(), grace: limit })),
+            Err(_) => {
+                result = result.and(Err(ManagerError::Stuck {
+                    what: "the fleet".into(),
+                    grace: limit,
+                }))
+            }
         }
         result
     }
@@ -160,7 +168,10 @@ fn fleet_panicked(error: JoinError) -> ManagerError {
         Ok(panic) => panic_text(&*panic).to_owned(),
         Err(error) => error.to_string(),
     };
-    ManagerError::TaskPanicked { task: "fleet".into(), panic }
+    ManagerError::TaskPanicked {
+        task: "fleet".into(),
+        panic,
+    }
 }
 
 impl fmt::Debug for Manager {
@@ -168,7 +179,10 @@ impl fmt::Debug for Manager {
         f.debug_struct("Manager")
             .field("fleet", &self.fleet)
             .field("controllers", &self.controllers)
-            .field("tasks", &self.tasks.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field(
+                "tasks",
+                &self.tasks.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            )
             .finish_non_exhaustive()
     }
 }
@@ -181,12 +195,19 @@ struct Running {
 }
 
 impl Running {
-    fn spawn(&mut self, name: Arc<str>, task: impl Future<Output = Result<(), ManagerError>> + Send + 'static) {
+    fn spawn(
+        &mut self,
+        name: Arc<str>,
+        task: impl Future<Output = Result<(), ManagerError>> + Send + 'static,
+    ) {
         let id = self.tasks.spawn(task).id();
         self.names.push((id, name));
     }
 
-    fn result(&mut self, ended: Result<(Id, Result<(), ManagerError>), JoinError>) -> Result<(), ManagerError> {
+    fn result(
+        &mut self,
+        ended: Result<(Id, Result<(), ManagerError>), JoinError>,
+    ) -> Result<(), ManagerError> {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let at = self.names.iter().position(|(known, _)| *known == id);
         let task = at.map_or_else(|| "".into(), |at| self.names.swap_remove(at).1);
@@ -222,7 +243,10 @@ impl Running {
 
     fn stuck(&self, grace: Duration) -> ManagerError {
         let names: Vec<&str> = self.names.iter().map(|(_, name)| &**name).collect();
-        ManagerError::Stuck { what: names.join(", "), grace }
+        ManagerError::Stuck {
+            what: names.join(", "),
+            grace,
+        }
     }
 }
 
@@ -266,7 +290,10 @@ impl ManagerBuilder {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.tasks.push((name.into(), Box::new(move |fleet, stop| task(fleet, stop).boxed())));
+        self.tasks.push((
+            name.into(),
+            Box::new(move |fleet, stop| task(fleet, stop).boxed()),
+        ));
         self
     }
 
@@ -299,18 +326,29 @@ impl ManagerBuilder {
         };
         let controllers = self.controllers.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut names = HashSet::new();
-        if let Some(equal) = controllers.iter().find(|controller| !names.insert(controller.name()))
+        if let Some(equal) = controllers
+            .iter()
+            .find(|controller| !names.insert(controller.name()))
             && !self.equal_names
         {
-            return Err(ManagerError::EqualNames { name: equal.name().into() });
+            return Err(ManagerError::EqualNames {
+                name: equal.name().into(),
+            });
         }
-        Ok(Manager { fleet, controllers, tasks: self.tasks, shutdown_grace: self.shutdown_grace })
+        Ok(Manager {
+            fleet,
+            controllers,
+            tasks: self.tasks,
+            shutdown_grace: self.shutdown_grace,
+        })
     }
 }
 
 impl fmt::Debug for ManagerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManagerBuilder").field("fleet", &self.builder).finish_non_exhaustive()
+        f.debug_struct("ManagerBuilder")
+            .field("fleet", &self.builder)
+            .finish_non_exhaustive()
     }
 }
 

@@ -159,7 +159,12 @@ mod tests {
     use super::*;
 
     fn owner(api_version: &str, kind: &str, name: &str, controller: Option<bool>) -> Owner {
-        Owner { api_version: api_version.into(), kind: kind.into(), name: name.into(), controller }
+        Owner {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: name.into(),
+            controller,
+        }
     }
 
     fn owners() -> Vec<Owner> {
@@ -176,10 +181,16 @@ mod tests {
     fn group_and_kind_are_compared_and_the_controller_is_the_default() {
         let wanted = OwnerKind::of::<Deployment>(&());
         let of = ObjectKey::namespaced("ns", "x");
-        assert_eq!(keys(owners(), &of, &wanted, false), [ObjectKey::namespaced("ns", "controls")]);
+        assert_eq!(
+            keys(owners(), &of, &wanted, false),
+            [ObjectKey::namespaced("ns", "controls")]
+        );
         assert_eq!(
             keys(owners(), &of, &wanted, true),
-            [ObjectKey::namespaced("ns", "controls"), ObjectKey::namespaced("ns", "owns")]
+            [
+                ObjectKey::namespaced("ns", "controls"),
+                ObjectKey::namespaced("ns", "owns")
+            ]
         );
     }
 
@@ -188,7 +199,10 @@ mod tests {
         let wanted = OwnerKind::of::<Node>(&());
         assert!(wanted.cluster_scoped);
         let of = ObjectKey::namespaced("ns", "x");
-        assert_eq!(keys(owners(), &of, &wanted, false), [ObjectKey::cluster_scoped("node")]);
+        assert_eq!(
+            keys(owners(), &of, &wanted, false),
+            [ObjectKey::cluster_scoped("node")]
+        );
     }
 
     #[test]

@@ -47,9 +47,12 @@ impl Predicate {
 
     /// A predicate over the object before and after. Objects that can't be decoded count as not there; a change
     /// of which nothing can be decoded passes.
-    pub fn of<K: DeserializeOwned>(predicate: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn of<K: DeserializeOwned>(
+        predicate: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self::new(move |change| {
-            let decode = |object: &Option<Arc<Object>>| object.as_ref().and_then(|object| object.decode::<K>().ok());
+            let decode =
+                |object: &Option<Arc<Object>>| object.as_ref().and_then(|object| object.decode::<K>().ok());
             let (old, new) = (decode(&change.old), decode(&change.new));
             (old.is_none() && new.is_none()) || predicate(old.as_ref(), new.as_ref())
         })

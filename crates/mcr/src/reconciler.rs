@@ -12,10 +12,7 @@ use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Action, IntoAction, Request, RequestKey, RequestObject,
-    failure::Failure,
-};
+use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure};
 
 /// Brings one object of one cluster to the state it should have.
 ///
@@ -122,7 +119,11 @@ pub(crate) struct Aware<K, R, Ctx> {
 
 impl<K, R, Ctx> Aware<K, R, Ctx> {
     pub(crate) fn new(reconciler: R, ctx: Arc<Ctx>) -> Self {
-        Self { reconciler, ctx, _kind: PhantomData }
+        Self {
+            reconciler,
+            ctx,
+            _kind: PhantomData,
+        }
     }
 }
 
@@ -139,12 +140,28 @@ where
                     Ok(object) => RequestObject::Live(Arc::new(object)),
                     Err(error) => return Ended::Undecodable(error),
                 },
-                Found::Deleted(object) => RequestObject::Deleted { last_known: object.decode().ok().map(Arc::new) },
+                Found::Deleted(object) => RequestObject::Deleted {
+                    last_known: object.decode().ok().map(Arc::new),
+                },
                 Found::Absent => RequestObject::Absent,
                 Found::Unwatched => RequestObject::Unwatched,
             };
-            let Invocation { key, cluster, fleet, attempt, token, .. } = call;
-            let request = Request { key, cluster, fleet, object, attempt, token };
+            let Invocation {
+                key,
+                cluster,
+                fleet,
+                attempt,
+                token,
+                ..
+            } = call;
+            let request = Request {
+                key,
+                cluster,
+                fleet,
+                object,
+                attempt,
+                token,
+            };
             match self.reconciler.reconcile(request, self.ctx.clone()).await {
                 Ok(action) => Ended::Done(action.into_action()),
                 Err(error) => {
@@ -166,7 +183,12 @@ pub(crate) struct Uniform<K, R, P, F> {
 
 impl<K, R, P, F> Uniform<K, R, P, F> {
     pub(crate) fn new(reconcile: R, policy: P, context_of: F) -> Self {
-        Self { reconcile, policy, context_of, _kind: PhantomData }
+        Self {
+            reconcile,
+            policy,
+            context_of,
+            _kind: PhantomData,
+        }
     }
 }
 
@@ -193,14 +215,21 @@ where
         Box::pin(async move {
             let inner = &self.0;
             // As in kube: only what exists is reconciled.
-            let Found::Live(object) = &call.object else { return Ended::Done(Action::done()) };
+            let Found::Live(object) = &call.object else {
+                return Ended::Done(Action::done());
+            };
             let object = match object.decode::<K>() {
                 Ok(object) => Arc::new(object),
                 Err(error) => return Ended::Undecodable(error),
             };
-            let ctx = call.local.get_or_init(|| Arc::new((inner.context_of)(&call.cluster))).clone();
+            let ctx = call
+                .local
+                .get_or_init(|| Arc::new((inner.context_of)(&call.cluster)))
+                .clone();
             // It was put there two lines above, so the type is known.
-            let Ok(ctx) = ctx.downcast::<Ctx>() else { return Ended::Done(Action::done()) };
+            let Ok(ctx) = ctx.downcast::<Ctx>() else {
+                return Ended::Done(Action::done());
+            };
             match (inner.reconcile)(object.clone(), ctx.clone()).await {
                 Ok(action) => Ended::Done(action.into_action()),
                 Err(error) => {

@@ -35,7 +35,10 @@ impl RequestKey {
     /// The same object in another cluster.
     #[must_use]
     pub fn in_cluster(&self, cluster: ClusterName) -> Self {
-        Self { cluster, object: self.object.clone() }
+        Self {
+            cluster,
+            object: self.object.clone(),
+        }
     }
 }
 
@@ -129,7 +132,9 @@ impl<K> Clone for RequestObject<K> {
     fn clone(&self) -> Self {
         match self {
             Self::Live(object) => Self::Live(object.clone()),
-            Self::Deleted { last_known } => Self::Deleted { last_known: last_known.clone() },
+            Self::Deleted { last_known } => Self::Deleted {
+                last_known: last_known.clone(),
+            },
             Self::Absent => Self::Absent,
             Self::Unwatched => Self::Unwatched,
         }

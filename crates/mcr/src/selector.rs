@@ -99,8 +99,14 @@ impl ClusterSelector {
     }
 
     /// The clusters that have this label with one of these values.
-    pub fn label_in<V: Into<Arc<str>>>(key: impl Into<Arc<str>>, values: impl IntoIterator<Item = V>) -> Self {
-        Self::node(Node::LabelIn(key.into(), values.into_iter().map(Into::into).collect()))
+    pub fn label_in<V: Into<Arc<str>>>(
+        key: impl Into<Arc<str>>,
+        values: impl IntoIterator<Item = V>,
+    ) -> Self {
+        Self::node(Node::LabelIn(
+            key.into(),
+            values.into_iter().map(Into::into).collect(),
+        ))
     }
 
     /// The clusters that have this label, whatever its value.
@@ -147,7 +153,9 @@ impl ClusterSelector {
             Node::Provider(name) => subject.provider() == &**name,
             Node::Names(names) => names.contains(subject.name()),
             Node::Label(key, value) => subject.label(key).is_some_and(|found| found == **value),
-            Node::LabelIn(key, values) => subject.label(key).is_some_and(|found| values.contains(found.as_str())),
+            Node::LabelIn(key, values) => subject
+                .label(key)
+                .is_some_and(|found| values.contains(found.as_str())),
             Node::HasLabel(key) => subject.label(key).is_some(),
             Node::Labels(selector) => selector.matches(&subject.labels()),
             Node::Matching(predicate) => subject.cluster().is_some_and(|cluster| predicate(cluster)),
@@ -228,7 +236,13 @@ mod tests {
     }
 
     fn fake(name: &'static str, labels: &[(&str, &str)]) -> Fake {
-        Fake(name, labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        Fake(
+            name,
+            labels
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect(),
+        )
     }
 
     type S = ClusterSelector;

@@ -11,7 +11,10 @@ pub(crate) fn listen(stop: CancellationToken) -> io::Result<impl Future<Output =
     let mut signals = Signals::new()?;
     Ok(async move {
         let first = signals.next().await;
-        tracing::info!(signal = first, "stopping; a second signal ends the process at once");
+        tracing::info!(
+            signal = first,
+            "stopping; a second signal ends the process at once"
+        );
         stop.cancel();
         let second = signals.next().await;
         tracing::warn!(signal = second, "second signal, ending at once");
@@ -29,7 +32,10 @@ struct Signals {
 impl Signals {
     fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     async fn next(&mut self) -> &'static str {
@@ -66,9 +72,16 @@ pub(crate) fn raise_open_files() {
     if limit.current == limit.maximum || limit.current.is_none() {
         return;
     }
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => tracing::debug!(from = limit.current, to = limit.maximum, "limit of open files raised"),
+        Ok(()) => tracing::debug!(
+            from = limit.current,
+            to = limit.maximum,
+            "limit of open files raised"
+        ),
         Err(error) => tracing::warn!(
             current = limit.current, %error,
             "the limit of open files can't be raised; each watch of each cluster needs one. Raise it with ulimit -n"

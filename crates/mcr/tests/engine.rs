@@ -55,7 +55,13 @@ async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
         move |request: Request<ConfigMap>, _: Arc<()>| {
             seen.push(format!("{} {}", line(&request), request.attempt));
             let fail = request.object.is_deleted() && fails.fetch_sub(1, Ordering::SeqCst) > 0;
-            async move { if fail { Err(BoxError::from("not yet")) } else { Ok(()) } }
+            async move {
+                if fail {
+                    Err(BoxError::from("not yet"))
+                } else {
+                    Ok(())
+                }
+            }
         }
     };
     let again = |map: mcr::Watched<Secret>| mcr::ObjectKey::of(&*map.object);
@@ -96,7 +102,10 @@ async fn deletions_missed_while_disconnected_are_told_and_recreated_objects_are_
     a.down(false);
     let mut all = seen.wait_for(2).await;
     all.sort();
-    assert_eq!(all, ["cluster://a/ns/gone deleted 1", "cluster://a/ns/new live 2"]);
+    assert_eq!(
+        all,
+        ["cluster://a/ns/gone deleted 1", "cluster://a/ns/new live 2"]
+    );
     world.end().await;
 }
 
@@ -108,11 +117,18 @@ async fn a_recreated_object_is_not_deleted_any_more() {
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(line(&request));
-        if request.object.is_deleted() { Fallible::<()>::Err("never".into()) } else { Ok(()) }
+        if request.object.is_deleted() {
+            Fallible::<()>::Err("never".into())
+        } else {
+            Ok(())
+        }
     };
     let one = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["value"] == "1");
     let some_deletes = Predicate::of::<ConfigMap>(move |old, new| new.is_some() || old.is_some_and(one));
-    let backoff = Backoff { base: Duration::from_secs(1000), ..Backoff::default() };
+    let backoff = Backoff {
+        base: Duration::from_secs(1000),
+        ..Backoff::default()
+    };
     let same = |secret: mcr::Watched<Secret>| mcr::ObjectKey::of(&*secret.object);
     let controller = maps().backoff(backoff).predicate(some_deletes).watches(same);
     world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
@@ -138,7 +154,12 @@ async fn the_gate_opens_when_all_watches_have_listed() {
     b.put_map("ns/x", "1");
     a.forbid("secrets");
     let seen = Seen::default();
-    let handle = world.run(maps().owns::<Secret>().build(record, Arc::new(seen.clone())).unwrap());
+    let handle = world.run(
+        maps()
+            .owns::<Secret>()
+            .build(record, Arc::new(seen.clone()))
+            .unwrap(),
+    );
     assert_eq!(seen.wait_for(1).await, ["cluster://b/ns/x live 1"]);
     let status = until(|| {
         let status = serde_json::to_value(handle.status()).unwrap();
@@ -148,11 +169,23 @@ async fn the_gate_opens_when_all_watches_have_listed() {
     assert_eq!(status["clusters"]["b"]["gate"], "open");
     let kind = &status["clusters"]["a"]["kinds"][0];
     assert_eq!(kind["watch"], "secrets");
-    assert!(kind["reason"].as_str().unwrap().starts_with("forbidden: secrets is forbidden"), "{kind}");
+    assert!(
+        kind["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("forbidden: secrets is forbidden"),
+        "{kind}"
+    );
     assert_eq!(status["clusters"]["a"]["ready"], 1);
     a.allow("secrets");
     assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x live 1");
-    assert!(handle.status().clusters.values().all(|cluster| cluster.gate.is_open()));
+    assert!(
+        handle
+            .status()
+            .clusters
+            .values()
+            .all(|cluster| cluster.gate.is_open())
+    );
     world.end().await;
 }
 
@@ -164,7 +197,12 @@ async fn an_optional_watch_holds_nothing_back() {
     a.forbid("secrets");
     let seen = Seen::default();
     let optional = mcr::OwnsOptions::new().watch(mcr::WatchOptions::new().optional());
-    world.run(maps().owns_with::<Secret>(&(), optional).build(record, Arc::new(seen.clone())).unwrap());
+    world.run(
+        maps()
+            .owns_with::<Secret>(&(), optional)
+            .build(record, Arc::new(seen.clone()))
+            .unwrap(),
+    );
     seen.wait_for(1).await;
     world.end().await;
 }
@@ -177,7 +215,11 @@ async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
     let seen = Seen::default();
     let tick = move |enqueue: mcr::Enqueue, stop: tokio_util::sync::CancellationToken| async move {
         let key = mcr::RequestKey::new(support::name("a"), mcr::ObjectKey::namespaced("ns", "x"));
-        while stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(1))).await.is_some() {
+        while stop
+            .run_until_cancelled(tokio::time::sleep(Duration::from_secs(1)))
+            .await
+            .is_some()
+        {
             enqueue.add(key.clone());
         }
         Ok(())
@@ -192,7 +234,10 @@ async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
     assert_eq!(handle.status().clusters[&support::name("a")].ready, 1);
     world.add("a", &a, &[]);
     let all = seen.wait_for(before + 1).await;
-    assert!(all.iter().all(|line| line == "cluster://a/ns/x live 1"), "{all:?}");
+    assert!(
+        all.iter().all(|line| line == "cluster://a/ns/x live 1"),
+        "{all:?}"
+    );
     // Unreachable is the same.
     a.down(true);
     until_true(|| handle.status().clusters[&support::name("a")].parked).await;
@@ -241,7 +286,11 @@ async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted(
     assert!(handle.status().clusters.is_empty());
     cluster.wait_for(|_| false).await;
     assert!(aborted.load(Ordering::SeqCst));
-    assert!((4_900..6_000).contains(&left.elapsed().as_millis()), "{:?}", left.elapsed());
+    assert!(
+        (4_900..6_000).contains(&left.elapsed().as_millis()),
+        "{:?}",
+        left.elapsed()
+    );
     let counts = handle.status().counts;
     assert_eq!((counts.aborted, counts.errors), (1, 0));
     assert_eq!(a.watches(), 0);
@@ -267,8 +316,12 @@ async fn leaving_is_no_deletion_and_queued_work_goes_along() {
         sleep(1_000).await;
         Fallible::Ok(())
     };
-    let handle =
-        world.run(maps().cluster_concurrency(2).build(reconcile, Arc::new(seen.clone())).unwrap());
+    let handle = world.run(
+        maps()
+            .cluster_concurrency(2)
+            .build(reconcile, Arc::new(seen.clone()))
+            .unwrap(),
+    );
     seen.wait_for(2).await;
     world.remove("a");
     until_true(|| handle.status().clusters.is_empty()).await;
@@ -280,7 +333,10 @@ async fn leaving_is_no_deletion_and_queued_work_goes_along() {
 #[tokio::test(start_paused = true)]
 async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(3));
-    let (old, new) = (support::ApiAccess::new(Default::default()), support::ApiAccess::new(Default::default()));
+    let (old, new) = (
+        support::ApiAccess::new(Default::default()),
+        support::ApiAccess::new(Default::default()),
+    );
     old.put_map("ns/both", "old");
     old.put_map("ns/only-old", "old");
     new.put_map("ns/both", "new");
@@ -297,7 +353,13 @@ async fn another_cluster_under_the_same_name_shares_nothing_with_the_old_one() {
     seen.wait_for(2).await;
     let first = world.cluster("a").await;
     world.identify("a", &new, "2");
-    until_true(|| world.fleet.get("a").is_ok_and(|cluster| cluster.epoch() != first.epoch())).await;
+    until_true(|| {
+        world
+            .fleet
+            .get("a")
+            .is_ok_and(|cluster| cluster.epoch() != first.epoch())
+    })
+    .await;
     let all = seen.wait_for(3).await;
     assert_eq!(all[2], "cluster://a/ns/both live new");
     sleep(60_000).await;
@@ -318,7 +380,10 @@ async fn dynamic_and_metadata_only_kinds() {
     let dynamic = |request: Request<DynamicObject>, seen: Arc<Seen<String>>| async move {
         let object = request.live().unwrap();
         let kind = object.types.as_ref().unwrap();
-        seen.push(format!("{}/{} {}", kind.api_version, kind.kind, object.data["spec"]["size"]));
+        seen.push(format!(
+            "{}/{} {}",
+            kind.api_version, kind.kind, object.data["spec"]["size"]
+        ));
         Fallible::Ok(())
     };
     let metadata = |request: Request<PartialObjectMeta<ConfigMap>>, seen: Arc<Seen<String>>| async move {

@@ -13,7 +13,8 @@ use std::{
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr::{
-    BoxError, BuildError, Controller, Fleet, Manager, ManagerError, Request, RequestKey, SINGLE_CLUSTER, WatchRequest,
+    BoxError, BuildError, Controller, Fleet, Manager, ManagerError, Request, RequestKey, SINGLE_CLUSTER,
+    WatchRequest,
 };
 use support::{Api, Seen, sleep};
 use tokio::time::Instant;
@@ -31,9 +32,14 @@ fn maps(name: &str) -> Result<mcr::BuiltController, BuildError> {
 fn misuse_is_told_when_it_is_built() {
     let text = |error: BuildError| error.to_string();
     assert_eq!(maps("").unwrap_err(), BuildError::EmptyName);
-    let error = Controller::named("idle").build(nothing::<()>, Arc::new(())).unwrap_err();
+    let error = Controller::named("idle")
+        .build(nothing::<()>, Arc::new(()))
+        .unwrap_err();
     assert!(text(error).starts_with("controller idle: nothing is watched, so it would never be triggered."));
-    let error = Controller::<ConfigMap>::new("x").concurrency(0).build(nothing, Arc::new(())).unwrap_err();
+    let error = Controller::<ConfigMap>::new("x")
+        .concurrency(0)
+        .build(nothing, Arc::new(()))
+        .unwrap_err();
     assert!(text(error).starts_with("controller x: concurrency is zero"));
     let other = Controller::<ConfigMap>::new("x").watch_request(|_| WatchRequest::of::<Secret>());
     let error = other.build(nothing, Arc::new(())).unwrap_err();
@@ -46,14 +52,40 @@ fn misuse_is_told_when_it_is_built() {
 #[tokio::test]
 async fn a_manager_refuses_what_could_not_work() {
     let builder = || Manager::single(Api::default().client());
-    assert!(matches!(Manager::builder().controller(maps("x")).build(), Err(ManagerError::NoProvider)));
-    let error = builder().controller(maps("x")).controller(maps("x")).build().unwrap_err();
+    assert!(matches!(
+        Manager::builder().controller(maps("x")).build(),
+        Err(ManagerError::NoProvider)
+    ));
+    let error = builder()
+        .controller(maps("x"))
+        .controller(maps("x"))
+        .build()
+        .unwrap_err();
     assert!(error.to_string().starts_with("two controllers are named x"));
-    assert!(builder().controller(maps("x")).controller(maps("x")).allow_equal_names().build().is_ok());
+    assert!(
+        builder()
+            .controller(maps("x"))
+            .controller(maps("x"))
+            .allow_equal_names()
+            .build()
+            .is_ok()
+    );
     // Two controllers of one kind are fine.
-    assert!(builder().controller(maps("x")).controller(maps("y").unwrap()).build().is_ok());
-    assert!(matches!(builder().controller(maps("")).build(), Err(ManagerError::Build(BuildError::EmptyName))));
-    assert!(matches!(builder().settings(|_| {}).build(), Err(ManagerError::TwoFleets)));
+    assert!(
+        builder()
+            .controller(maps("x"))
+            .controller(maps("y").unwrap())
+            .build()
+            .is_ok()
+    );
+    assert!(matches!(
+        builder().controller(maps("")).build(),
+        Err(ManagerError::Build(BuildError::EmptyName))
+    ));
+    assert!(matches!(
+        builder().settings(|_| {}).build(),
+        Err(ManagerError::TwoFleets)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,10 +141,16 @@ async fn the_same_controller_runs_on_one_cluster_and_ends_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_fails_or_panics_stops_the_manager_with_its_error() {
     let manager = || Manager::single(Api::default().client()).controller(maps("maps"));
-    let failing = manager().task("web", |_, _| async { Err("port taken".into()) }).build().unwrap();
+    let failing = manager()
+        .task("web", |_, _| async { Err("port taken".into()) })
+        .build()
+        .unwrap();
     let error = failing.run_until(CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.to_string(), "task web failed: port taken");
-    let panicking = manager().task("web", |_, _| async { panic!("oh") }).build().unwrap();
+    let panicking = manager()
+        .task("web", |_, _| async { panic!("oh") })
+        .build()
+        .unwrap();
     let error = panicking.run_until(CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.to_string(), "task web panicked: oh");
 }
@@ -128,7 +166,10 @@ async fn what_does_not_end_is_named_and_ended() {
     stop.cancel();
     let began = Instant::now();
     let error = manager.run_until(stop).await.unwrap_err();
-    assert_eq!(error.to_string(), "deaf did not end within 7 s after the manager was told to stop");
+    assert_eq!(
+        error.to_string(),
+        "deaf did not end within 7 s after the manager was told to stop"
+    );
     assert_eq!(began.elapsed().as_secs(), 7);
 }
 
@@ -141,8 +182,13 @@ async fn a_reconcile_that_does_not_end_is_aborted_within_the_grace_and_nothing_i
         seen.push("began");
         std::future::pending::<Result<(), BoxError>>().await
     };
-    let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>().build(deaf, ctx.clone());
-    let manager = Manager::single(api.client()).controller(controller).build().unwrap();
+    let controller = Controller::<ConfigMap>::new("maps")
+        .owns::<Secret>()
+        .build(deaf, ctx.clone());
+    let manager = Manager::single(api.client())
+        .controller(controller)
+        .build()
+        .unwrap();
     let handle = manager.controllers().remove(0);
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run_until(stop.clone()));
@@ -185,7 +231,9 @@ async fn a_controller_whose_future_is_dropped_leaves_nothing_running() {
             }
         }
     };
-    let controller = Controller::<ConfigMap>::new("maps").build(reconcile, Arc::new(())).unwrap();
+    let controller = Controller::<ConfigMap>::new("maps")
+        .build(reconcile, Arc::new(()))
+        .unwrap();
     let running = tokio::spawn(controller.run(fleet.clone(), CancellationToken::new()));
     began.wait_for(1).await;
     running.abort();

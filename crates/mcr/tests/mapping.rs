@@ -1,10 +1,9 @@
-//! Which clusters, which changes, whose requests; and the uniform form.
+//! Which clusters, which changes, whose requests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -15,8 +14,8 @@ use std::{
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::core::PartialObjectMeta;
 use mcr::{
-    BoxError, ClusterSelector, Controller, FleetEvent, ObjectChange, ObjectKey, OwnsOptions, Predicate, Request,
-    RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
+    BoxError, ClusterSelector, Controller, FleetEvent, ObjectChange, ObjectKey, OwnsOptions, Predicate,
+    Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
     core::{ChangeSink, WatchStatus},
 };
 use serde_json::json;
@@ -82,14 +81,24 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
     let seen = Seen::default();
     let to_hub = |node: Watched<Node>| {
         let object = node.object.metadata.name.clone().unwrap_or_default();
-        [RequestKey::new(name("hub"), ObjectKey::namespaced(node.cluster.name().as_str(), object))]
+        [RequestKey::new(
+            name("hub"),
+            ObjectKey::namespaced(node.cluster.name().as_str(), object),
+        )]
     };
     let members = WatchOptions::new().clusters(!ClusterSelector::hub());
     let controller = Controller::<ConfigMap>::new("inventory")
         .clusters(ClusterSelector::hub())
         .watches_with(&(), to_hub, members);
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
-    until_true(|| handle.status().clusters.get(&name("a")).is_some_and(|a| a.gate.is_open())).await;
+    until_true(|| {
+        handle
+            .status()
+            .clusters
+            .get(&name("a"))
+            .is_some_and(|a| a.gate.is_open())
+    })
+    .await;
     sleep(1_000).await;
     let hub = world.join("hub");
     assert_eq!(seen.wait_for(1).await, ["cluster://hub/a/n1"]);
@@ -111,7 +120,9 @@ async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
     world.cluster("b").await;
     let seen = Seen::default();
     let to_b = |map: Watched<Secret>| ObjectKey::of(&*map.object).map(|key| RequestKey::new(name("b"), key));
-    let controller = Controller::<ConfigMap>::new("x").clusters(ClusterSelector::name("a")).watches(to_b);
+    let controller = Controller::<ConfigMap>::new("x")
+        .clusters(ClusterSelector::name("a"))
+        .watches(to_b);
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     a.put("secrets", "ns/s", json!({}));
     until_true(|| handle.status().counts.misdirected == 1).await;
@@ -157,7 +168,9 @@ async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
     world.add("a", &a, &[("env", "dev")]);
     let seen = Seen::default();
     let told = ClusterSelector::matching(|cluster| cluster.provider() == "told");
-    let selector = ClusterSelector::label("env", "prod").and(told).and(ClusterSelector::provider("told"));
+    let selector = ClusterSelector::label("env", "prod")
+        .and(told)
+        .and(ClusterSelector::provider("told"));
     let controller = Controller::<ConfigMap>::new("prod").clusters(selector);
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     sleep(3_000).await;
@@ -186,9 +199,18 @@ async fn each_watch_chooses_its_clusters() {
     let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
     let controller = Controller::<ConfigMap>::new("x")
         .clusters(ClusterSelector::label("maps", "yes"))
-        .watches_with(&(), same, WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes")));
+        .watches_with(
+            &(),
+            same,
+            WatchOptions::new().clusters(ClusterSelector::label("secrets", "yes")),
+        );
     let object = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
-        seen.push(format!("{:?}", request.object).split(['(', ' ']).next().unwrap_or_default());
+        seen.push(
+            format!("{:?}", request.object)
+                .split(['(', ' '])
+                .next()
+                .unwrap_or_default(),
+        );
         Ok::<_, BoxError>(())
     };
     let handle = world.run(controller.build(object, Arc::new(seen.clone())).unwrap());
@@ -204,7 +226,11 @@ async fn each_watch_chooses_its_clusters() {
     assert_eq!(seen.wait_for(3).await[2], "Live");
     world.add("a", &a, &[("secrets", "yes")]);
     until_true(|| a.watches() == 1).await;
-    assert_eq!(seen.wait_for(4).await[3], "Unwatched", "what the secret asks for, told again");
+    assert_eq!(
+        seen.wait_for(4).await[3],
+        "Unwatched",
+        "what the secret asks for, told again"
+    );
     assert_eq!(a.lists(), lists + 1);
     assert!(handle.status().clusters[&name("a")].gate.is_open());
     world.end().await;
@@ -219,7 +245,8 @@ async fn a_watch_that_is_let_go_no_longer_holds_anything_back() {
     world.add("a", &a, &[("secrets", "yes")]);
     let seen: Seen<String> = Seen::default();
     let where_wanted = WatchOptions::new().clusters(ClusterSelector::has_label("secrets"));
-    let controller = Controller::<ConfigMap>::new("x").owns_with::<Secret>(&(), OwnsOptions::new().watch(where_wanted));
+    let controller =
+        Controller::<ConfigMap>::new("x").owns_with::<Secret>(&(), OwnsOptions::new().watch(where_wanted));
     world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     sleep(5_000).await;
     assert_eq!(seen.len(), 0);
@@ -232,10 +259,26 @@ async fn a_watch_that_is_let_go_no_longer_holds_anything_back() {
 async fn selectors_of_the_request_and_filters_of_events() {
     let mut world = World::new();
     let a = world.join("a");
-    a.put("configmaps", "ns/animal", json!({"metadata": {"labels": {"type": "animal"}}}));
-    a.put("configmaps", "ns/human", json!({"metadata": {"labels": {"type": "human"}}}));
-    a.put("configmaps", "other/animal", json!({"metadata": {"labels": {"type": "animal"}}}));
-    let (seen, filtered, secrets) = (Seen::default(), Seen::<String>::default(), Seen::<String>::default());
+    a.put(
+        "configmaps",
+        "ns/animal",
+        json!({"metadata": {"labels": {"type": "animal"}}}),
+    );
+    a.put(
+        "configmaps",
+        "ns/human",
+        json!({"metadata": {"labels": {"type": "human"}}}),
+    );
+    a.put(
+        "configmaps",
+        "other/animal",
+        json!({"metadata": {"labels": {"type": "animal"}}}),
+    );
+    let (seen, filtered, secrets) = (
+        Seen::default(),
+        Seen::<String>::default(),
+        Seen::<String>::default(),
+    );
     let note = |seen: Seen<String>| {
         Predicate::new(move |change| {
             seen.push(change.key().unwrap().to_string());
@@ -246,7 +289,10 @@ async fn selectors_of_the_request_and_filters_of_events() {
     let controller = Controller::<ConfigMap>::new("animals")
         .watch_request(|watch| watch.namespace("ns").labels("type=animal"))
         .event_filter(note(filtered.clone()))
-        .owns_with::<Secret>(&(), OwnsOptions::new().watch(WatchOptions::new().predicate(note(secrets.clone()).and(none))));
+        .owns_with::<Secret>(
+            &(),
+            OwnsOptions::new().watch(WatchOptions::new().predicate(note(secrets.clone()).and(none))),
+        );
     world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     a.put("secrets", "ns/s", owner("ConfigMap", "animal", true));
     secrets.wait_for(1).await;
@@ -276,10 +322,10 @@ async fn predicates_keep_back_updates_only() {
     let a = world.join("a");
     let changes = Arc::new(Changes::default());
     let cluster = world.cluster("a").await;
-    let _watch = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone())).unwrap();
-    let object = |generation: u64, label: &str, annotation: &str| {
-        json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}})
-    };
+    let _watch = cluster
+        .watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone()))
+        .unwrap();
+    let object = |generation: u64, label: &str, annotation: &str| json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}});
     until_true(|| a.watches() == 1).await;
     a.put("configmaps", "ns/x", object(1, "1", "1")); // create
     a.put("configmaps", "ns/x", object(1, "1", "1")); // nothing but the resource version
@@ -292,7 +338,10 @@ async fn predicates_keep_back_updates_only() {
     until_true(|| changes.0.lock().unwrap().len() == 8).await;
     let of = |predicate: Predicate| -> String {
         let changes = changes.0.lock().unwrap();
-        changes.iter().map(|change| if predicate.passes(change) { '1' } else { '0' }).collect()
+        changes
+            .iter()
+            .map(|change| if predicate.passes(change) { '1' } else { '0' })
+            .collect()
     };
     type P = Predicate;
     assert_eq!(of(P::generation_changed()), "10100111");
@@ -322,7 +371,11 @@ async fn panics_of_the_functions_given_are_counted_and_disturb_nobody() {
         .weight_by(|_| panic!("weight"));
     let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     seen.wait_for(1).await;
-    assert!(handle.status().counts.callback_panics >= 4, "{:?}", handle.status().counts);
+    assert!(
+        handle.status().counts.callback_panics >= 4,
+        "{:?}",
+        handle.status().counts
+    );
     world.end().await;
 }
 
@@ -353,83 +406,12 @@ async fn sources_per_cluster_live_as_long_as_it_and_failed_ones_start_again() {
         }
     });
     world.run(controller.build(keys::<()>, Arc::new(seen.clone())).unwrap());
-    assert_eq!(seen.wait_for(2).await, ["cluster://a/from-source", "cluster://a/later"]);
+    assert_eq!(
+        seen.wait_for(2).await,
+        ["cluster://a/from-source", "cluster://a/later"]
+    );
     world.remove("a");
     assert_eq!(ended.wait_for(1).await, ["a"]);
     world.end().await;
     assert_eq!(seen.len(), 2);
-}
-
-mod uniform {
-    use kube::runtime::controller::Action;
-
-    use super::*;
-
-    struct Ctx {
-        cluster: String,
-        seen: Seen<String>,
-        failures: AtomicUsize,
-    }
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("as it happens")]
-    struct Failed(std::cell::Cell<u8>); // Not Sync: kube does not ask for it either.
-
-    async fn reconcile(map: Arc<ConfigMap>, ctx: Arc<Ctx>) -> Result<Action, Failed> {
-        let name = map.metadata.name.clone().unwrap_or_default();
-        ctx.seen.push(format!("{} {name}", ctx.cluster));
-        match name.as_str() {
-            "again" => Ok(Action::requeue(Duration::from_secs(10))),
-            "fails" | "given-up" => Err(Failed(std::cell::Cell::new(0))),
-            _ => Ok(Action::await_change()),
-        }
-    }
-
-    fn error_policy(map: Arc<ConfigMap>, error: &Failed, ctx: Arc<Ctx>) -> Action {
-        assert_eq!(error.0.get(), 0);
-        ctx.failures.fetch_add(1, Ordering::SeqCst);
-        if map.metadata.name.as_deref() == Some("fails") {
-            Action::requeue(Duration::from_secs(20))
-        } else {
-            Action::await_change()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
-        let mut world = World::new();
-        let (a, b) = (world.join("a"), world.join("b"));
-        for object in ["ns/plain", "ns/again", "ns/fails", "ns/given-up"] {
-            a.put_map(object, "1");
-        }
-        b.put_map("ns/plain", "1");
-        let seen: Seen<String> = Seen::default();
-        let made: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-        let context_of = {
-            let (seen, made) = (seen.clone(), made.clone());
-            move |cluster: &mcr::Cluster| {
-                let name = cluster.name().to_string();
-                *made.lock().unwrap().entry(name.clone()).or_default() += 1;
-                Ctx { cluster: name, seen: seen.clone(), failures: AtomicUsize::new(0) }
-            }
-        };
-        let controller = Controller::<ConfigMap>::new("uniform").build_uniform(reconcile, error_policy, context_of);
-        let handle = world.run(controller.unwrap());
-        seen.wait_for(5).await;
-        sleep(25_000).await;
-        let count = |what: &str| seen.all().iter().filter(|line| *line == what).count();
-        assert_eq!((count("a plain"), count("b plain")), (1, 1));
-        assert_eq!((count("a again"), count("a fails"), count("a given-up")), (3, 2, 1));
-        assert_eq!(handle.status().counts.errors, 3);
-        // Deleted objects are not reconciled; contexts are made once per joining.
-        a.delete("configmaps", "ns/plain");
-        sleep(1_000).await;
-        assert_eq!(count("a plain"), 1);
-        assert_eq!(*made.lock().unwrap(), BTreeMap::from([("a".into(), 1), ("b".into(), 1)]));
-        world.remove("a");
-        until_true(|| !handle.status().clusters.contains_key(&name("a"))).await;
-        world.add("a", &a, &[]);
-        until_true(|| made.lock().unwrap()["a"] == 2).await;
-        world.end().await;
-    }
 }

@@ -37,8 +37,22 @@ async fn reconciles_that_hang_in_some_clusters_do_not_delay_the_others() {
         seen.push(request.key.to_string());
         Fallible::Ok(())
     };
-    let handle = world.run(maps().shutdown_grace(Duration::ZERO).build(reconcile, Arc::new(seen.clone())).unwrap());
-    until_true(|| handle.status().clusters.values().map(|cluster| cluster.running).sum::<usize>() == 160).await;
+    let handle = world.run(
+        maps()
+            .shutdown_grace(Duration::ZERO)
+            .build(reconcile, Arc::new(seen.clone()))
+            .unwrap(),
+    );
+    until_true(|| {
+        handle
+            .status()
+            .clusters
+            .values()
+            .map(|cluster| cluster.running)
+            .sum::<usize>()
+            == 160
+    })
+    .await;
     let good = world.join("good");
     good.put_map("ns/x", "1");
     seen.wait_for(1).await;
@@ -58,7 +72,10 @@ async fn a_panic_is_one_failed_request() {
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(format!("{} {}", request.name(), request.attempt));
-        assert!(request.name() != "bad" || request.attempt == 2, "as it is meant to");
+        assert!(
+            request.name() != "bad" || request.attempt == 2,
+            "as it is meant to"
+        );
         Fallible::Ok(())
     };
     let handle = world.run(maps().build(reconcile, Arc::new(seen.clone())).unwrap());
@@ -81,11 +98,18 @@ async fn a_timeout_is_a_failure_and_back_off_grows() {
         began.push(Instant::now());
         std::future::pending::<Fallible>().await
     };
-    let backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(60), jitter: 0.0 };
+    let backoff = Backoff {
+        base: Duration::from_secs(1),
+        cap: Duration::from_secs(60),
+        jitter: 0.0,
+    };
     let controller = maps().timeout(Duration::from_secs(2)).backoff(backoff);
     let handle = world.run(controller.build(reconcile, Arc::new(began.clone())).unwrap());
     let all = began.wait_for(4).await;
-    let gaps: Vec<u64> = all.windows(2).map(|pair| (pair[1] - pair[0]).as_millis() as u64 / 100).collect();
+    let gaps: Vec<u64> = all
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_millis() as u64 / 100)
+        .collect();
     assert_eq!(gaps, [30, 40, 60]);
     assert_eq!(handle.status().counts.timeouts, 3);
     world.end().await;
@@ -109,7 +133,12 @@ async fn a_change_during_a_run_leads_to_another_run_after_it() {
     a.put_map("ns/x", "3");
     assert_eq!(
         seen.wait_for(4).await,
-        ["begin cluster://a/ns/x live 1", "end", "begin cluster://a/ns/x live 3", "end"]
+        [
+            "begin cluster://a/ns/x live 1",
+            "end",
+            "begin cluster://a/ns/x live 3",
+            "end"
+        ]
     );
     sleep(5_000).await;
     assert_eq!(seen.len(), 4);
@@ -126,7 +155,12 @@ async fn requeues_come_on_time_and_debounce_waits_for_quiet() {
         began.push(Instant::now());
         Fallible::Ok(Action::requeue(Duration::from_secs(30)))
     };
-    world.run(maps().debounce(Duration::from_secs(1)).build(reconcile, Arc::new(began.clone())).unwrap());
+    world.run(
+        maps()
+            .debounce(Duration::from_secs(1))
+            .build(reconcile, Arc::new(began.clone()))
+            .unwrap(),
+    );
     let all = began.wait_for(2).await;
     assert_eq!((all[1] - all[0]).as_secs(), 30);
     for i in 0..8 {
@@ -199,7 +233,10 @@ async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
     seen.wait_for(5).await;
     assert_eq!(seen.all().iter().filter(|name| *name == "own").count(), 1);
     let counts = handle.status().counts;
-    assert!(counts.errors >= 3 && counts.errors < counts.reconciles, "{counts:?}");
+    assert!(
+        counts.errors >= 3 && counts.errors < counts.reconciles,
+        "{counts:?}"
+    );
     world.end().await;
 }
 
@@ -207,7 +244,9 @@ async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_key_is_ever_reconciled_twice_at_once() {
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_millis(50));
-    let apis: Vec<_> = ["a", "b", "c"].map(|cluster| (cluster, world.join(cluster))).into();
+    let apis: Vec<_> = ["a", "b", "c"]
+        .map(|cluster| (cluster, world.join(cluster)))
+        .into();
     let running: Arc<Mutex<HashMap<mcr::RequestKey, usize>>> = Arc::default();
     let (overlaps, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     struct Running(Arc<Mutex<HashMap<mcr::RequestKey, usize>>>, mcr::RequestKey);
@@ -234,7 +273,11 @@ async fn no_key_is_ever_reconciled_twice_at_once() {
                 let run = runs.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_micros(run as u64 % 7 * 300)).await;
                 assert!(run % 11 != 0, "now and then");
-                if run % 5 == 0 { Fallible::<()>::Err("now and then".into()) } else { Ok(()) }
+                if run % 5 == 0 {
+                    Fallible::<()>::Err("now and then".into())
+                } else {
+                    Ok(())
+                }
             }
         }
     };

@@ -20,16 +20,17 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let result = runtime.block_on(async {
-        let manager = Manager::single(support::Api::default().client()).task("task", move |_, stop| async move {
-            // Signals are listened to before tasks begin.
-            eprintln!("ready");
-            stop.cancelled().await;
-            eprintln!("told");
-            if role == "deaf" {
-                std::future::pending::<()>().await;
-            }
-            Ok(())
-        });
+        let manager =
+            Manager::single(support::Api::default().client()).task("task", move |_, stop| async move {
+                // Signals are listened to before tasks begin.
+                eprintln!("ready");
+                stop.cancelled().await;
+                eprintln!("told");
+                if role == "deaf" {
+                    std::future::pending::<()>().await;
+                }
+                Ok(())
+            });
         manager.build().unwrap().run().await
     });
     std::process::exit(if result.is_ok() { 0 } else { 7 });
@@ -49,7 +50,13 @@ fn start(role: &str) -> (Child, impl FnMut(&str)) {
 }
 
 fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([name, &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[test]

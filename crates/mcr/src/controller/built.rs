@@ -78,7 +78,10 @@ impl BuiltController {
         most: Duration,
     ) -> Result<(), ControllerError> {
         let core = self.core;
-        let engine = Arc::new(Engine { core: core.clone(), fleet });
+        let engine = Arc::new(Engine {
+            core: core.clone(),
+            fleet,
+        });
         let (following, working) = (CancellationToken::new(), CancellationToken::new());
         let _ends = (following.clone().drop_guard(), working.clone().drop_guard());
         let mut tasks = JoinSet::new();

@@ -28,7 +28,12 @@ pub(crate) async fn dispatch(engine: Arc<Engine>) {
 }
 
 fn start(engine: &Arc<Engine>, work: Job) {
-    let member = engine.core.members().get(&work.cluster).filter(|member| member.epoch == work.epoch).cloned();
+    let member = engine
+        .core
+        .members()
+        .get(&work.cluster)
+        .filter(|member| member.epoch == work.epoch)
+        .cloned();
     let Some(member) = member else {
         engine.core.queue.done(&work, Outcome::Drop);
         return;
@@ -44,7 +49,13 @@ fn start(engine: &Arc<Engine>, work: Job) {
     let (engine, spawner) = (engine.clone(), member.clone());
     let core = engine.core.clone();
     // If the task is not started, the guard in it ends the run all the same.
-    let guard = RunGuard { core: core.clone(), member, work, id: None, outcome: None };
+    let guard = RunGuard {
+        core: core.clone(),
+        member,
+        work,
+        id: None,
+        outcome: None,
+    };
     spawner.spawn(&core.tracker, move |id| {
         let guard = guard.spawned(id);
         async move {
@@ -85,13 +96,17 @@ impl Drop for RunGuard {
                 count(&self.core.counters.aborted);
             }
         }
-        self.core.queue.done(&self.work, self.outcome.unwrap_or(Outcome::Drop));
+        self.core
+            .queue
+            .done(&self.work, self.outcome.unwrap_or(Outcome::Drop));
     }
 }
 
 async fn reconcile(engine: &Arc<Engine>, member: &Member, work: &Job) -> Outcome {
     let core = &engine.core;
-    let Some(found) = member.find(&work.key) else { return Outcome::Drop };
+    let Some(found) = member.find(&work.key) else {
+        return Outcome::Drop;
+    };
     let call = Invocation {
         key: RequestKey::new(work.cluster.clone(), work.key.clone()),
         cluster: member.cluster.clone(),
@@ -176,7 +191,9 @@ fn judge(
 fn success(found: &Found, action: Action) -> Outcome {
     // A reconciler that plans the next look at every end must not look at objects that are gone for ever.
     let exists = matches!(found, Found::Live(_) | Found::Unwatched);
-    Outcome::Success { requeue_after: action.requeue_after().filter(|_| exists) }
+    Outcome::Success {
+        requeue_after: action.requeue_after().filter(|_| exists),
+    }
 }
 
 /// Why a failure is none: there is nothing left to reconcile.

@@ -80,16 +80,25 @@ impl Core {
 
     /// Whether the controller itself, whichever of its watches, is about this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
-        self.guarded("a cluster selector", cluster.name(), || self.plan.clusters.matches(cluster)).unwrap_or(false)
+        self.guarded("a cluster selector", cluster.name(), || {
+            self.plan.clusters.matches(cluster)
+        })
+        .unwrap_or(false)
     }
 
     pub(crate) fn watches_in(&self, watch: &WatchPlan, cluster: &Cluster) -> bool {
         let selector = watch.clusters.as_ref().unwrap_or(&self.plan.clusters);
-        self.guarded("a cluster selector", cluster.name(), || selector.matches(cluster)).unwrap_or(false)
+        self.guarded("a cluster selector", cluster.name(), || selector.matches(cluster))
+            .unwrap_or(false)
     }
 
     fn is_for(&self, cluster: &Cluster) -> bool {
-        self.selects(cluster) || self.plan.watches.iter().any(|watch| self.watches_in(watch, cluster))
+        self.selects(cluster)
+            || self
+                .plan
+                .watches
+                .iter()
+                .any(|watch| self.watches_in(watch, cluster))
     }
 
     /// Gives a cluster that joined what was asked for before. The cluster must be engaged in the queue already.
@@ -135,7 +144,10 @@ impl Engine {
     /// Asks for a request in whichever cluster the key names.
     pub(crate) fn enqueue(&self, key: RequestKey, priority: Priority, delay: Duration) -> bool {
         let core = &self.core;
-        if core.queue.add_after(&key.cluster, key.object.clone(), priority, delay) {
+        if core
+            .queue
+            .add_after(&key.cluster, key.object.clone(), priority, delay)
+        {
             return true;
         }
         if core.queue.is_closed() {
@@ -154,7 +166,13 @@ impl Engine {
     }
 
     /// Asks for a request on behalf of something seen in a cluster.
-    pub(crate) fn enqueue_from(&self, member: &Member, target: Target, priority: Priority, delay: Duration) -> bool {
+    pub(crate) fn enqueue_from(
+        &self,
+        member: &Member,
+        target: Target,
+        priority: Priority,
+        delay: Duration,
+    ) -> bool {
         match target {
             Target::Here(key) => self.enqueue_here(member, key, priority, delay),
             Target::There(key) if key.cluster == *member.cluster.name() => {
@@ -165,7 +183,9 @@ impl Engine {
     }
 
     fn enqueue_here(&self, member: &Member, key: ObjectKey, priority: Priority, delay: Duration) -> bool {
-        self.core.queue.add_in(member.cluster.name(), member.epoch, key, priority, delay)
+        self.core
+            .queue
+            .add_in(member.cluster.name(), member.epoch, key, priority, delay)
     }
 }
 
@@ -181,7 +201,10 @@ impl WatchSink {
     fn passes(&self, watch: &WatchPlan, change: &ObjectChange) -> bool {
         let ask = || watch.predicates.iter().all(|predicate| predicate.passes(change));
         // A request too many does no harm, one too few does.
-        self.engine.core.guarded("a predicate", self.member.cluster.name(), ask).unwrap_or(true)
+        self.engine
+            .core
+            .guarded("a predicate", self.member.cluster.name(), ask)
+            .unwrap_or(true)
     }
 
     fn primary_changed(&self, key: &ObjectKey, change: &ObjectChange, passes: bool, priority: Priority) {
@@ -191,7 +214,8 @@ impl WatchSink {
             self.member.dead(key, old.clone());
         }
         if passes {
-            self.engine.enqueue_here(&self.member, key.clone(), priority, Duration::ZERO);
+            self.engine
+                .enqueue_here(&self.member, key.clone(), priority, Duration::ZERO);
         }
     }
 }
@@ -202,8 +226,14 @@ impl ChangeSink for WatchSink {
             return;
         }
         let core = &self.engine.core;
-        let (Some(watch), Some(key)) = (core.plan.watches.get(self.at), change.key()) else { return };
-        let priority = if change.initial { Priority::Initial } else { Priority::Live };
+        let (Some(watch), Some(key)) = (core.plan.watches.get(self.at), change.key()) else {
+            return;
+        };
+        let priority = if change.initial {
+            Priority::Initial
+        } else {
+            Priority::Live
+        };
         let passes = self.passes(watch, change);
         let Some(map) = &watch.map else {
             return self.primary_changed(key, change, passes, priority);
@@ -215,7 +245,8 @@ impl ChangeSink for WatchSink {
         match core.guarded("a mapper", cluster.name(), || map(cluster, change)) {
             Some(Ok(targets)) => {
                 for target in targets {
-                    self.engine.enqueue_from(&self.member, target, priority, Duration::ZERO);
+                    self.engine
+                        .enqueue_from(&self.member, target, priority, Duration::ZERO);
                 }
             }
             Some(Err(error)) => {
@@ -231,7 +262,10 @@ impl ChangeSink for WatchSink {
         gate.told(self.at, status);
         if !gate.closed {
             // Under the gate's lock, so that the last word is the right one.
-            self.engine.core.queue.set_gate(self.member.cluster.name(), gate.is_open());
+            self.engine
+                .core
+                .queue
+                .set_gate(self.member.cluster.name(), gate.is_open());
         }
     }
 }

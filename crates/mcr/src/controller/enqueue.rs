@@ -5,11 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcr_core::{Cluster, ObjectKey};
 
 use super::{engine::Engine, member::Member};
-use crate::{
-    RequestKey,
-    queue::Priority,
-    request::Target,
-};
+use crate::{RequestKey, queue::Priority, request::Target};
 
 /// Asks a controller for requests in any of its clusters. Cheap to clone; never waits.
 #[derive(Clone)]
@@ -57,22 +53,28 @@ impl ClusterEnqueue {
     /// Asks for a request now: in this cluster (an [`ObjectKey`]) or in another (a [`RequestKey`]). Returns
     /// whether it was taken.
     pub fn add(&self, target: impl Into<Target>) -> bool {
-        self.engine.enqueue_from(&self.member, target.into(), Priority::Live, Duration::ZERO)
+        self.engine
+            .enqueue_from(&self.member, target.into(), Priority::Live, Duration::ZERO)
     }
 
     /// Asks for a request in this cluster after a time.
     pub fn add_after(&self, key: ObjectKey, delay: Duration) -> bool {
-        self.engine.enqueue_from(&self.member, Target::Here(key), Priority::Live, delay)
+        self.engine
+            .enqueue_from(&self.member, Target::Here(key), Priority::Live, delay)
     }
 
     /// Asks for a request that gives way to those for live changes.
     pub fn add_initial(&self, target: impl Into<Target>) -> bool {
-        self.engine.enqueue_from(&self.member, target.into(), Priority::Initial, Duration::ZERO)
+        self.engine
+            .enqueue_from(&self.member, target.into(), Priority::Initial, Duration::ZERO)
     }
 }
 
 impl fmt::Debug for ClusterEnqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClusterEnqueue").field(&self.engine.core.plan.name).field(self.member.cluster.name()).finish()
+        f.debug_tuple("ClusterEnqueue")
+            .field(&self.engine.core.plan.name)
+            .field(self.member.cluster.name())
+            .finish()
     }
 }

@@ -31,7 +31,10 @@ impl<K> Controller<K> {
             ("timeout", self.timeout == Some(Duration::ZERO)),
         ] {
             if zero {
-                return Err(BuildError::Zero { controller: name, setting });
+                return Err(BuildError::Zero {
+                    controller: name,
+                    setting,
+                });
             }
         }
         let check = |kind: &WatchRequest, request: WatchRequest| {
@@ -39,7 +42,11 @@ impl<K> Controller<K> {
                 Ok(request)
             } else {
                 let (kind, other) = (kind.to_string(), request.to_string());
-                Err(BuildError::OtherKind { controller: name.clone(), kind, other })
+                Err(BuildError::OtherKind {
+                    controller: name.clone(),
+                    kind,
+                    other,
+                })
             }
         };
         let mut watches = Vec::new();

@@ -20,7 +20,12 @@ use crate::queue::Priority;
 /// Follows the fleet until told to stop.
 pub(crate) async fn follow(engine: Arc<Engine>, stop: CancellationToken) {
     let mut events: FleetEvents = engine.fleet.subscribe();
-    let mut follower = Follower { engine, local: HashMap::new(), epochs: 0, reapers: JoinSet::new() };
+    let mut follower = Follower {
+        engine,
+        local: HashMap::new(),
+        epochs: 0,
+        reapers: JoinSet::new(),
+    };
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -73,7 +78,11 @@ impl Follower {
     }
 
     fn disengaged(&mut self, name: &ClusterName, epoch: u64) {
-        if self.local.get(name).is_some_and(|local| local.member.cluster.epoch() == epoch) {
+        if self
+            .local
+            .get(name)
+            .is_some_and(|local| local.member.cluster.epoch() == epoch)
+        {
             self.let_go(name);
         }
     }
@@ -97,7 +106,12 @@ impl Follower {
         let core = &self.engine.core;
         Wanted {
             selected: core.selects(cluster),
-            watches: core.plan.watches.iter().map(|watch| core.watches_in(watch, cluster)).collect(),
+            watches: core
+                .plan
+                .watches
+                .iter()
+                .map(|watch| core.watches_in(watch, cluster))
+                .collect(),
         }
     }
 
@@ -106,7 +120,11 @@ impl Follower {
             return;
         }
         let name = cluster.name();
-        if self.local.get(name).is_some_and(|local| !local.member.cluster.is_same(cluster)) {
+        if self
+            .local
+            .get(name)
+            .is_some_and(|local| !local.member.cluster.is_same(cluster))
+        {
             self.let_go(name);
         }
         let wanted = self.wanted(cluster);
@@ -161,7 +179,9 @@ impl Follower {
     fn adjust(&mut self, name: &ClusterName, wanted: &Wanted) {
         let engine = &self.engine;
         let core = &engine.core;
-        let Some(local) = self.local.get_mut(name) else { return };
+        let Some(local) = self.local.get_mut(name) else {
+            return;
+        };
         let starting: Vec<usize> = (0..wanted.watches.len())
             .filter(|at| wanted.watches[*at] && local.watches[*at].is_none())
             .collect();
@@ -187,7 +207,10 @@ impl Follower {
         }
         if wanted.selected && !local.selected {
             for run in &core.plan.cluster_sources {
-                let enqueue = ClusterEnqueue { engine: engine.clone(), member: local.member.clone() };
+                let enqueue = ClusterEnqueue {
+                    engine: engine.clone(),
+                    member: local.member.clone(),
+                };
                 source::spawn_in_cluster(enqueue, run.clone());
             }
         }
@@ -198,11 +221,17 @@ impl Follower {
     fn settle(&mut self, cluster: &Cluster) {
         let core = &self.engine.core;
         let name = cluster.name();
-        let Some(local) = self.local.get_mut(name) else { return };
+        let Some(local) = self.local.get_mut(name) else {
+            return;
+        };
         let ready = cluster.state().is_ready();
         if ready && local.parked {
             // A first connection is spread by the fleet already; those that come back come back together.
-            let jitter = if local.was_ready { spread(core.plan.release_jitter) } else { Duration::ZERO };
+            let jitter = if local.was_ready {
+                spread(core.plan.release_jitter)
+            } else {
+                Duration::ZERO
+            };
             core.queue.unpark(name, jitter);
         } else if !ready && !local.parked {
             core.queue.park(name);
@@ -250,7 +279,9 @@ impl Drop for Follower {
     fn drop(&mut self) {
         let names: Vec<ClusterName> = self.local.keys().cloned().collect();
         for name in names {
-            let Some(local) = self.local.remove(&name) else { continue };
+            let Some(local) = self.local.remove(&name) else {
+                continue;
+            };
             let core = &self.engine.core;
             core.members_mut().remove(&name);
             lock(&local.member.gate).closed = true;
@@ -263,7 +294,8 @@ impl Drop for Follower {
 
 impl Local {
     fn loses_primary(&self, plan: &Plan, wanted: &Wanted) -> bool {
-        let primary = plan.has_primary && self.watches[Plan::PRIMARY].is_some() && !wanted.watches[Plan::PRIMARY];
+        let primary =
+            plan.has_primary && self.watches[Plan::PRIMARY].is_some() && !wanted.watches[Plan::PRIMARY];
         primary || (self.selected && !wanted.selected)
     }
 }
@@ -278,11 +310,17 @@ fn start(engine: &Arc<Engine>, member: &Arc<Member>, at: usize) -> Option<WatchH
     if plan.has_primary && at == Plan::PRIMARY {
         member.set_primary(cluster.store_of::<IgnoredAny>(request).ok());
     }
-    let sink = WatchSink { engine: engine.clone(), member: member.clone(), at };
+    let sink = WatchSink {
+        engine: engine.clone(),
+        member: member.clone(),
+        at,
+    };
     let handle = cluster.watch(request.clone(), Some(Arc::new(sink)));
     drop(first);
     // The cluster has left already, which the fleet is about to tell.
-    handle.inspect_err(|error| tracing::debug!(%error, "not watched")).ok()
+    handle
+        .inspect_err(|error| tracing::debug!(%error, "not watched"))
+        .ok()
 }
 
 fn spread(most: Duration) -> Duration {

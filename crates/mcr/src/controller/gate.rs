@@ -57,7 +57,11 @@ impl Gate {
         if self.watches.len() <= at {
             self.watches.resize_with(at + 1, || None);
         }
-        self.watches[at] = Some(Seen::NotSynced(WaitingKind { watch, reason: None, blocked: false }));
+        self.watches[at] = Some(Seen::NotSynced(WaitingKind {
+            watch,
+            reason: None,
+            blocked: false,
+        }));
     }
 
     /// A watch ends, or can't be expected to be listed.
@@ -71,11 +75,18 @@ impl Gate {
     pub(crate) fn told(&mut self, at: usize, status: &WatchStatus) {
         let problem = status.problem.as_ref().map(|problem| &problem.error);
         let reason = problem.map(|error| error.to_string());
-        self.note(at, status.synced, reason, problem.is_some_and(|error| error.is_blocked()));
+        self.note(
+            at,
+            status.synced,
+            reason,
+            problem.is_some_and(|error| error.is_blocked()),
+        );
     }
 
     fn note(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {
-        let Some(Some(seen)) = self.watches.get_mut(at) else { return };
+        let Some(Some(seen)) = self.watches.get_mut(at) else {
+            return;
+        };
         match seen {
             _ if synced => *seen = Seen::Synced,
             Seen::Synced => {}
@@ -87,7 +98,11 @@ impl Gate {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.watches.iter().flatten().any(|seen| matches!(seen, Seen::NotSynced(_)))
+        !self
+            .watches
+            .iter()
+            .flatten()
+            .any(|seen| matches!(seen, Seen::NotSynced(_)))
     }
 
     pub(crate) fn status(&self) -> GateStatus {
@@ -137,8 +152,13 @@ mod tests {
         assert!(matches!(gate.status(), GateStatus::Waiting(kinds) if kinds.len() == 2));
         gate.note(0, true, None, false);
         gate.note(1, false, Some("forbidden".into()), true);
-        let GateStatus::Blocked(kinds) = gate.status() else { panic!("{:?}", gate.status()) };
-        assert_eq!((kinds.len(), kinds[0].watch.as_str(), kinds[0].reason.as_deref()), (1, "secrets", Some("forbidden")));
+        let GateStatus::Blocked(kinds) = gate.status() else {
+            panic!("{:?}", gate.status())
+        };
+        assert_eq!(
+            (kinds.len(), kinds[0].watch.as_str(), kinds[0].reason.as_deref()),
+            (1, "secrets", Some("forbidden"))
+        );
         gate.forget(1);
         assert!(gate.status().is_open());
     }

@@ -63,7 +63,9 @@ impl Member {
 
     /// What there is of an object; none if the cluster is gone.
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<Found> {
-        let Some(store) = lock(&self.primary).clone() else { return Some(Found::Unwatched) };
+        let Some(store) = lock(&self.primary).clone() else {
+            return Some(Found::Unwatched);
+        };
         match store.raw(key) {
             Ok(Some(object)) => Some(Found::Live(object)),
             Ok(None) => Some(match lock(&self.tombstones).get(key) {

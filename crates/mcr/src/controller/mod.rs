@@ -1,7 +1,7 @@
 //! Controllers: which changes, in which clusters, lead to which requests, and who deals with them.
 
-mod built;
 mod builder;
+mod built;
 mod dispatch;
 mod engine;
 mod enqueue;
@@ -11,11 +11,12 @@ mod gate;
 mod member;
 mod options;
 mod plan;
+mod primary;
 mod source;
 mod status;
 
-pub use built::BuiltController;
 pub use builder::Controller;
+pub use built::BuiltController;
 pub use enqueue::{ClusterEnqueue, Enqueue};
 pub use gate::{GateStatus, WaitingKind};
 pub use options::{OwnsOptions, WatchOptions};

@@ -27,7 +27,10 @@ pub(crate) fn spawn_in_cluster(enqueue: ClusterEnqueue, source: RunClusterSource
     let member = enqueue.member.clone();
     let core = enqueue.engine.core.clone();
     member.clone().spawn(&core.clone().tracker, move |id| async move {
-        let ended = Ended { enqueue: enqueue.clone(), id };
+        let ended = Ended {
+            enqueue: enqueue.clone(),
+            id,
+        };
         let token = enqueue.member.token.clone();
         let cluster = enqueue.cluster().clone();
         let make = || source(cluster.clone(), enqueue.clone(), token.clone());
@@ -48,7 +51,12 @@ impl Drop for Ended {
     }
 }
 
-async fn supervise(controller: &str, cluster: &str, make: impl Fn() -> SourceFuture, stop: &CancellationToken) {
+async fn supervise(
+    controller: &str,
+    cluster: &str,
+    make: impl Fn() -> SourceFuture,
+    stop: &CancellationToken,
+) {
     let mut pause = FIRST_PAUSE;
     loop {
         // The function itself may panic as well as what it returns.

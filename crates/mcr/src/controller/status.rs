@@ -11,11 +11,7 @@ use std::{
 
 use mcr_core::ClusterName;
 
-use super::{
-    engine::Core,
-    gate::GateStatus,
-    member::lock,
-};
+use super::{engine::Core, gate::GateStatus, member::lock};
 
 /// The state of a controller at one moment; made by [`ControllerHandle::status`].
 #[derive(Debug, Clone, serde::Serialize)]
@@ -132,7 +128,11 @@ impl ControllerHandle {
                 Some((name.clone(), status))
             })
             .collect();
-        ControllerStatus { name: self.0.plan.name.clone(), clusters, counts: self.0.counters.read() }
+        ControllerStatus {
+            name: self.0.plan.name.clone(),
+            clusters,
+            counts: self.0.counters.read(),
+        }
     }
 }
 

@@ -11,7 +11,13 @@ pub type Fallible<T = ()> = Result<T, BoxError>;
 
 /// What a request was about, in one line.
 pub fn line(request: &Request<ConfigMap>) -> String {
-    let value = |map: &ConfigMap| map.data.as_ref().and_then(|data| data.get("value")).cloned().unwrap_or_default();
+    let value = |map: &ConfigMap| {
+        map.data
+            .as_ref()
+            .and_then(|data| data.get("value"))
+            .cloned()
+            .unwrap_or_default()
+    };
     let object = match &request.object {
         RequestObject::Live(map) => format!("live {}", value(map)),
         RequestObject::Deleted { last_known } => {

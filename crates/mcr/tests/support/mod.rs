@@ -54,8 +54,14 @@ impl Query {
     fn matches(&self, plural: &str, object: &Value) -> bool {
         let meta = &object["metadata"];
         self.plural == plural
-            && self.namespace.as_deref().is_none_or(|namespace| meta["namespace"] == *namespace)
-            && self.labels.iter().all(|(key, value)| meta["labels"][key] == *value)
+            && self
+                .namespace
+                .as_deref()
+                .is_none_or(|namespace| meta["namespace"] == *namespace)
+            && self
+                .labels
+                .iter()
+                .all(|(key, value)| meta["labels"][key] == *value)
     }
 }
 
@@ -92,7 +98,11 @@ impl Api {
         if !object.is_object() {
             object = json!({});
         }
-        let meta = object.as_object_mut().unwrap().entry("metadata").or_insert(json!({}));
+        let meta = object
+            .as_object_mut()
+            .unwrap()
+            .entry("metadata")
+            .or_insert(json!({}));
         meta["name"] = json!(name);
         if !namespace.is_empty() {
             meta["namespace"] = json!(namespace);
@@ -112,7 +122,10 @@ impl Api {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         let mut state = self.state();
         state.version += 1;
-        let mut object = state.objects.remove(&(plural.to_owned(), namespace.to_owned(), name.to_owned())).unwrap();
+        let mut object = state
+            .objects
+            .remove(&(plural.to_owned(), namespace.to_owned(), name.to_owned()))
+            .unwrap();
         object["metadata"]["resourceVersion"] = json!((state.version + 1).to_string());
         state.tell(plural, "DELETED", &object);
     }
@@ -142,7 +155,10 @@ impl Api {
         state.watchers.len()
     }
 
-    fn answer(&self, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, std::io::Error> {
+    fn answer(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, std::io::Error> {
         let mut state = self.state();
         if state.down {
             return Err(std::io::Error::other("connection refused"));
@@ -151,27 +167,51 @@ impl Api {
         let full = |code: StatusCode, body: Value| {
             // With a line feed, as API servers end what is read as a stream.
             let body = Full::new(Bytes::from(format!("{body}\n"))).boxed_unsync();
-            Ok(Response::builder().status(code).header("content-type", "application/json").body(body).unwrap())
+            Ok(Response::builder()
+                .status(code)
+                .header("content-type", "application/json")
+                .body(body)
+                .unwrap())
         };
         let rest: Vec<&str> = path.split('/').collect();
         let rest = match rest.as_slice() {
             ["api", "v1", "namespaces", "kube-system"] => {
                 let uid = format!("{:p}", Arc::as_ptr(&self.0));
-                return full(StatusCode::OK, json!({"metadata": {"name": "kube-system", "uid": uid}}));
+                return full(
+                    StatusCode::OK,
+                    json!({"metadata": {"name": "kube-system", "uid": uid}}),
+                );
             }
             ["version"] => return full(StatusCode::OK, json!({"major": "1"})),
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-            _ => return full(StatusCode::NOT_FOUND, json!({"message": "no such path", "code": 404})),
+            _ => {
+                return full(
+                    StatusCode::NOT_FOUND,
+                    json!({"message": "no such path", "code": 404}),
+                );
+            }
         };
         let (namespace, plural) = match rest {
             ["namespaces", namespace, plural] => (Some((*namespace).to_owned()), (*plural).to_owned()),
             [plural] => (None, (*plural).to_owned()),
-            _ => return full(StatusCode::NOT_FOUND, json!({"message": "no such path", "code": 404})),
+            _ => {
+                return full(
+                    StatusCode::NOT_FOUND,
+                    json!({"message": "no such path", "code": 404}),
+                );
+            }
         };
         if state.forbidden.contains(&plural) {
-            return full(StatusCode::FORBIDDEN, json!({"message": format!("{plural} is forbidden"), "code": 403}));
+            return full(
+                StatusCode::FORBIDDEN,
+                json!({"message": format!("{plural} is forbidden"), "code": 403}),
+            );
         }
-        let mut query = Query { plural, namespace, labels: Vec::new() };
+        let mut query = Query {
+            plural,
+            namespace,
+            labels: Vec::new(),
+        };
         let mut watch_from = None;
         let mut is_watch = false;
         for pair in request.uri().query().unwrap_or_default().split('&') {
@@ -198,21 +238,31 @@ impl Api {
                 .map(|(_, object)| object)
                 .collect();
             let version = (state.version + 1).to_string();
-            return full(StatusCode::OK, json!({"metadata": {"resourceVersion": version}, "items": items}));
+            return full(
+                StatusCode::OK,
+                json!({"metadata": {"resourceVersion": version}, "items": items}),
+            );
         }
         // History is not kept: a watch that missed something is told to list again.
         if watch_from.is_some_and(|from| from < state.version + 1) {
-            let line = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
+            let line =
+                json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
             return full(StatusCode::OK, line);
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         state.watchers.push((query, sender));
         let lines = stream::unfold(receiver, |mut receiver| async move {
             let line: Value = receiver.recv().await?;
-            Some((Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{line}\n")))), receiver))
+            Some((
+                Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{line}\n")))),
+                receiver,
+            ))
         });
         let body = StreamBody::new(lines).boxed_unsync();
-        Ok(Response::builder().header("content-type", "application/json").body(body).unwrap())
+        Ok(Response::builder()
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap())
     }
 }
 
@@ -220,7 +270,11 @@ impl State {
     fn tell(&mut self, plural: &str, kind: &str, object: &Value) {
         let line = json!({"type": kind, "object": object});
         self.watchers.retain(|(_, watcher)| !watcher.is_closed());
-        for (_, watcher) in self.watchers.iter().filter(|(query, _)| query.matches(plural, object)) {
+        for (_, watcher) in self
+            .watchers
+            .iter()
+            .filter(|(query, _)| query.matches(plural, object))
+        {
             let _ = watcher.send(line.clone());
         }
     }
@@ -235,9 +289,11 @@ impl Provider for Told {
     }
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let receiver = self.0.lock().unwrap().take().unwrap();
-        stream::unfold(receiver, |mut receiver| async move { Some((Ok(receiver.recv().await?), receiver)) })
-            .take_until(stop.cancelled_owned())
-            .boxed()
+        stream::unfold(receiver, |mut receiver| async move {
+            Some((Ok(receiver.recv().await?), receiver))
+        })
+        .take_until(stop.cancelled_owned())
+        .boxed()
     }
 }
 
@@ -261,13 +317,22 @@ impl World {
 
     pub fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let (changes, receiver) = mpsc::unbounded_channel();
-        let fleet = Fleet::builder().provider(Told(Mutex::new(Some(receiver)))).settings(change).build();
+        let fleet = Fleet::builder()
+            .provider(Told(Mutex::new(Some(receiver))))
+            .settings(change)
+            .build();
         let stop_fleet = CancellationToken::new();
         let running = tokio::spawn({
             let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
             async move { fleet.run(stop).await }
         });
-        Self { fleet, changes, stop_fleet, stop: CancellationToken::new(), running: vec![running] }
+        Self {
+            fleet,
+            changes,
+            stop_fleet,
+            stop: CancellationToken::new(),
+            running: vec![running],
+        }
     }
 
     /// Adds a cluster, or changes its labels.
@@ -304,7 +369,9 @@ impl World {
     pub fn run(&mut self, controller: BuiltController) -> ControllerHandle {
         let handle = controller.handle();
         let (fleet, stop) = (self.fleet.clone(), self.stop.clone());
-        self.running.push(tokio::spawn(async move { controller.run(fleet, stop).await.unwrap() }));
+        self.running.push(tokio::spawn(
+            async move { controller.run(fleet, stop).await.unwrap() },
+        ));
         handle
     }
 

@@ -1,0 +1,97 @@
+//! Reconcilers written for kube's own `Controller`.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::Action;
+use mcr::Controller;
+use support::{Seen, World, name, sleep, until_true};
+
+struct Ctx {
+    cluster: String,
+    seen: Seen<String>,
+    failures: AtomicUsize,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("as it happens")]
+struct Failed(std::cell::Cell<u8>); // Not Sync: kube does not ask for it either.
+
+async fn reconcile(map: Arc<ConfigMap>, ctx: Arc<Ctx>) -> Result<Action, Failed> {
+    let name = map.metadata.name.clone().unwrap_or_default();
+    ctx.seen.push(format!("{} {name}", ctx.cluster));
+    match name.as_str() {
+        "again" => Ok(Action::requeue(Duration::from_secs(10))),
+        "fails" | "given-up" => Err(Failed(std::cell::Cell::new(0))),
+        _ => Ok(Action::await_change()),
+    }
+}
+
+fn error_policy(map: Arc<ConfigMap>, error: &Failed, ctx: Arc<Ctx>) -> Action {
+    assert_eq!(error.0.get(), 0);
+    ctx.failures.fetch_add(1, Ordering::SeqCst);
+    if map.metadata.name.as_deref() == Some("fails") {
+        Action::requeue(Duration::from_secs(20))
+    } else {
+        Action::await_change()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    for object in ["ns/plain", "ns/again", "ns/fails", "ns/given-up"] {
+        a.put_map(object, "1");
+    }
+    b.put_map("ns/plain", "1");
+    let seen: Seen<String> = Seen::default();
+    let made: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+    let context_of = {
+        let (seen, made) = (seen.clone(), made.clone());
+        move |cluster: &mcr::Cluster| {
+            let name = cluster.name().to_string();
+            *made.lock().unwrap().entry(name.clone()).or_default() += 1;
+            Ctx {
+                cluster: name,
+                seen: seen.clone(),
+                failures: AtomicUsize::new(0),
+            }
+        }
+    };
+    let controller =
+        Controller::<ConfigMap>::new("uniform").build_uniform(reconcile, error_policy, context_of);
+    let handle = world.run(controller.unwrap());
+    seen.wait_for(5).await;
+    sleep(25_000).await;
+    let count = |what: &str| seen.all().iter().filter(|line| *line == what).count();
+    assert_eq!((count("a plain"), count("b plain")), (1, 1));
+    assert_eq!(
+        (count("a again"), count("a fails"), count("a given-up")),
+        (3, 2, 1)
+    );
+    assert_eq!(handle.status().counts.errors, 3);
+    // Deleted objects are not reconciled; contexts are made once per joining.
+    a.delete("configmaps", "ns/plain");
+    sleep(1_000).await;
+    assert_eq!(count("a plain"), 1);
+    assert_eq!(
+        *made.lock().unwrap(),
+        BTreeMap::from([("a".into(), 1), ("b".into(), 1)])
+    );
+    world.remove("a");
+    until_true(|| !handle.status().clusters.contains_key(&name("a"))).await;
+    world.add("a", &a, &[]);
+    until_true(|| made.lock().unwrap()["a"] == 2).await;
+    world.end().await;
+}
