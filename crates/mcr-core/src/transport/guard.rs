@@ -25,7 +25,9 @@ pub(super) async fn guard(
         .headers()
         .get(header::CONTENT_ENCODING)
         .is_some_and(|value| value != "identity");
-    if matches!(operation.class, Class::Proxy) || encoded || status == StatusCode::SWITCHING_PROTOCOLS {
+    // An encoding that was not asked for is read by nobody, so it must not be a way around this either.
+    let raw = encoded && operation.takes_encodings;
+    if matches!(operation.class, Class::Proxy) || raw || status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
     let malformed = |problem: String| {

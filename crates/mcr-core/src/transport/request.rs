@@ -25,6 +25,8 @@ pub(crate) struct Operation {
     pub(crate) text: Arc<str>,
     /// Whether an API server answers with an object, or else text.
     pub(crate) wants_object: bool,
+    /// Whether whoever asks said to understand compressed answers; kube's own requests never do.
+    pub(crate) takes_encodings: bool,
 }
 
 impl Operation {
@@ -53,6 +55,7 @@ impl Operation {
         Self {
             class,
             text: text.into(),
+            takes_encodings: request.headers().get(header::ACCEPT_ENCODING).is_some_and(|value| value != "identity"),
             wants_object: resource && class == Class::Unary && !path.ends_with("/log"),
         }
     }
