@@ -215,7 +215,9 @@ impl Inner {
 
 impl Index {
     fn values(&self, object: &Object) -> Vec<String> {
-        (self.indexer)(object).unwrap_or_default()
+        // Runs while the store is being changed, which must not stop half way.
+        let values = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.indexer)(object)));
+        values.ok().flatten().unwrap_or_default()
     }
 
     fn insert(&mut self, object: &Object) {

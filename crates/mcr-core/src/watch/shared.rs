@@ -1,6 +1,7 @@
 //! One watch of one kind in one cluster, shared by everyone who asked for it.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -123,9 +124,9 @@ impl SharedWatch {
         let mut sinks = self.sinks();
         let id = self.next_sink.fetch_add(1, Ordering::Relaxed);
         for object in self.store.all() {
-            sink.changed(&ObjectChange::added(object, true));
+            self.tell(|| sink.changed(&ObjectChange::added(object, true)));
         }
-        sink.status_changed(&self.status());
+        self.tell(|| sink.status_changed(&self.status()));
         sinks.push((id, sink));
         id
     }
@@ -139,7 +140,7 @@ impl SharedWatch {
         let sinks = self.sinks();
         for change in change(&self.store) {
             for (_, sink) in sinks.iter() {
-                sink.changed(&change);
+                self.tell(|| sink.changed(&change));
             }
         }
     }
@@ -179,15 +180,21 @@ impl SharedWatch {
         });
     }
 
+    /// Something came, but it may yet turn out to be the same problem again.
+    pub(crate) fn noted(&self) {
+        self.status.send_if_modified(|status| {
+            status.last_event = Some(SystemTime::now());
+            false
+        });
+    }
+
+    /// Something came that shows that the watch works.
     pub(crate) fn heard(&self) {
         let clears = self.status.borrow().problem.is_some();
         if clears {
             self.set_status(|status| status.problem = None);
         }
-        self.status.send_if_modified(|status| {
-            status.last_event = Some(SystemTime::now());
-            false
-        });
+        self.noted();
     }
 
     pub(crate) fn failed(&self, error: WatchError) {
@@ -208,7 +215,14 @@ impl SharedWatch {
         self.status.send_modify(change);
         let status = self.status();
         for (_, sink) in self.sinks().iter() {
-            sink.status_changed(&status);
+            self.tell(|| sink.status_changed(&status));
+        }
+    }
+
+    /// Tells a sink something. A sink that panics has missed it; the watch, which belongs to others too, goes on.
+    fn tell(&self, tell: impl FnOnce()) {
+        if std::panic::catch_unwind(AssertUnwindSafe(tell)).is_err() {
+            tracing::error!(kind = %self.request, "a sink of a watch panicked and has missed what it was told");
         }
     }
 }
