@@ -34,24 +34,34 @@ pub(crate) fn list_page(body: &[u8]) -> Result<ListPage<'_>, BadList> {
         #[serde(rename = "continue")]
         continue_token: Option<String>,
     }
+    // `items: null` is what a Go server sends for an empty list; a body without the field is something else.
     #[derive(Deserialize)]
     struct Body<'a> {
         metadata: Option<Meta>,
         #[serde(borrow, default)]
-        items: Option<Items<'a>>,
+        items: Items<'a>,
     }
-    // `items: null` is what a Go server sends for an empty list; a body without the field is something else.
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Items<'a>(#[serde(borrow)] Vec<&'a RawValue>);
+    #[derive(Default)]
+    enum Items<'a> {
+        #[default]
+        Missing,
+        Null,
+        There(Vec<&'a RawValue>),
+    }
+    impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let items = Option::<Vec<&'a RawValue>>::deserialize(deserializer)?;
+            Ok(items.map_or(Self::Null, Self::There))
+        }
+    }
 
     let body_text = std::str::from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
     let parsed: Body<'_> = serde_json::from_str(body_text).map_err(|e| BadList::Json(describe(&e)))?;
     let meta = parsed.metadata.ok_or(BadList::NoResourceVersion)?;
     let items = match parsed.items {
-        Some(items) => items.0,
-        None if body_text.contains("\"items\"") => Vec::new(),
-        None => return Err(BadList::NoItems),
+        Items::There(items) => items,
+        Items::Null => Vec::new(),
+        Items::Missing => return Err(BadList::NoItems),
     };
     let resource_version = meta
         .resource_version
@@ -185,6 +195,8 @@ mod tests {
             text(r#"{"metadata":{"resourceVersion":"1"}}"#),
             "the answer has no items: it is not a list"
         );
+        let object = r#"{"metadata":{"resourceVersion":"1"},"spec":{"volume":{"items":[]}}}"#;
+        assert_eq!(text(object), "the answer has no items: it is not a list");
     }
 
     #[test]
