@@ -1,6 +1,8 @@
 //! Keeps one [`SharedWatch`] equal to what the API server has.
 
 use std::{
+    collections::{HashMap, HashSet},
+    mem::Discriminant,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,7 +26,7 @@ use crate::{
     ClusterName,
     backoff::Backoff,
     slots::Slot,
-    store::{Namespaces, Object, TypePrefix},
+    store::{Namespaces, Object, ObjectKey, TypePrefix},
     transport::{ResponseBody, Transport},
 };
 
@@ -112,6 +114,20 @@ const SLOT_WHILE_READING: Duration = Duration::from_secs(10);
 /// A watch that lived this long has proven that things work, and the next failure starts with short pauses.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
 
+/// A watch that has been open for this long without a word is taken for one that works.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+
+/// After this many watches that failed at the same place, everything is listed again: what stands in the way
+/// there (an event that can't be converted, or that a proxy cuts off) would otherwise be asked for for ever.
+const STUCK_AFTER: u32 = 3;
+
+/// The longest pause that a server can ask for: what asks for more is misconfigured, and nobody would find out
+/// why a kind sleeps for a year.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How many unreadable objects are remembered as told.
+const REMEMBERED: usize = 1000;
+
 /// Lists and watches until the watch is stopped.
 pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
     let mut driver = Driver {
@@ -119,6 +135,9 @@ pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
         namespaces: Namespaces::default(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
+        stuck: 0,
+        told: HashMap::new(),
+        unreadable: HashSet::new(),
         watch: watch.clone(),
         env,
     };
@@ -136,6 +155,12 @@ struct Driver {
     backoff: Backoff,
     /// Where to go on from; none before the first list and after the API server has forgotten it.
     position: Option<Position>,
+    /// How many watches in a row failed without getting on from there.
+    stuck: u32,
+    /// How often each kind of error came since a watch last lived for some time.
+    told: HashMap<Discriminant<WatchError>, u32>,
+    /// The objects that were told to be unreadable; none for those without a name.
+    unreadable: HashSet<Option<ObjectKey>>,
 }
 
 struct Position {
@@ -196,18 +221,23 @@ impl Driver {
             WatchError::Malformed(_) => self.position = None,
             WatchError::TooManyRequests {
                 retry_after: Some(asked),
-            } => pause = pause.max(*asked),
+            } => pause = pause.max((*asked).min(LONGEST_PAUSE)),
             _ => {}
         }
+        if self.stuck >= STUCK_AFTER {
+            self.stuck = 0;
+            self.position = None;
+        }
+        let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
+        *times = times.saturating_add(1);
+        // Having to list again is normal, unless it never ends.
+        let loud = if matches!(error, WatchError::Expired) { 3 } else { 1 };
+        // Said once per problem, then only to those who look closely: a thousand dead watches must not fill the
+        // log. A watch that opens and fails each time is one problem.
+        let warns = *times == loud;
         let cluster = &self.env.cluster;
         let kind = self.watch.request();
-        let known = self
-            .watch
-            .status()
-            .problem
-            .is_some_and(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
-        // Said once per problem, then only to those who look closely: a thousand dead watches must not fill the log.
-        if known || matches!(error, WatchError::Expired) {
+        if !warns {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
         } else {
             tracing::warn!(%cluster, %kind, %error, retry_in = ?pause, "watch failed");
@@ -231,10 +261,7 @@ impl Driver {
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let first = self.watch.status().lists == 0;
         let started = Instant::now();
-        let listed = timeout(self.env.settings.list_timeout, self.list_pages(first));
-        let resource_version = listed
-            .await
-            .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
+        let resource_version = self.list_pages(first).await?;
         self.env.health.answered();
         self.position = Some(Position {
             endpoint,
@@ -255,6 +282,7 @@ impl Driver {
         self.watch.begin_listing();
         let mut unreadable = false;
         let mut continue_token: Option<String> = None;
+        let mut left = self.env.settings.list_timeout;
         loop {
             let limit = self.env.settings.page_size.to_string();
             let scope = if first {
@@ -267,7 +295,14 @@ impl Driver {
                 self.watch.request().accept_list(),
                 [Some(scope), next].into_iter().flatten(),
             )?;
-            let body = self.fetch_page(request).await?;
+            // Waiting for a place is not the cluster's fault, so it does not count. The place is kept until the
+            // objects are taken over: bodies that wait for that are what the bound is there for.
+            let mut slot = Slot::take(&self.env.list_slots).await;
+            let asked = Instant::now();
+            let body = timeout(left, self.fetch_page(request, &mut slot))
+                .await
+                .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
+            left = left.saturating_sub(asked.elapsed());
             let page = decode::list_page(&body)?;
             for (i, item) in page.items.iter().enumerate() {
                 unreadable |= !self.put(item, true);
@@ -286,8 +321,7 @@ impl Driver {
         }
     }
 
-    async fn fetch_page(&self, request: Request<Body>) -> Result<Bytes, WatchError> {
-        let mut slot = Slot::take(&self.env.list_slots).await;
+    async fn fetch_page(&self, request: Request<Body>, slot: &mut Slot) -> Result<Bytes, WatchError> {
         let response = slot
             .hold(SLOT_WHILE_WAITING, self.env.transport.send(request))
             .await;
@@ -300,7 +334,8 @@ impl Driver {
     async fn follow(&mut self, from: String) -> Result<(), WatchError> {
         let seconds = self.env.settings.watch_timeout.mul_f64(0.9)
             + self.backoff.spread(self.env.settings.watch_timeout.mul_f64(0.1));
-        let seconds = seconds.as_secs().to_string();
+        // None at all is what the API server makes of 0.
+        let seconds = seconds.as_secs().max(1).to_string();
         let query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -314,16 +349,45 @@ impl Driver {
             .send(request)
             .await
             .map_err(|e| WatchError::from_transport(&e.into()))?;
-        let response = checked(response).await?;
-        self.watch.heard();
         let started = Instant::now();
-        let mut body = response.into_body();
+        let result = match checked(response).await {
+            Ok(response) => self.read(response.into_body()).await,
+            Err(error) => Err(error),
+        };
+        if started.elapsed() > PROVEN_AFTER {
+            self.backoff.reset();
+            self.told.clear();
+            self.stuck = 0;
+        }
+        match &result {
+            // A server that ends every watch at once would otherwise be asked in a tight loop.
+            Ok(()) if started.elapsed() < Duration::from_secs(1) => {
+                let pause = self.backoff.next();
+                sleep(pause).await;
+            }
+            Err(WatchError::Api { .. } | WatchError::Transport(_)) => self.stuck += 1,
+            _ => {}
+        }
+        result
+    }
+
+    /// Reads a watch that has begun to its end.
+    async fn read(&mut self, mut body: ResponseBody) -> Result<(), WatchError> {
+        self.watch.noted();
         let mut lines = Lines::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
-        while let Some(frame) = timeout(limit, body.frame())
-            .await
-            .map_err(|_| WatchError::Timeout(limit))?
-        {
+        let mut patience = SETTLED_AFTER;
+        loop {
+            let frame = match timeout(patience, body.frame()).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) if patience == SETTLED_AFTER => {
+                    self.watch.heard();
+                    patience = limit;
+                    continue;
+                }
+                Err(_) => return Err(WatchError::Timeout(limit)),
+            };
             let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
             let Ok(chunk) = frame.into_data() else { continue };
             lines.push(chunk);
@@ -333,19 +397,12 @@ impl Driver {
                 self.take(&line)?;
             }
             self.watch.heard();
-            if started.elapsed() > PROVEN_AFTER {
-                self.backoff.reset();
-            }
+            patience = limit;
         }
         if lines.is_partial() {
             return Err(WatchError::Transport(
                 "the watch broke off in the middle of an event".into(),
             ));
-        }
-        // A server that ends every watch at once would otherwise be asked in a tight loop.
-        if started.elapsed() < Duration::from_secs(1) {
-            let pause = self.backoff.next();
-            sleep(pause).await;
         }
         Ok(())
     }
@@ -357,10 +414,11 @@ impl Driver {
                 object
             }
             WatchLine::Deleted(object) => {
-                match Object::parse(object, &self.prefix, &mut self.namespaces) {
-                    Ok(object) => self.watch.delete(object),
-                    Err(error) => self.skip(&error),
-                }
+                let deleted = Object::parse(object, &self.prefix, &mut self.namespaces);
+                // Leaving it out would keep an object that is gone; a list tells which one it is.
+                let deleted = deleted
+                    .map_err(|error| WatchError::Malformed(format!("a deleted object can't be read: {error}")))?;
+                self.watch.delete(deleted);
                 object
             }
             WatchLine::Bookmark { resource_version } => {
@@ -376,6 +434,11 @@ impl Driver {
     }
 
     fn advance(&mut self, resource_version: String) {
+        // Without a version the next watch would begin anywhere, and miss what was deleted before.
+        if resource_version.is_empty() {
+            return;
+        }
+        self.stuck = 0;
         if let Some(position) = &mut self.position {
             position.resource_version = resource_version;
         }
@@ -385,6 +448,9 @@ impl Driver {
     fn put(&mut self, json: &RawValue, initial: bool) -> bool {
         match Object::parse(json, &self.prefix, &mut self.namespaces) {
             Ok(object) => {
+                if !self.unreadable.is_empty() {
+                    self.unreadable.remove(&Some(object.key().clone()));
+                }
                 self.watch.upsert(object, initial);
                 true
             }
@@ -395,12 +461,18 @@ impl Driver {
         }
     }
 
-    fn skip(&self, error: &crate::store::NotAnObject) {
-        let name = error.key.as_ref().map(ToString::to_string);
-        tracing::warn!(
-            cluster = %self.env.cluster, kind = %self.watch.request(), object = name, %error,
-            "an object can't be read and is left out; what is held of it stays as it was"
-        );
+    fn skip(&mut self, error: &crate::store::NotAnObject) {
+        if self.unreadable.len() >= REMEMBERED {
+            self.unreadable.clear();
+        }
+        // Once for each object: it may change every second, and is in every list.
+        if self.unreadable.insert(error.key.clone()) {
+            let name = error.key.as_ref().map(ToString::to_string);
+            tracing::warn!(
+                cluster = %self.env.cluster, kind = %self.watch.request(), object = name, %error,
+                "an object can't be read and is left out; what is held of it stays as it was"
+            );
+        }
         self.watch.skip(error.key.as_ref());
     }
 
