@@ -227,6 +227,7 @@ impl<'a> Life<'a> {
 
     async fn live(&mut self) -> End {
         let stop = self.fleet.token().clone();
+        let mut taken_back = std::pin::pin!(taken_back(self.changes.clone(), self.wanted.claim));
         loop {
             let step = async {
                 if suspended(&self.wanted.spec).is_some() {
@@ -241,6 +242,8 @@ impl<'a> Life<'a> {
             let end = tokio::select! {
                 end = step => end,
                 () = stop.cancelled() => Some(End::Stopped),
+                // Whatever is being waited for, a probe of a silent server or an exec plugin, is in vain now.
+                () = &mut taken_back => Some(End::Left),
             };
             if let Some(end) = end {
                 return end;
@@ -346,7 +349,8 @@ impl<'a> Life<'a> {
             }
         }
         let cluster = self.cluster.clone();
-        let first = self.identity.is_none().then_some(self.endpoint + 1);
+        // Only the first time: each watch of a dead cluster would else dial it at each attempt.
+        let first = (self.identity.is_none() && self.tried.is_none()).then_some(self.endpoint + 1);
         if let (Some(_), Ok(connected)) = (first, &dialled) {
             self.tried = Some(connected.link.shape.target.clone());
         }
@@ -701,6 +705,15 @@ impl<'a> Life<'a> {
 
 async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {
     if seen.wait_for(|seen| seen.failures != known).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits until the cluster is no longer wanted, or only as a new one.
+async fn taken_back(mut wanted: watch::Receiver<Option<Wanted>>, claim: u64) {
+    let other = |wanted: &Option<Wanted>| wanted.as_ref().is_none_or(|wanted| wanted.claim != claim);
+    if wanted.wait_for(other).await.is_err() {
+        // The supervisor's own end; it is told otherwise.
         std::future::pending::<()>().await;
     }
 }
