@@ -39,10 +39,11 @@ pub(super) async fn guard(
     if failed {
         let (mut parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        if is_json && well_formed(&body).is_ok() {
+        // kube puts the whole text of what is no Status into its log and into its error.
+        let is_status = well_formed(&body).is_ok() && serde_json::from_slice::<kube::core::Status>(&body).is_ok();
+        if is_json && is_status {
             return Ok(Response::from_parts(parts, ResponseBody::whole(body, operation)));
         }
-        // Made up here: kube logs what is no Status.
         parts.headers.remove(header::CONTENT_LENGTH);
         parts
             .headers
