@@ -1,0 +1,308 @@
+//! A fleet on scripted API servers, and what the tests of this folder share.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, Once},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{
+    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange, Trust,
+    WatchHandle, WatchRequest, WatchStatus,
+};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::{Answer, Server};
+
+pub(crate) const MAPS: &str = "/api/v1/configmaps";
+pub(crate) const SECRETS: &str = "/api/v1/secrets";
+
+pub(crate) fn name(name: &str) -> ClusterName {
+    ClusterName::new(name).unwrap()
+}
+
+/// A running fleet whose clusters the test announces by hand.
+pub(crate) struct Running {
+    pub(crate) fleet: Fleet,
+    pub(crate) clusters: ClustersHandle,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Pauses are short, so that tests are; everything else is as by default.
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        Self::start_as_by_default(|settings| {
+            Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(100);
+            settings.reconnect_cap = Duration::from_millis(100);
+            change(settings);
+        })
+    }
+
+    pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        let provider = ClustersProvider::new();
+        let clusters = provider.handle();
+        let fleet = Fleet::builder().provider(provider).settings(change).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (fleet, stop) = (fleet.clone(), stop.clone());
+            async move { fleet.run(stop).await }
+        });
+        Self { fleet, clusters, stop, task }
+    }
+
+    /// Announces a cluster and waits until it is engaged.
+    pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
+        self.clusters.add(ClusterSpec::new(name(cluster), Access::kubeconfig(kubeconfig, Trust::Trusted)));
+        eventually(&format!("{cluster} is engaged"), || self.fleet.get(cluster).ok()).await
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(10), self.task).await.expect("the fleet stops").unwrap();
+    }
+}
+
+/// A fleet with one cluster, whose ConfigMaps are watched.
+pub(crate) struct One {
+    pub(crate) running: Running,
+    pub(crate) cluster: Cluster,
+    pub(crate) watch: WatchHandle,
+    pub(crate) log: Arc<Log>,
+}
+
+impl One {
+    pub(crate) async fn of(server: &Server) -> Self {
+        Self::with(server, Running::start()).await
+    }
+
+    pub(crate) async fn with(server: &Server, running: Running) -> Self {
+        let cluster = running.join("a", &server.kubeconfig()).await;
+        let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+        Self { running, cluster, watch, log }
+    }
+
+    /// The text of the problem, once there is one.
+    pub(crate) async fn problem(&self) -> String {
+        problem(&self.watch).await
+    }
+
+    pub(crate) async fn synced(&self) {
+        synced(&self.watch).await;
+    }
+}
+
+pub(crate) async fn problem(watch: &WatchHandle) -> String {
+    eventually("there is a problem", || watch.status().problem.map(|problem| problem.error.to_string())).await
+}
+
+pub(crate) async fn synced(watch: &WatchHandle) {
+    eventually("it is listed", || watch.status().synced.then_some(())).await;
+}
+
+pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let watch = cluster.watch(request, Some(log.clone())).unwrap();
+    (watch, log)
+}
+
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Asks again and again until there is an answer.
+#[track_caller]
+pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+    let what = what.to_owned();
+    let caller = std::panic::Location::caller();
+    async move {
+        let started = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what} ({caller})");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+pub(crate) async fn ready(cluster: &Cluster) {
+    let state = tokio::time::timeout(PATIENCE, cluster.wait_for(ClusterState::is_ready)).await;
+    assert!(matches!(state, Ok(ClusterState::Ready)), "{} is not ready: {}", cluster.name(), cluster.state());
+}
+
+pub(crate) async fn for_millis(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}
+
+/// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects.
+#[derive(Default)]
+pub(crate) struct Log {
+    lines: Mutex<Vec<String>>,
+    statuses: Mutex<Vec<WatchStatus>>,
+}
+
+impl ChangeSink for Log {
+    fn changed(&self, change: &ObjectChange) {
+        let sign = match (&change.old, &change.new) {
+            (None, _) => '+',
+            (Some(_), Some(_)) => '~',
+            (Some(_), None) => '-',
+        };
+        self.lines.lock().unwrap().push(format!("{sign}{}", change.key().unwrap().name));
+    }
+
+    fn status_changed(&self, status: &WatchStatus) {
+        self.statuses.lock().unwrap().push(status.clone());
+    }
+}
+
+impl Log {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<WatchStatus> {
+        self.statuses.lock().unwrap().clone()
+    }
+
+    /// Waits until exactly these lines were written, for each object in this order. (Who comes after the list is
+    /// told what is there in no order.)
+    #[track_caller]
+    pub(crate) fn becomes(&self, lines: &[&str]) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        let wanted = by_object(lines.iter().copied());
+        async move {
+            let started = Instant::now();
+            loop {
+                let seen = self.lines();
+                if by_object(seen.iter().map(String::as_str)) == wanted {
+                    return;
+                }
+                assert!(started.elapsed() < PATIENCE, "{seen:?} instead of {wanted:?} ({caller})");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+
+    /// Like [`becomes`](Self::becomes), but they must be there already.
+    #[track_caller]
+    pub(crate) fn is(&self, lines: &[&str]) {
+        let seen = self.lines();
+        assert_eq!(by_object(seen.iter().map(String::as_str)), by_object(lines.iter().copied()));
+    }
+}
+
+fn by_object<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let mut objects = BTreeMap::<String, String>::new();
+    for line in lines {
+        let (sign, name) = line.split_at(1);
+        objects.entry(name.to_owned()).or_default().push_str(sign);
+    }
+    objects
+}
+
+/// A ConfigMap. Its UID goes by its name.
+pub(crate) fn map(name: &str, version: u32) -> Value {
+    let uid = format!("{:032x}", name.bytes().fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte)));
+    json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()}})
+}
+
+pub(crate) fn event(kind: &str, object: Value) -> Value {
+    json!({"type": kind, "object": object})
+}
+
+pub(crate) fn bookmark(version: u32) -> Value {
+    event("BOOKMARK", json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}))
+}
+
+pub(crate) fn list_object(version: u32, items: impl IntoIterator<Item = Value>) -> Value {
+    let items: Vec<Value> = items.into_iter().collect();
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version.to_string()}, "items": items})
+}
+
+pub(crate) fn list(version: u32, items: impl IntoIterator<Item = Value>) -> Answer {
+    Answer::json(&list_object(version, items))
+}
+
+/// A page with more to come.
+pub(crate) fn page(version: u32, token: &str, items: impl IntoIterator<Item = Value>) -> Answer {
+    let mut page = list_object(version, items);
+    page["metadata"]["continue"] = token.into();
+    Answer::json(&page)
+}
+
+/// A watch on which nothing is said.
+pub(crate) fn quiet() -> Answer {
+    Answer::watch([])
+}
+
+/// Everything that is logged in this process, at every level and from every library.
+pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
+
+#[derive(Clone)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn capture() -> Captured {
+    static ONCE: Once = Once::new();
+    static LOG: Mutex<Option<Arc<Mutex<Vec<u8>>>>> = Mutex::new(None);
+    ONCE.call_once(|| {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let sink = Sink(all.clone());
+        tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_ansi(false)
+            .with_writer(move || sink.clone())
+            .init();
+        *LOG.lock().unwrap() = Some(all);
+    });
+    Captured(LOG.lock().unwrap().clone().unwrap())
+}
+
+impl Captured {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// The lines that have this text in them.
+    pub(crate) fn with(&self, text: &str) -> Vec<String> {
+        self.text().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}
+
+/// Runs the calling test in a process of its own, for tests that look at what belongs to a whole process.
+/// True in that process; in the other one it returns when that has passed.
+pub(crate) fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)]) -> bool {
+    const MARK: &str = "MCR_TRAPS_CHILD";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .envs(environment.iter().copied())
+        .env(MARK, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "no test of the name {test}: {text}");
+    false
+}

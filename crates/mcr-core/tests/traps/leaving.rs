@@ -1,0 +1,122 @@
+//! What is left of a cluster that left: nothing.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use mcr_core::{ClusterState, FleetSettings, StoreError, WatchRequest};
+
+use crate::{
+    harness::*,
+    server::{Answer, Server},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_connections_of_a_removed_cluster_close_within_a_second() {
+    let server = Server::start(|asked| match (asked.path.as_str(), asked.is_watch()) {
+        (SECRETS, false) => Answer::silence(),
+        (_, false) => list(10, [map("a", 1)]),
+        (_, true) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    let (_secrets, _) = follow(&one.cluster, WatchRequest::of::<Secret>());
+    eventually("one is watched, one is being listed", || (server.live() == 2).then_some(())).await;
+    let client = one.cluster.client();
+    client.apiserver_version().await.unwrap();
+    let store = one.cluster.store::<ConfigMap>().unwrap();
+    let started = Instant::now();
+    one.running.clusters.remove(&name("a"));
+    assert_eq!(one.cluster.wait_for(|state| *state == ClusterState::Gone).await, ClusterState::Gone);
+    eventually("all are closed", || (server.open() == 0).then_some(())).await;
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(matches!(store.list(), Err(StoreError::Gone { .. })));
+    // Leaving is never a delete.
+    one.log.is(&["+a"]);
+    let error = client.apiserver_version().await.unwrap_err();
+    assert!(mcr_core::explain_error(&error).contains("gone from the fleet"), "{error}");
+    one.running.stop().await;
+}
+
+/// While the fleet waits for an answer of a cluster that may be dead it must still notice that it was removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_being_probed_can_be_removed() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
+    // The probes lead nowhere: the pool has no idle connection, and new ones are accepted by nobody.
+    let door = crate::surroundings::first_connections_to(server.address, silent.local_addr().unwrap(), 2).await;
+    let running = Running::start_with(|settings: &mut FleetSettings| {
+        settings.probe_after = Duration::from_millis(200);
+        settings.probe_timeout = Duration::from_secs(20);
+    });
+    let cluster = running.join("a", &crate::server::kubeconfig(&format!("http://{}", door.address))).await;
+    let (_maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
+    eventually("a probe hangs", || (door.strays() > 0).then_some(())).await;
+    for_millis(600).await;
+    let started = Instant::now();
+    running.clusters.remove(&name("a"));
+    cluster.wait_for(|state| *state == ClusterState::Gone).await;
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    running.stop().await;
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn fifty_clusters_that_came_and_went_leave_no_task_and_no_socket() {
+    if !in_a_process_of_its_own("leaving::fifty_clusters_that_came_and_went_leave_no_task_and_no_socket", &[]) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+        let running = Running::start();
+        // One round first: what a process makes once is not a leak.
+        round(&server, &running).await;
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let (tasks, files) = settled(|| (metrics.num_alive_tasks(), open_files())).await;
+        for _ in 0..50 {
+            round(&server, &running).await;
+        }
+        eventually("as before", || {
+            (metrics.num_alive_tasks() <= tasks && open_files() <= files && server.open() == 0).then_some(())
+        })
+        .await;
+        assert!(server.connections() >= 51 * 2);
+        assert!(running.fleet.snapshot().clusters.is_empty());
+        running.stop().await;
+    });
+}
+
+/// Joins a cluster, uses everything of it, and takes it away.
+async fn round(server: &Server, running: &Running) {
+    let cluster = running.join("a", &server.kubeconfig()).await;
+    let (maps, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let (secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
+    log.becomes(&["+a"]).await;
+    synced(&secrets).await;
+    let _recorder = cluster.recorder();
+    cluster.client().apiserver_version().await.unwrap();
+    running.clusters.remove(&name("a"));
+    cluster.wait_for(|state| *state == ClusterState::Gone).await;
+    let weak = Arc::downgrade(&log);
+    drop((maps, secrets, log, cluster));
+    eventually("nobody holds the sink", || (weak.strong_count() == 0).then_some(())).await;
+}
+
+/// What is measured, once it no longer changes.
+async fn settled<T: PartialEq + Copy>(measure: impl Fn() -> T) -> T {
+    loop {
+        let before = measure();
+        for_millis(200).await;
+        if measure() == before {
+            return before;
+        }
+    }
+}

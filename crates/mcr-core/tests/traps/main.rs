@@ -1,0 +1,15 @@
+//! The traps that a fleet falls into: what kube-rs's own watcher and client do wrong when there are many
+//! clusters, and what API servers and what stands in front of them do to a client. One test for each.
+//!
+//! The servers are scripted, so no control plane is needed.
+
+mod dead;
+mod harness;
+mod leaving;
+mod lists;
+mod secrets;
+mod server;
+mod sharing;
+mod surroundings;
+mod unreadable;
+mod watches;

@@ -1,0 +1,357 @@
+//! An API server that does what a test tells it to, byte by byte, and writes down what it was asked.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::broadcast,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+/// One request, as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) at: Instant,
+    pub(crate) path: String,
+    pub(crate) raw_query: String,
+    query: HashMap<String, String>,
+    headers: Vec<(String, String)>,
+    /// How many requests of this path and form (list or watch) came before it.
+    pub(crate) nth: usize,
+}
+
+impl Asked {
+    pub(crate) fn is_watch(&self) -> bool {
+        self.get("watch") == Some("true")
+    }
+
+    pub(crate) fn get(&self, parameter: &str) -> Option<&str> {
+        self.query.get(parameter).map(String::as_str)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What is done with a request, in order. After the last step the connection is kept for the next request if
+/// the answer was complete, else closed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Answer {
+    steps: Vec<Step>,
+    keeps: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Vec<u8>),
+    Wait(Duration),
+    /// Passes on what [`Server::send`] says, until the other side closes.
+    Live,
+}
+
+impl Answer {
+    /// A complete answer.
+    pub(crate) fn new(status: u16, media: &str, body: impl AsRef<[u8]>) -> Self {
+        Self::with_headers(status, &[("content-type", media)], body)
+    }
+
+    pub(crate) fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut bytes =
+            format!("HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\n\r\n", body.len()).into_bytes();
+        bytes.extend_from_slice(body);
+        Self { steps: vec![Step::Write(bytes)], keeps: true }
+    }
+
+    pub(crate) fn json(body: &Value) -> Self {
+        Self::new(200, "application/json", body.to_string())
+    }
+
+    /// A `Status` as API servers answer.
+    pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
+        Self::new(code, "application/json", status_object(code, reason, message).to_string())
+    }
+
+    /// Nothing at all, until the other side gives up.
+    pub(crate) fn silence() -> Self {
+        Self { steps: vec![Step::Live], keeps: false }
+    }
+
+    /// The head of an answer whose length is not known.
+    pub(crate) fn begin() -> Self {
+        let head = b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        Self { steps: vec![Step::Write(head.to_vec())], keeps: false }
+    }
+
+    /// The head of an answer that promises more than comes.
+    pub(crate) fn promise(length: usize, body: impl AsRef<[u8]>) -> Self {
+        let head = format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        Self { steps: vec![Step::Write([head.as_bytes(), body.as_ref()].concat())], keeps: false }
+    }
+
+    /// A watch that says this and goes on with what [`Server::send`] says.
+    pub(crate) fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
+        let mut answer = events.into_iter().fold(Self::begin(), |answer, event| answer.line(event));
+        answer.steps.push(Step::Live);
+        answer
+    }
+
+    /// A watch that says this and ends, as at its timeout.
+    pub(crate) fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
+        events.into_iter().fold(Self::begin(), |answer, event| answer.line(event)).end()
+    }
+
+    pub(crate) fn line(self, event: &Value) -> Self {
+        self.chunk(format!("{event}\n"))
+    }
+
+    pub(crate) fn chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
+        self.steps.push(Step::Write(chunk(bytes.as_ref())));
+        self
+    }
+
+    pub(crate) fn wait(mut self, time: Duration) -> Self {
+        self.steps.push(Step::Wait(time));
+        self
+    }
+
+    pub(crate) fn after(mut self, time: Duration) -> Self {
+        self.steps.insert(0, Step::Wait(time));
+        self
+    }
+
+    pub(crate) fn live(mut self) -> Self {
+        self.steps.push(Step::Live);
+        self
+    }
+
+    pub(crate) fn end(mut self) -> Self {
+        self.steps.push(Step::Write(b"0\r\n\r\n".to_vec()));
+        self.keeps = true;
+        self
+    }
+}
+
+fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+pub(crate) fn status_object(code: u16, reason: &str, message: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code})
+}
+
+type Script = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    _task: AbortOnDropHandle<()>,
+}
+
+struct Shared {
+    script: Script,
+    asked: Mutex<Vec<Asked>>,
+    events: broadcast::Sender<(String, String)>,
+    connections: AtomicUsize,
+    open: AtomicUsize,
+    live: AtomicUsize,
+}
+
+impl Server {
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            script: Box::new(script),
+            asked: Mutex::default(),
+            events: broadcast::channel(64).0,
+            connections: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            live: AtomicUsize::new(0),
+        });
+        let serving = shared.clone();
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let (tcp, _) = accepted.unwrap();
+                        connections.spawn(serving.clone().serve(tcp, address.port()));
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+        });
+        Self { address, shared, _task: AbortOnDropHandle::new(task) }
+    }
+
+    pub(crate) fn kubeconfig(&self) -> String {
+        kubeconfig(&format!("http://{}", self.address))
+    }
+
+    /// All requests so far but those that only look after the cluster.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        let all = self.shared.asked.lock().unwrap();
+        all.iter().filter(|asked| !is_probe(&asked.path)).cloned().collect()
+    }
+
+    pub(crate) fn lists(&self, path: &str) -> Vec<Asked> {
+        self.asked().into_iter().filter(|asked| asked.path == path && !asked.is_watch()).collect()
+    }
+
+    pub(crate) fn watches(&self, path: &str) -> Vec<Asked> {
+        self.asked().into_iter().filter(|asked| asked.path == path && asked.is_watch()).collect()
+    }
+
+    /// Says an event on every open watch of a path.
+    pub(crate) fn send(&self, path: &str, event: &Value) {
+        self.shared.events.send((path.to_owned(), format!("{event}\n"))).unwrap();
+    }
+
+    /// How many connections were ever made.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+
+    /// How many answers are held open.
+    pub(crate) fn live(&self) -> usize {
+        self.shared.live.load(Ordering::SeqCst)
+    }
+}
+
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/version" | "/api/v1/namespaces/kube-system")
+}
+
+pub(crate) fn kubeconfig(server: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+         clusters: [{{name: c, cluster: {{server: \"{server}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
+    )
+}
+
+struct Count<'a>(&'a AtomicUsize);
+
+impl<'a> Count<'a> {
+    fn up(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Self(counter)
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    async fn serve(self: Arc<Self>, tcp: TcpStream, port: u16) {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        let _open = Count::up(&self.open);
+        tcp.set_nodelay(true).unwrap();
+        let (read, mut write) = tcp.into_split();
+        let mut read = BufReader::new(read);
+        while let Some(asked) = self.read(&mut read).await {
+            let answer = match asked.path.as_str() {
+                "/version" => Answer::json(&json!({"major": "1", "minor": "36"})),
+                "/api/v1/namespaces/kube-system" => {
+                    Answer::json(&json!({"metadata": {"name": "kube-system", "uid": format!("uid-{port}")}}))
+                }
+                _ => (self.script)(&asked),
+            };
+            let mut events = self.events.subscribe();
+            for step in answer.steps {
+                let done = match step {
+                    Step::Write(bytes) => write.write_all(&bytes).await.is_ok(),
+                    Step::Wait(time) => {
+                        tokio::time::sleep(time).await;
+                        true
+                    }
+                    Step::Live => {
+                        let _live = Count::up(&self.live);
+                        live(&asked.path, &mut events, &mut read, &mut write).await;
+                        false
+                    }
+                };
+                if !done {
+                    return;
+                }
+            }
+            if !answer.keeps {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, from: &mut BufReader<OwnedReadHalf>) -> Option<Asked> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(from.read_u8().await.ok()?);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.lines();
+        let target = lines.next()?.split(' ').nth(1)?.to_owned();
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let (path, raw_query) = target.split_once('?').unwrap_or((&target, ""));
+        let query: HashMap<String, String> =
+            form_urlencoded::parse(raw_query.as_bytes()).map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        let mut asked = Asked {
+            at: Instant::now(),
+            path: path.to_owned(),
+            raw_query: raw_query.to_owned(),
+            query,
+            headers,
+            nth: 0,
+        };
+        let mut all = self.asked.lock().unwrap();
+        asked.nth =
+            all.iter().filter(|other| other.path == asked.path && other.is_watch() == asked.is_watch()).count();
+        all.push(asked.clone());
+        Some(asked)
+    }
+}
+
+async fn live(
+    path: &str,
+    events: &mut broadcast::Receiver<(String, String)>,
+    read: &mut BufReader<OwnedReadHalf>,
+    write: &mut OwnedWriteHalf,
+) {
+    loop {
+        tokio::select! {
+            // Nothing more is asked on a connection whose answer goes on: this is its end.
+            _ = read.read_u8() => return,
+            event = events.recv() => {
+                let Ok((of, line)) = event else { return };
+                if of == path && write.write_all(&chunk(line.as_bytes())).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Watches: how they go on, and what ends them.
+
+use std::time::{Duration, Instant};
+
+use mcr_core::Object;
+use serde_json::json;
+
+use crate::{
+    harness::*,
+    server::{Answer, Server, status_object},
+};
+
+/// kube's watcher asks again and again from the version that the answer said is too old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_refused_with_410_lists_again() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("goes", 1), map("stays", 2)]),
+        (false, _) => list(20, [map("stays", 2)]),
+        (true, 0) => Answer::status(410, "Expired", "too old resource version"),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    // What was deleted while nobody looked is told once, and of what stayed nothing is said.
+    one.log.becomes(&["+goes", "+stays", "-goes"]).await;
+    eventually("watched from there", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    for_millis(300).await;
+    assert_eq!(one.log.lines().len(), 3);
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
+    assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_410_event_lists_again() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("goes", 1)]),
+        (false, _) => list(20, [map("comes", 2)]),
+        (true, 0) => quiet(),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    eventually("watched", || (server.live() == 1).then_some(())).await;
+    server.send(MAPS, &event("ERROR", status_object(410, "Gone", "too old")));
+    one.log.becomes(&["+goes", "+comes", "-goes"]).await;
+    eventually("watched again", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
+    one.running.stop().await;
+}
+
+/// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_always_says_410_is_not_asked_in_a_loop() {
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::status(410, "Expired", "too old"),
+    })
+    .await;
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.synced().await;
+    for_millis(4000).await;
+    // Pauses of at least 0.25, 0.5, 1 and 2 s.
+    let lists = server.lists(MAPS);
+    assert!((2..=5).contains(&lists.len()), "{} lists in 4 s", lists.len());
+    assert!(growing(&lists.iter().map(|asked| asked.at).collect::<Vec<_>>()));
+    one.log.is(&["+a"]);
+    one.running.stop().await;
+}
+
+/// Whether the last pause is longer than the first by more than chance.
+fn growing(times: &[Instant]) -> bool {
+    let pauses: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::short_watch([]),
+    })
+    .await;
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.synced().await;
+    for_millis(4000).await;
+    let watches = server.watches(MAPS);
+    assert!((3..=5).contains(&watches.len()), "{} watches in 4 s", watches.len());
+    assert_eq!(server.lists(MAPS).len(), 1, "the end of a watch is no reason to list");
+    one.running.stop().await;
+}
+
+/// Events on every short watch are no reason to ask without a pause either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_says_a_word_on_every_watch_and_ends_it_is_not_asked_in_a_loop() {
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::short_watch([&bookmark(11)]),
+    })
+    .await;
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.synced().await;
+    for_millis(3000).await;
+    let watches = server.watches(MAPS).len();
+    assert!((3..=5).contains(&watches), "{watches} watches in 3 s");
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => Answer::short_watch([&event("ADDED", map("b", 15)), &bookmark(77)]),
+        (true, 1) => Answer::short_watch([&event("MODIFIED", map("b", 80))]),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+b", "~b"]).await;
+    eventually("the third watch", || (server.watches(MAPS).len() == 3).then_some(())).await;
+    let watches = server.watches(MAPS);
+    let from: Vec<_> = watches.iter().map(|asked| asked.get("resourceVersion").unwrap()).collect();
+    assert_eq!(from, ["10", "77", "80"]);
+    assert_eq!(server.lists(MAPS).len(), 1);
+    for asked in &watches {
+        assert_eq!(asked.get("allowWatchBookmarks"), Some("true"));
+        let seconds: u64 = asked.get("timeoutSeconds").unwrap().parse().unwrap();
+        assert!((261..=290).contains(&seconds), "{seconds}");
+    }
+    one.running.stop().await;
+}
+
+/// A bookmark without a version must not make the next watch begin anywhere: what was deleted in between
+/// would be missed for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bookmark_without_a_version_does_not_lose_the_place() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => {
+            Answer::short_watch([&event("BOOKMARK", json!({"kind": "x", "metadata": {"resourceVersion": ""}}))])
+        }
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    eventually("the second watch", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
+    one.running.stop().await;
+}
+
+/// A timeout of less than a second must not become none at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_watch_timeout_does_not_become_none() {
+    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
+    let running = Running::start_with(|settings| {
+        std::sync::Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
+    });
+    let one = One::with(&server, running).await;
+    eventually("watched", || (server.watches(MAPS).len() == 1).then_some(())).await;
+    assert_eq!(server.watches(MAPS)[0].get("timeoutSeconds"), Some("1"));
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
+        (false, _) => list(20, (0..300).filter(|i| *i != 7 && *i != 270).map(|i| map(&format!("m{i}"), 1))),
+        (true, 0) => Answer::begin().wait(Duration::from_millis(100)),
+        (true, 1) => Answer::status(410, "Expired", "too old"),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.synced().await;
+    eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
+    for_millis(100).await;
+    let lines = one.log.lines();
+    assert_eq!(lines.len(), 302, "{:?}", &lines[300..]);
+    let mut deleted = lines[300..].to_vec();
+    deleted.sort();
+    assert_eq!(deleted, ["-m270", "-m7"]);
+    one.running.stop().await;
+}
+
+/// A connection that breaks is no reason to list, nor to tell anything twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => {
+            let line = event("ADDED", map("cut", 12)).to_string();
+            Answer::begin().line(&event("ADDED", map("whole", 11))).chunk(&line[..line.len() / 2])
+        }
+        (true, 1) => {
+            let line = event("ADDED", map("cut", 12)).to_string();
+            Answer::begin().chunk(&line[..line.len() - 1]).end()
+        }
+        (true, _) => Answer::watch([&event("ADDED", map("cut", 12))]),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+whole", "+cut"]).await;
+    let from: Vec<_> =
+        server.watches(MAPS).iter().map(|asked| asked.get("resourceVersion").unwrap().to_owned()).collect();
+    assert_eq!(from, ["10", "11", "11"]);
+    assert_eq!(server.lists(MAPS).len(), 1);
+    one.running.stop().await;
+}
+
+async fn lists_again_after(watch: Answer, problem: &str) {
+    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, _) => list(20, [map("a", 1), map("b", 2)]),
+        (true, 0) => watch.clone(),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+b"]).await;
+    eventually("watched again", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
+    let problems: Vec<String> =
+        one.log.statuses().iter().filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string())).collect();
+    assert!(problems.iter().any(|text| text.contains(problem)), "{problem}: {problems:?}");
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_line_that_is_garbage_everything_is_listed_again() {
+    lists_again_after(Answer::begin().chunk("{\"type\":\"ADDED\",\"obj\n").live(), "can't be read").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_page_of_html_everything_is_listed_again() {
+    lists_again_after(Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"), "not valid JSON").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_event_of_an_unknown_type_everything_is_listed_again() {
+    let unknown = event("REPLACED", map("c", 12));
+    lists_again_after(Answer::watch([&unknown]), "unknown type").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_line_of_17_mib_everything_is_listed_again() {
+    let mut answer = Answer::begin();
+    for _ in 0..17 {
+        answer = answer.chunk(vec![b'x'; 1 << 20]);
+    }
+    lists_again_after(answer.live(), "longer than 16 MiB").await;
+}
+
+/// A delete of an object that can't be told which it is, is only seen in a list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_delete_that_cannot_be_read_everything_is_listed_again() {
+    let deleted = event("DELETED", json!({"metadata": {"name": 7}}));
+    lists_again_after(Answer::watch([&deleted]), "deleted object can't be read").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_event_is_survived_without_a_list() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => Answer::watch([&event("ERROR", status_object(500, "InternalError", "etcd is sad"))]),
+        (true, _) => Answer::watch([&event("ADDED", map("b", 11))]),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+b"]).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
+    assert_eq!(server.lists(MAPS).len(), 1);
+    let problems: Vec<_> = one.log.statuses().iter().filter_map(|s| s.problem.clone()).collect();
+    assert_eq!(problems[0].error.to_string(), "the API server answered 500: etcd is sad");
+    assert!(one.watch.status().problem.is_none());
+    one.running.stop().await;
+}
+
+/// An event that the server (or a proxy's limit) can't get across would be asked for for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
+        (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
+        (false, _) => list(20, [map("a", 1), map("b", 2)]),
+        (true, Some("10")) => Answer::watch([&event("ERROR", status_object(500, "InternalError", "can't convert"))]),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+b"]).await;
+    one.running.stop().await;
+}
+
+/// kube's stores know names only: an object that was deleted and made anew would look changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
+    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let one = One::of(&server).await;
+    eventually("watched", || (server.live() == 1).then_some(())).await;
+    let mut other = map("a", 11);
+    other["metadata"]["uid"] = "00000000-0000-0000-0000-00000000000f".into();
+    server.send(MAPS, &event("MODIFIED", other.clone()));
+    one.log.becomes(&["+a", "-a", "+a"]).await;
+    server.send(MAPS, &event("ADDED", map("a", 12)));
+    one.log.becomes(&["+a", "-a", "+a", "-a", "+a"]).await;
+    let store = one.cluster.store::<k8s_openapi::api::core::v1::ConfigMap>().unwrap();
+    let held = store.raw(&mcr_core::ObjectKey::namespaced("default", "a")).unwrap();
+    assert_eq!(held.as_deref().map(Object::resource_version), Some("12"));
+    one.running.stop().await;
+}
+
+/// A watch that is refused at once although it may be listed must not look like a healthy one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() {
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::status(403, "Forbidden", "cannot watch"),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.synced().await;
+    assert!(one.problem().await.starts_with("forbidden: cannot watch"));
+    eventually("asked again and again", || (server.watches(MAPS).len() > 6).then_some(())).await;
+    assert!(one.watch.status().problem.is_some() && one.watch.status().synced);
+    assert_eq!(server.lists(MAPS).len(), 1, "a list can't cure it");
+    one.running.stop().await;
+}
+
+/// A problem that comes back on every try is one problem, logged once, and has lasted since it began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_between() {
+    let log = capture();
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::watch([&event("ERROR", status_object(500, "InternalError", "again-and-again"))]),
+    })
+    .await;
+    let one = One::of(&server).await;
+    eventually("asked again and again", || (server.watches(MAPS).len() > 8).then_some(())).await;
+    let warnings: Vec<_> =
+        log.with("again-and-again").into_iter().filter(|line| line.contains(" WARN ")).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:#?}");
+    one.running.stop().await;
+}
