@@ -1,9 +1,12 @@
 //! The fleet: which clusters there are, and the life of each.
 
+mod connect;
 mod desired;
 mod discovery;
 mod events;
+mod life;
 mod probe;
+mod serve;
 mod settings;
 mod snapshot;
 mod state;

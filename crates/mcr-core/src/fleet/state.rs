@@ -88,7 +88,7 @@ pub(crate) struct Shape {
 /// Where a spec leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    Endpoint(Endpoint),
+    Endpoint(Box<Endpoint>),
     /// A ready client, whose address can't be seen; told apart by number.
     Client(u64),
 }
@@ -164,7 +164,7 @@ mod tests {
     fn shape(identity: Option<&str>, server: &str, credential: &str) -> Shape {
         Shape {
             identity: identity.map(Arc::from),
-            target: Target::Endpoint(Endpoint::new(server.parse().unwrap())),
+            target: Target::Endpoint(Box::new(Endpoint::new(server.parse().unwrap()))),
             credentials: Fingerprint::of(&credential),
             suspended: None,
         }
@@ -192,9 +192,9 @@ mod tests {
             SpecChange::Facts
         );
         let other_ca = Shape {
-            target: Target::Endpoint(
+            target: Target::Endpoint(Box::new(
                 Endpoint::new("https://one".parse().unwrap()).certificate_authority("ca"),
-            ),
+            )),
             ..old.clone()
         };
         assert_eq!(classify(&old, &other_ca), SpecChange::Endpoint);

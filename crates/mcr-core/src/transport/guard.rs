@@ -40,7 +40,8 @@ pub(super) async fn guard(
         let (mut parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         // kube puts the whole text of what is no Status into its log and into its error.
-        let is_status = well_formed(&body).is_ok() && serde_json::from_slice::<kube::core::Status>(&body).is_ok();
+        let is_status =
+            well_formed(&body).is_ok() && serde_json::from_slice::<kube::core::Status>(&body).is_ok();
         if is_json && is_status {
             return Ok(Response::from_parts(parts, ResponseBody::whole(body, operation)));
         }

@@ -55,7 +55,10 @@ impl Operation {
         Self {
             class,
             text: text.into(),
-            takes_encodings: request.headers().get(header::ACCEPT_ENCODING).is_some_and(|value| value != "identity"),
+            takes_encodings: request
+                .headers()
+                .get(header::ACCEPT_ENCODING)
+                .is_some_and(|value| value != "identity"),
             wants_object: resource && class == Class::Unary && !path.ends_with("/log"),
         }
     }

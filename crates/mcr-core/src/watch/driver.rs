@@ -231,7 +231,11 @@ impl Driver {
         let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
         *times = times.saturating_add(1);
         // Having to list again is normal, unless it never ends.
-        let loud = if matches!(error, WatchError::Expired) { 3 } else { 1 };
+        let loud = if matches!(error, WatchError::Expired) {
+            3
+        } else {
+            1
+        };
         // Said once per problem, then only to those who look closely: a thousand dead watches must not fill the
         // log. A watch that opens and fails each time is one problem.
         let warns = *times == loud;
@@ -416,8 +420,9 @@ impl Driver {
             WatchLine::Deleted(object) => {
                 let deleted = Object::parse(object, &self.prefix, &mut self.namespaces);
                 // Leaving it out would keep an object that is gone; a list tells which one it is.
-                let deleted = deleted
-                    .map_err(|error| WatchError::Malformed(format!("a deleted object can't be read: {error}")))?;
+                let deleted = deleted.map_err(|error| {
+                    WatchError::Malformed(format!("a deleted object can't be read: {error}"))
+                })?;
                 self.watch.delete(deleted);
                 object
             }

@@ -1,0 +1,376 @@
+//! Connecting a cluster, for the first time or again.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{
+    ClusterState, FleetShared,
+    life::{End, Life},
+    probe::{self, ProbeError},
+    state::{KnownIdentity, Shape, Target, suspended},
+};
+use crate::{
+    Access, Cluster, ClusterSpec, Credential, CredentialSource, Fingerprint, Refresh,
+    access::{Resolved, resolve},
+    backoff::Backoff,
+    slots::Slot as WorkSlot,
+    transport::{Stack, explain},
+    watch::Phase,
+};
+
+/// What the cluster is connected by.
+pub(super) struct Link {
+    pub(super) shape: Shape,
+    pub(super) stack: Stack,
+    pub(super) credentials: Option<Arc<dyn CredentialSource>>,
+    pub(super) credential: Fingerprint,
+    pub(super) refresh_at: Option<Instant>,
+    pub(super) refresh_backoff: Backoff,
+}
+
+/// A connection that has been made and answered.
+pub(super) struct Connected {
+    pub(super) link: Link,
+    pub(super) identity: KnownIdentity,
+    pub(super) expires: Option<SystemTime>,
+    pub(super) namespace: Arc<str>,
+    /// Requests go through it already.
+    pub(super) in_use: bool,
+    /// It has been asked who it is.
+    pub(super) asked: bool,
+}
+
+/// Why a connection could not be made.
+pub(super) struct NotConnected {
+    pub(super) reason: Arc<str>,
+    pub(super) unauthorized: bool,
+}
+
+impl NotConnected {
+    pub(super) fn new(reason: impl Into<Arc<str>>) -> Self {
+        Self {
+            reason: reason.into(),
+            unauthorized: false,
+        }
+    }
+}
+
+impl From<ProbeError> for NotConnected {
+    fn from(error: ProbeError) -> Self {
+        Self {
+            reason: error.reason(),
+            unauthorized: error == ProbeError::Unauthorized,
+        }
+    }
+}
+impl Life<'_> {
+    /// Tries to connect, or waits until it is time to try again.
+    pub(super) async fn connect(&mut self) -> Option<End> {
+        if matches!(
+            self.cluster.state(),
+            ClusterState::Discovered | ClusterState::Suspended { .. }
+        ) {
+            self.set_state(ClusterState::Connecting);
+        }
+        let why = if self.refused {
+            Refresh::Unauthorized
+        } else {
+            Refresh::First
+        };
+        let spec = self.wanted.spec.clone();
+        let dialled = tokio::select! {
+            dialled = dial(self.fleet, &spec, why) => dialled,
+            _ = self.changes.changed() => return self.take_change(),
+        };
+        if let (Some(tried), Ok(connected)) = (&self.tried, &dialled) {
+            // The watches may hold objects of the place that was tried, and nobody knows whose they are.
+            if self.identity.is_none() && *tried != connected.link.shape.target {
+                return Some(End::Replaced);
+            }
+        }
+        let cluster = self.cluster.clone();
+        // Only the first time: each watch of a dead cluster would else dial it at each attempt.
+        let first = (self.identity.is_none() && self.tried.is_none()).then_some(self.endpoint + 1);
+        if let (Some(_), Ok(connected)) = (first, &dialled) {
+            self.tried = Some(connected.link.shape.target.clone());
+        }
+        let attempt = async {
+            let mut connected = dialled?;
+            if let Some(endpoint) = first {
+                connected.in_use = true;
+                if begin_with_the_watches(&cluster, &connected, endpoint).await {
+                    return Ok(connected);
+                }
+            }
+            identify(self.fleet, connected).await
+        };
+        let result = tokio::select! {
+            result = attempt => result,
+            _ = self.changes.changed() => return self.take_change(),
+        };
+        self.last_probe = Instant::now();
+        self.cluster
+            .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
+        match result {
+            Ok(connected) => self.connected(connected),
+            Err(why) => {
+                let pause = self.backoff.next();
+                tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, retry_in = ?pause, "not connected");
+                self.unreachable(why);
+                let retry = Instant::now() + pause;
+                tokio::select! {
+                    () = sleep_until(retry) => None,
+                    // A new description may be the cure: try it at once.
+                    _ = self.changes.changed() => self.take_change(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn connected(&mut self, connected: Connected) -> Option<End> {
+        if let Some(known) = self
+            .identity
+            .as_ref()
+            .filter(|known| !known.is_same(&connected.identity))
+        {
+            tracing::warn!(
+                cluster = %self.cluster.name(),
+                was = known.shown().as_deref(), is = connected.identity.shown().as_deref(),
+                "another cluster answers under this name"
+            );
+            return Some(End::Replaced);
+        }
+        let moved = self
+            .link
+            .as_ref()
+            .is_none_or(|link| link.shape.target != connected.link.shape.target);
+        if moved {
+            self.endpoint += 1;
+        }
+        let later = !connected.asked && connected.identity.declared.is_none();
+        // Soon, since until then another address can't be told from another cluster; but thousands of
+        // clusters that joined together must not all be asked in the same second.
+        let spread = Duration::from_millis(5) * self.fleet.registry.len().min(10_000) as u32;
+        self.identify_at = later.then(|| Instant::now() + spread + self.backoff.spread(spread));
+        self.adopt(connected);
+        self.backoff.reset();
+        self.refused = false;
+        self.pending = None;
+        self.cluster.set_phase(Phase::Up {
+            endpoint: self.endpoint,
+        });
+        self.set_state(ClusterState::Ready);
+        None
+    }
+
+    /// Puts a connection to use in place of the one before.
+    pub(super) fn adopt(&mut self, connected: Connected) {
+        let Connected {
+            link,
+            identity,
+            expires,
+            namespace,
+            in_use,
+            asked: _,
+        } = connected;
+        let identity = match self.identity.take() {
+            // What can't be read right now has not changed.
+            Some(known) => KnownIdentity {
+                declared: identity.declared.or(known.declared),
+                uid: identity.uid.or(known.uid),
+                place: identity.place,
+            },
+            None => identity,
+        };
+        let shown = identity.shown();
+        self.identity = Some(identity);
+        self.cluster.set_default_namespace(namespace);
+        self.cluster.change_facts(|facts| {
+            facts.identity.clone_from(&shown);
+            facts.credential_expires = expires;
+            facts.warning = None;
+        });
+        if !in_use {
+            let generation = self.cluster.transport().swap(link.stack.clone());
+            tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
+        }
+        self.cluster.transport().block(None);
+        self.link = Some(link);
+    }
+}
+
+/// Lets the watches begin before the cluster has been asked who it is, and says whether it answered them.
+///
+/// At the first connection there is nothing to compare with, so the question can wait: a fleet that joins is
+/// listed in nearly the time that its lists take. Where nobody watches, or no answer comes, the cluster is
+/// asked after all, which tells why.
+async fn begin_with_the_watches(cluster: &Cluster, connected: &Connected, endpoint: u64) -> bool {
+    const WATCHES_TO_COME: Duration = Duration::from_millis(50);
+    const ANSWER_TO_COME: Duration = Duration::from_millis(500);
+    let mut health = cluster.health().subscribe();
+    let before = *health.borrow_and_update();
+    cluster.transport().swap(connected.link.stack.clone());
+    cluster.transport().block(None);
+    cluster.set_phase(Phase::Up { endpoint });
+    let mut news = timeout(WATCHES_TO_COME, health.changed()).await.is_ok();
+    if !news && !cluster.kinds().is_empty() {
+        news = timeout(ANSWER_TO_COME, health.changed()).await.is_ok();
+    }
+    let answers = health.borrow().answers;
+    news && answers > before.answers
+}
+
+/// Asks the cluster who it is.
+async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
+    const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
+    let mut slot = WorkSlot::take(&fleet.connect_slots).await;
+    let identify = probe::identify(&connected.link.stack, IDENTIFY_WITHIN);
+    connected.identity.uid = slot.hold(SLOT_WHILE_WAITING, identify).await?;
+    connected.asked = true;
+    Ok(connected)
+}
+
+/// Longer than a connection may take to be made, so that the reason told is that of the connection.
+const IDENTIFY_WITHIN: Duration = Duration::from_secs(12);
+
+/// Makes a connection without asking anything over it.
+pub(super) async fn dial(
+    fleet: &FleetShared,
+    spec: &ClusterSpec,
+    why: Refresh,
+) -> Result<Connected, NotConnected> {
+    let settings = fleet.settings();
+    let resolved = resolved(fleet, spec).await.map_err(NotConnected::new)?;
+    let shape = shape(spec, &resolved);
+    let refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+    match resolved {
+        Resolved::Client(client) => Ok(Connected {
+            namespace: client.default_namespace().into(),
+            link: Link {
+                shape,
+                stack: fleet.dialer.client_stack(client),
+                credentials: None,
+                credential: Fingerprint::of(&()),
+                refresh_at: None,
+                refresh_backoff,
+            },
+            identity: KnownIdentity {
+                declared: spec.identity.clone(),
+                ..KnownIdentity::default()
+            },
+            expires: None,
+            in_use: false,
+            asked: false,
+        }),
+        Resolved::Link {
+            endpoint,
+            credentials,
+            default_namespace,
+            trust,
+        } => {
+            let limit = settings.credential_timeout;
+            let credential = timeout(limit, credentials.credential(why))
+                .await
+                .map_err(|_| NotConnected::new(format!("no credential within {} s", limit.as_secs())))?
+                .map_err(|error| NotConnected::new(explain(&error)))?;
+            let stack = fleet
+                .dialer
+                .stack(&endpoint, &credential, trust)
+                .map_err(|error| NotConnected::new(explain(&error)))?;
+            let place = Some((endpoint.server.clone(), endpoint.certificate_authority.clone()));
+            let mut refresh_backoff = refresh_backoff;
+            Ok(Connected {
+                expires: credential.expires_at,
+                link: Link {
+                    shape,
+                    stack,
+                    credential: credential.fingerprint(),
+                    refresh_at: refresh_time(
+                        &credential,
+                        credentials.renew_every(),
+                        &mut refresh_backoff,
+                        false,
+                    ),
+                    credentials: Some(credentials),
+                    refresh_backoff,
+                },
+                identity: KnownIdentity {
+                    declared: spec.identity.clone(),
+                    uid: None,
+                    place,
+                },
+                namespace: default_namespace,
+                in_use: false,
+                asked: false,
+            })
+        }
+    }
+}
+
+/// Finds out what a description asks for: off the executor, since a kubeconfig may name files.
+pub(super) async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<Resolved, String> {
+    let (access, policy) = (spec.access.clone(), fleet.settings().access_policy.clone());
+    match tokio::task::spawn_blocking(move || resolve(&access, &policy)).await {
+        Ok(Ok(resolved)) => Ok(resolved),
+        Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
+        Err(error) => Err(format!("its description could not be looked at: {error}")),
+    }
+}
+
+pub(super) fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
+    let (target, credentials) = match (resolved, &spec.access) {
+        (
+            Resolved::Link {
+                endpoint,
+                credentials,
+                ..
+            },
+            _,
+        ) => (
+            Target::Endpoint(Box::new(endpoint.clone())),
+            credentials.fingerprint(),
+        ),
+        (Resolved::Client(_), Access::Client(ready)) => (Target::Client(ready.id()), Fingerprint::of(&())),
+        (Resolved::Client(_), _) => (Target::Client(u64::MAX), Fingerprint::of(&())),
+    };
+    Shape {
+        identity: spec.identity.clone(),
+        target,
+        credentials,
+        suspended: suspended(spec),
+    }
+}
+
+/// When to ask for the next credential: in good time before this one expires.
+///
+/// `unchanged` is a source that hands out the same credential again although it is about to expire; it is not
+/// asked in a loop.
+pub(super) fn refresh_time(
+    credential: &Credential,
+    every: Option<Duration>,
+    backoff: &mut Backoff,
+    unchanged: bool,
+) -> Option<Instant> {
+    let before_expiry = credential.expires_at.map(|expires| {
+        let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
+        // A fifth of the life that is left, but not more than five minutes before the end; spread, so that
+        // clusters that joined together do not all ask together.
+        let margin = (left / 5).min(Duration::from_secs(300));
+        let spread = backoff.spread(margin / 4);
+        let least = if unchanged {
+            backoff.next()
+        } else {
+            Duration::from_secs(1)
+        };
+        left.saturating_sub(margin).saturating_sub(spread).max(least)
+    });
+    let wait = match (before_expiry, every) {
+        (Some(expiry), Some(every)) => expiry.min(every),
+        (expiry, every) => expiry.or(every)?,
+    };
+    Some(Instant::now() + wait)
+}

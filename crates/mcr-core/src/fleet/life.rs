@@ -1,0 +1,238 @@
+//! One engagement of one cluster: its states from joining to leaving.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+use super::{
+    ClusterState, FleetShared,
+    connect::{Link, NotConnected},
+    state::{KnownIdentity, Target, suspended},
+    supervisor::Wanted,
+};
+use crate::{Cluster, backoff::Backoff, cluster::Facts, transport::Transport, watch::Phase};
+
+/// Why an engagement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The cluster left, or came back as a new claim.
+    Left,
+    /// Another cluster stands where it stood.
+    Replaced,
+    /// The fleet stops.
+    Stopped,
+}
+
+/// One engagement of one cluster.
+pub(super) struct Life<'a> {
+    pub(super) fleet: &'a Arc<FleetShared>,
+    pub(super) changes: &'a mut watch::Receiver<Option<Wanted>>,
+    pub(super) wanted: Wanted,
+    pub(super) cluster: Cluster,
+    pub(super) identity: Option<KnownIdentity>,
+    pub(super) link: Option<Link>,
+    /// Numbers the places the cluster was found at; see [`Phase::Up`].
+    pub(super) endpoint: u64,
+    pub(super) backoff: Backoff,
+    /// A description that could not take the place of the one in use, to be tried again.
+    pub(super) pending: Option<Instant>,
+    pub(super) refused: bool,
+    pub(super) last_probe: Instant,
+    /// The place that watches were let begin at before it was known who answers there.
+    pub(super) tried: Option<Target>,
+    /// When to find out who the cluster is, if that has been put off.
+    pub(super) identify_at: Option<Instant>,
+}
+impl<'a> Life<'a> {
+    pub(super) fn begin(
+        fleet: &'a Arc<FleetShared>,
+        wanted: Wanted,
+        changes: &'a mut watch::Receiver<Option<Wanted>>,
+    ) -> Self {
+        let name = wanted.spec.name.clone();
+        let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
+        let facts = Facts {
+            labels: wanted.spec.labels.clone(),
+            properties: wanted.spec.properties.clone(),
+            identity: wanted.spec.identity.clone(),
+            ..Facts::default()
+        };
+        let transport = Transport::new(name.clone());
+        let cluster = Cluster::new(
+            name.clone(),
+            wanted.provider.clone(),
+            epoch,
+            facts,
+            transport,
+            fleet,
+        );
+        tracing::info!(cluster = %name, provider = %wanted.provider, epoch, "cluster joins the fleet");
+        fleet.registry.insert(name.clone(), cluster.clone());
+        fleet.publish(&name);
+        Self {
+            fleet,
+            changes,
+            wanted,
+            cluster,
+            identity: None,
+            link: None,
+            endpoint: 0,
+            backoff: Backoff::new(Duration::from_millis(500), fleet.settings().reconnect_cap),
+            pending: None,
+            refused: false,
+            last_probe: Instant::now(),
+            tried: None,
+            identify_at: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> End {
+        let end = self.live().await;
+        self.drain(end).await;
+        end
+    }
+
+    pub(super) async fn live(&mut self) -> End {
+        let stop = self.fleet.token().clone();
+        let mut taken_back = std::pin::pin!(taken_back(self.changes.clone(), self.wanted.claim));
+        loop {
+            let step = async {
+                if suspended(&self.wanted.spec).is_some() {
+                    self.suspend();
+                    self.change().await
+                } else if self.cluster.state().is_ready() {
+                    self.serve().await
+                } else {
+                    self.connect().await
+                }
+            };
+            let end = tokio::select! {
+                end = step => end,
+                () = stop.cancelled() => Some(End::Stopped),
+                // Whatever is being waited for, a probe of a silent server or an exec plugin, is in vain now.
+                () = &mut taken_back => Some(End::Left),
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    pub(super) fn set_state(&self, state: ClusterState) {
+        let before = self.cluster.state();
+        if !self.cluster.set_state(state.clone()) {
+            return;
+        }
+        let name = self.cluster.name();
+        if before.same_kind(&state) {
+            tracing::debug!(cluster = %name, %state, "still so, for another reason");
+        } else {
+            match &state {
+                ClusterState::Unreachable { reason } => {
+                    tracing::warn!(cluster = %name, from = before.as_str(), %reason, "cluster is unreachable");
+                }
+                _ => tracing::info!(cluster = %name, from = before.as_str(), %state, "cluster state"),
+            }
+        }
+        self.fleet.publish(name);
+    }
+
+    pub(super) fn suspend(&mut self) {
+        let Some(reason) = suspended(&self.wanted.spec) else {
+            return;
+        };
+        self.cluster.set_phase(Phase::Down);
+        self.cluster
+            .transport()
+            .block(Some(format!("the cluster is suspended: {reason}").into()));
+        self.link = None;
+        self.set_state(ClusterState::Suspended { reason });
+    }
+
+    pub(super) fn unreachable(&mut self, why: NotConnected) {
+        self.refused = why.unauthorized;
+        self.cluster.set_phase(Phase::Down);
+        self.cluster.transport().block(Some(why.reason.clone()));
+        self.set_state(ClusterState::Unreachable { reason: why.reason });
+    }
+
+    /// Waits for what the provider says next.
+    pub(super) async fn change(&mut self) -> Option<End> {
+        if self.changes.changed().await.is_err() {
+            return Some(End::Stopped);
+        }
+        self.take_change()
+    }
+
+    /// Takes what the provider says now. What it means for the connection is decided by the caller.
+    pub(super) fn take_change(&mut self) -> Option<End> {
+        let wanted = self.changes.borrow_and_update().clone();
+        let Some(wanted) = wanted.filter(|wanted| wanted.claim == self.wanted.claim) else {
+            return Some(End::Left);
+        };
+        let identity_changed = matches!(
+            (&self.wanted.spec.identity, &wanted.spec.identity),
+            (Some(old), Some(new)) if old != new
+        );
+        let facts_changed = self.wanted.spec.labels != wanted.spec.labels
+            || self.wanted.spec.properties != wanted.spec.properties;
+        self.wanted = wanted;
+        if identity_changed {
+            return Some(End::Replaced);
+        }
+        if facts_changed {
+            let spec = self.wanted.spec.clone();
+            self.cluster.change_facts(|facts| {
+                facts.labels.clone_from(&spec.labels);
+                facts.properties.clone_from(&spec.properties);
+            });
+            self.fleet.publish(self.cluster.name());
+        }
+        None
+    }
+
+    /// Ends the engagement: no new work, running work gets its grace, then nothing is left.
+    pub(super) async fn drain(self, end: End) {
+        let (fleet, cluster) = (self.fleet, &self.cluster);
+        let (name, epoch) = (cluster.name().clone(), cluster.epoch());
+        cluster.set_phase(Phase::Down);
+        cluster.set_state(ClusterState::Draining);
+        fleet.draining.insert((name.clone(), epoch), cluster.clone());
+        fleet
+            .registry
+            .remove_if(&name, |_, engaged| engaged.is_same(cluster));
+        tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+        fleet.publish(&name);
+        if end == End::Replaced {
+            // The place may be another cluster's already: not one more request may go there.
+            cluster.transport().close();
+        }
+        cluster.close();
+        // Whoever runs work for the cluster aborts it after the grace; a little more is given before that is
+        // called a fault.
+        let limit = fleet.settings().drain_grace + Duration::from_secs(5);
+        if timeout(limit, cluster.tasks().wait()).await.is_err() {
+            tracing::error!(cluster = %name, epoch, tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
+        }
+        cluster.transport().close();
+        fleet.draining.remove(&(name.clone(), epoch));
+        cluster.set_state(ClusterState::Gone);
+        tracing::info!(cluster = %name, epoch, "cluster is gone");
+        fleet.publish(&name);
+    }
+}
+
+/// Waits until the cluster is no longer wanted, or only as a new one.
+async fn taken_back(mut wanted: watch::Receiver<Option<Wanted>>, claim: u64) {
+    let other = |wanted: &Option<Wanted>| wanted.as_ref().is_none_or(|wanted| wanted.claim != claim);
+    if wanted.wait_for(other).await.is_err() {
+        // The supervisor's own end; it is told otherwise.
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,253 @@
+//! Looking after a cluster that answers: its health, its credentials, and what its provider says of it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    ClusterState,
+    connect::{NotConnected, dial, refresh_time, resolved, shape},
+    life::{End, Life},
+    probe::{self, ProbeError},
+    state::{SpecChange, classify, suspended},
+};
+use crate::{
+    ClusterSpec, Refresh,
+    transport::explain,
+    watch::{Phase, Seen},
+};
+
+impl Life<'_> {
+    /// Looks after a cluster that answers, until something happens.
+    pub(super) async fn serve(&mut self) -> Option<End> {
+        let Some(link) = &self.link else {
+            self.unreachable(NotConnected::new("the connection was given up"));
+            return None;
+        };
+        let settings = self.fleet.settings();
+        let transport = self.cluster.transport().clone();
+        let mut failures = self.cluster.health().subscribe();
+        let known_failures = failures.borrow_and_update().failures;
+        let refresh_at = link.refresh_at;
+        let (pending, identify_at) = (self.pending, self.identify_at);
+        let heard = transport
+            .last_heard_at()
+            .unwrap_or(self.last_probe)
+            .max(self.last_probe);
+        let probe_at = heard + settings.probe_after;
+        tokio::select! {
+            changed = self.changes.changed() => {
+                if changed.is_err() {
+                    return Some(End::Stopped);
+                }
+                if let Some(end) = self.take_change() {
+                    return Some(end);
+                }
+                self.follow_spec().await
+            }
+            () = at(refresh_at) => { self.renew(Refresh::Expiring).await; None }
+            _ = transport.unauthorized() => { self.renew(Refresh::Unauthorized).await; None }
+            () = at(pending) => self.follow_spec().await,
+            () = at(identify_at) => { self.identify_now().await; None }
+            () = sleep_until(probe_at) => {
+                let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
+                if heard.elapsed() >= settings.probe_after { self.check().await }
+                None
+            }
+            () = failed_since(&mut failures, known_failures) => { self.check().await; None }
+        }
+    }
+
+    /// Finds out who the cluster is, where that was put off.
+    pub(super) async fn identify_now(&mut self) {
+        if self.identify_at.take().is_none() {
+            return;
+        }
+        let Some(link) = &self.link else { return };
+        let answer = probe::identify(&link.stack, self.fleet.settings().probe_timeout).await;
+        self.last_probe = Instant::now();
+        match (answer, &mut self.identity) {
+            (Ok(uid), Some(identity)) => {
+                identity.uid = uid;
+                let shown = identity.shown();
+                self.cluster
+                    .change_facts(|facts| facts.identity.clone_from(&shown));
+            }
+            (Ok(_), None) => {}
+            (Err(error), _) => self.unreachable(error.into()),
+        }
+    }
+
+    /// Asks the cluster whether it still answers.
+    pub(super) async fn check(&mut self) {
+        const AT_MOST_EVERY: Duration = Duration::from_millis(500);
+        let next = self.last_probe + AT_MOST_EVERY;
+        sleep_until(next).await;
+        let Some(link) = &self.link else { return };
+        let answer = probe::alive(&link.stack, self.fleet.settings().probe_timeout).await;
+        self.last_probe = Instant::now();
+        self.cluster
+            .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
+        match answer {
+            Ok(()) => {}
+            Err(ProbeError::Unauthorized) => self.renew(Refresh::Unauthorized).await,
+            Err(error) => self.unreachable(error.into()),
+        }
+    }
+
+    /// Makes the connection what the description now asks for.
+    async fn follow_spec(&mut self) -> Option<End> {
+        self.pending = None;
+        let spec = self.wanted.spec.clone();
+        if suspended(&spec).is_some() {
+            return None;
+        }
+        let shape = match resolved(self.fleet, &spec).await {
+            Ok(resolved) => shape(&spec, &resolved),
+            Err(error) => {
+                self.keep_last_good(&error);
+                return None;
+            }
+        };
+        // Resolving may have read files; what happened meanwhile is looked at before anything is done.
+        let Some(link) = &self.link else { return None };
+        match classify(&link.shape, &shape) {
+            SpecChange::Facts => {
+                self.cluster.change_facts(|facts| facts.warning = None);
+                None
+            }
+            SpecChange::Identity => Some(End::Replaced),
+            SpecChange::Credentials => self.swap_credentials(&spec).await,
+            SpecChange::Endpoint => {
+                tracing::info!(cluster = %self.cluster.name(), "the cluster has another address; connecting to it");
+                self.identify_now().await;
+                // Nothing may act on what could be another cluster before it is known which one it is.
+                self.cluster.set_phase(Phase::Down);
+                self.cluster
+                    .transport()
+                    .block(Some("the cluster is being connected at its new address".into()));
+                self.set_state(ClusterState::Connecting);
+                None
+            }
+        }
+    }
+
+    /// Tries new credentials and, if they are taken, uses them from now on.
+    async fn swap_credentials(&mut self, spec: &Arc<ClusterSpec>) -> Option<End> {
+        let attempt = async {
+            let connected = dial(self.fleet, spec, Refresh::First).await?;
+            let limit = self.fleet.settings().probe_timeout;
+            probe::try_credential(&connected.link.stack, limit).await?;
+            Ok::<_, NotConnected>(connected)
+        };
+        let result = tokio::select! {
+            result = attempt => result,
+            _ = self.changes.changed() => {
+                self.pending = Some(Instant::now());
+                return self.take_change();
+            }
+        };
+        match result {
+            Ok(connected) => {
+                tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
+                self.adopt(connected);
+            }
+            Err(error) => {
+                self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
+                self.pending = Some(Instant::now() + self.backoff.next().max(Duration::from_secs(1)));
+            }
+        }
+        None
+    }
+
+    pub(super) fn keep_last_good(&self, problem: &str) {
+        let warning: Arc<str> = format!("{problem}; the last good one goes on").into();
+        let told = self.cluster.facts().warning.as_ref() == Some(&warning);
+        if !told {
+            tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster goes on as it was");
+            self.cluster
+                .change_facts(|facts| facts.warning = Some(warning.clone()));
+            self.fleet.publish(self.cluster.name());
+        }
+    }
+
+    /// Gets a fresh credential from the source in use.
+    async fn renew(&mut self, why: Refresh) {
+        let transport = self.cluster.transport().clone();
+        let spec = self.wanted.spec.clone();
+        let Some(link) = &mut self.link else { return };
+        let Some(source) = link.credentials.clone() else {
+            transport.refresh_done();
+            return self.check_refused(why).await;
+        };
+        let limit = self.fleet.settings().credential_timeout;
+        let fresh = timeout(limit, source.credential(why)).await;
+        let problem = match fresh {
+            Ok(Ok(fresh)) if fresh.fingerprint() == link.credential => {
+                link.refresh_at = refresh_time(&fresh, source.renew_every(), &mut link.refresh_backoff, true);
+                transport.refresh_done();
+                return self.check_refused(why).await;
+            }
+            Ok(Ok(_)) => {
+                // The source keeps what it handed out, so dialling anew asks it without another round.
+                match dial(self.fleet, &spec, Refresh::First).await {
+                    Ok(connected) => match probe::try_credential(
+                        &connected.link.stack,
+                        self.fleet.settings().probe_timeout,
+                    )
+                    .await
+                    {
+                        Ok(()) => {
+                            tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
+                            self.adopt(connected);
+                            self.cluster.transport().refresh_done();
+                            return;
+                        }
+                        Err(error) => error.reason(),
+                    },
+                    Err(error) => error.reason,
+                }
+            }
+            Ok(Err(error)) => explain(&error).into(),
+            Err(_) => format!("no credential within {} s", limit.as_secs()).into(),
+        };
+        if let Some(link) = &mut self.link {
+            link.refresh_at = Some(Instant::now() + link.refresh_backoff.next());
+        }
+        transport.refresh_done();
+        self.keep_last_good(&format!("its credential can't be renewed: {problem}"));
+        self.check_refused(why).await;
+    }
+
+    /// A credential was refused and there is no other: the cluster can't be used until there is.
+    async fn check_refused(&mut self, why: Refresh) {
+        if why != Refresh::Unauthorized {
+            return;
+        }
+        let Some(link) = &self.link else { return };
+        let answer = probe::alive(&link.stack, self.fleet.settings().probe_timeout).await;
+        self.last_probe = Instant::now();
+        if let Err(error) = answer {
+            self.unreachable(error.into());
+        }
+    }
+}
+
+async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {
+    if seen.wait_for(|seen| seen.failures != known).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
