@@ -1,1 +1,27 @@
-//! Shared parts of the examples.
+//! What the examples have in common: flags, the choice of a provider, output, logs and how they end.
+//!
+//! Nothing of it is needed to use mcr. It is here so that each example shows its own subject only.
+#![forbid(unsafe_code)]
+
+mod clusters;
+mod log;
+mod output;
+mod stop;
+
+pub use clusters::{ClusterArgs, FileArgs, ProviderKind, access_of};
+pub use log::{DEFAULT_FILTER, log, log_with};
+pub use output::{Format, Output, OutputArgs, printable};
+pub use stop::stop_at_signal;
+
+use std::process::ExitCode;
+
+/// Ends an example: an error is one line on stderr, without a backtrace, and exit code 1.
+pub fn exit(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

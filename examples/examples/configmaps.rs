@@ -1,0 +1,76 @@
+//! One controller over many clusters: prints every ConfigMap of every cluster, and every one that is deleted.
+//!
+//! The counterpart of the Go project's `file` example.
+
+use std::{fmt, process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use examples::{ClusterArgs, Output, OutputArgs, printable};
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject};
+use serde::Serialize;
+
+/// Reconcile the ConfigMaps of all clusters and print each one, also while clusters join, change and leave.
+///
+/// A line has the cluster, the object's namespace and name, and what the reconciler saw ("event"): `live` for an
+/// object that is there, new or changed, `deleted` for one that was deleted. A cluster that leaves is no deletion
+/// of its objects. What happens to the clusters is in the log on stderr (see RUST_LOG).
+///
+///   cargo run -p examples --example configmaps -- --kubeconfigs a.yaml,b.yaml
+///   cargo run -p examples --example configmaps -- --kubeconfig-dirs /etc/fleet --format json | jq .name
+#[derive(Parser)]
+#[command(verbatim_doc_comment)]
+struct Args {
+    #[command(flatten)]
+    clusters: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Line<'a> {
+    cluster: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    event: &'static str,
+}
+
+async fn reconcile(request: Request<ConfigMap>, output: Arc<Output>) -> Result<Action, BoxError> {
+    let event = match request.object {
+        RequestObject::Live(_) => "live",
+        RequestObject::Deleted { .. } => "deleted",
+        _ => return Ok(Action::done()),
+    };
+    output.record(&Line {
+        cluster: request.cluster.name().as_str(),
+        namespace: request.namespace().unwrap_or_default(),
+        name: request.name(),
+        event,
+    });
+    Ok(Action::done())
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let (output, stop) = args.output.start()?;
+    // `all` takes in a cluster that happens to be named `hub` as well, which controllers leave out by default.
+    let controller = Controller::<ConfigMap>::new("configmaps")
+        .clusters(mcr::ClusterSelector::all())
+        .build(reconcile, Arc::new(output));
+    let manager = Manager::builder().provider(args.clusters.provider().await?).controller(controller).build()?;
+    Ok(manager.run_until(stop).await?)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    examples::log();
+    examples::exit(run(args).await)
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, namespace, name, event } = self;
+        write!(f, "{event:<8} {}  {namespace}/{name}", printable(cluster))
+    }
+}

@@ -1,0 +1,139 @@
+//! Where the clusters come from: flags, and the providers this was compiled with.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use mcr::Provider;
+
+/// A provider to choose with `--provider`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum ProviderKind {
+    /// Every context of kubeconfig files is a cluster
+    #[default]
+    File,
+    /// One cluster, named local: the current context of one kubeconfig
+    Single,
+}
+
+/// Flags that say which clusters to work on.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ClusterArgs {
+    /// Where clusters come from
+    #[arg(long, value_enum, default_value_t, help_heading = "Clusters")]
+    pub provider: ProviderKind,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its text would become a help text of every example")]
+    pub files: FileArgs,
+}
+
+/// Flags of the file provider. Empty strings in the lists are ignored.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct FileArgs {
+    /// Kubeconfig files; without files and folders it is what kubectl would use
+    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',', help_heading = "Clusters")]
+    pub kubeconfigs: Vec<String>,
+    /// Folders with kubeconfig files
+    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',', help_heading = "Clusters")]
+    pub kubeconfig_dirs: Vec<String>,
+    /// Which files of a folder are kubeconfigs [default: kubeconfig.yaml, *.kubeconfig and the like]
+    #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',', help_heading = "Clusters")]
+    pub globs: Vec<String>,
+}
+
+impl ClusterArgs {
+    /// The provider that was asked for.
+    ///
+    /// # Errors
+    /// If a flag makes no sense, or the provider was not compiled in.
+    pub async fn provider(&self) -> anyhow::Result<Box<dyn Provider>> {
+        match self.provider {
+            ProviderKind::File => self.files.provider("--kubeconfigs", "--kubeconfig-dirs"),
+            ProviderKind::Single => single(&self.files).await,
+        }
+    }
+}
+
+impl FileArgs {
+    /// The file provider. The names of its flags are for errors.
+    ///
+    /// # Errors
+    /// If a flag makes no sense, or the provider was not compiled in.
+    pub fn provider(&self, files: &str, dirs: &str) -> anyhow::Result<Box<dyn Provider>> {
+        for path in given(&self.kubeconfigs) {
+            if Path::new(path).is_dir() {
+                bail!("{files} {path}: this is a folder; give it with {dirs}");
+            }
+            hint_if_missing(files, path);
+        }
+        for path in given(&self.kubeconfig_dirs) {
+            if Path::new(path).is_file() {
+                bail!("{dirs} {path}: this is a file; give it with {files}");
+            }
+            hint_if_missing(dirs, path);
+        }
+        file(self)
+    }
+}
+
+fn given(list: &[String]) -> impl Iterator<Item = &str> {
+    list.iter().map(String::as_str).filter(|text| !text.is_empty())
+}
+
+/// A path that does not exist yet is fine, but may as well be a typing error.
+fn hint_if_missing(flag: &str, path: &str) {
+    if !Path::new(path).exists() {
+        tracing::warn!(path, "{flag}: there is nothing yet; its clusters join once there is");
+    }
+}
+
+#[cfg(feature = "file")]
+fn file(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    let provider = mcr_provider_file::FileProvider::builder()
+        .files(&args.kubeconfigs)
+        .dirs(&args.kubeconfig_dirs)
+        .globs(&args.globs)
+        .build()
+        .context("--globs")?;
+    Ok(Box::new(provider))
+}
+
+#[cfg(not(feature = "file"))]
+fn file(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider file: compiled without the provider file: add --features file")
+}
+
+#[cfg(feature = "single")]
+async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    use mcr::{Access, ClusterName, SINGLE_CLUSTER};
+    let files: Vec<&str> = given(&args.kubeconfigs).collect();
+    if given(&args.kubeconfig_dirs).next().is_some() {
+        bail!("--kubeconfig-dirs makes no sense with --provider single");
+    }
+    let access = match files[..] {
+        // As kubectl finds it, or the service account of the pod this runs in.
+        [] => Access::from(kube::Client::try_default().await.context("can't find a cluster to connect to")?),
+        [file] => access_of("--kubeconfigs", Path::new(file))?,
+        _ => bail!("--kubeconfigs: --provider single takes one file, not {}", files.len()),
+    };
+    let name = ClusterName::new(SINGLE_CLUSTER)?;
+    Ok(Box::new(mcr_provider_single::SingleProvider::new(name, access)))
+}
+
+#[cfg(not(feature = "single"))]
+async fn single(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider single: compiled without the provider single: add --features single")
+}
+
+/// Access by the current context of a kubeconfig file, which whoever runs the program has named and so trusts.
+///
+/// # Errors
+/// If the file can't be read or used, naming the flag.
+pub fn access_of(flag: &str, path: &Path) -> anyhow::Result<mcr::Access> {
+    use mcr::core::{AccessPolicy, KubeconfigAccess, Trust, check};
+    let yaml = std::fs::read(path).with_context(|| format!("{flag} {}: can't read it", path.display()))?;
+    let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(folder);
+    // Found out now rather than in the fleet's state: this file does not change while the program runs.
+    check(&access, &AccessPolicy::default()).with_context(|| format!("{flag} {}", path.display()))?;
+    Ok(access.into())
+}

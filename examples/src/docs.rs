@@ -1,0 +1,145 @@
+//! Compiles, and where they don't say `no_run` runs, the Rust code in the repository's documents, and compares the
+//! versions in their `Cargo.toml` lines with those of the workspace.
+
+#[cfg(all(doctest, feature = "file"))]
+mod code {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../CONTRIBUTING.md")]
+    struct Contributing;
+    #[doc = include_str!("../../docs/architecture.md")]
+    struct Architecture;
+    #[doc = include_str!("../../docs/comparison.md")]
+    struct Comparison;
+    #[doc = include_str!("../../docs/quickstart.md")]
+    struct Quickstart;
+    #[doc = include_str!("../../docs/writing-a-provider.md")]
+    struct WritingAProvider;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs, path::Path};
+
+    /// The documents that have lines for a `Cargo.toml`.
+    const WITH_LINES: [&str; 3] = ["README.md", "docs/quickstart.md", "docs/writing-a-provider.md"];
+
+    fn read(path: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The text of the fenced blocks of a language.
+    fn blocks(text: &str, language: &str) -> Vec<String> {
+        let mut blocks = Vec::new();
+        let mut open = false;
+        for line in text.lines() {
+            if line.starts_with("```") {
+                open = line.trim_start_matches('`') == language;
+                if open {
+                    blocks.push(String::new());
+                }
+            } else if let Some(block) = blocks.last_mut().filter(|_| open) {
+                block.push_str(line);
+                block.push('\n');
+            }
+        }
+        blocks
+    }
+
+    /// The value of a key, in a line of the form `key = "value"` or `{ key = "value", … }`.
+    fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+        let (_, rest) = text.split_once(&format!("{key} = \""))?;
+        rest.split_once('"').map(|(value, _)| value)
+    }
+
+    /// The dependencies of tables whose name ends in `dependencies`, with their versions.
+    fn dependencies(toml: &str) -> BTreeMap<String, String> {
+        let mut inside = false;
+        let mut found = BTreeMap::new();
+        for line in toml.lines() {
+            if let Some(table) = line.strip_prefix('[') {
+                inside = table.trim_end_matches(']').ends_with("dependencies");
+                continue;
+            }
+            let Some((name, rest)) = line.split_once(" = ").filter(|_| inside) else { continue };
+            let version = match rest.strip_prefix('"') {
+                Some(plain) => plain.split_once('"').map(|(version, _)| version),
+                None => value(rest, "version"),
+            };
+            found.insert(name.to_owned(), version.unwrap_or_default().to_owned());
+        }
+        found
+    }
+
+    /// Whether a requirement of the documents and one of the workspace ask for the same releases.
+    fn agree(documented: &str, ours: &str) -> bool {
+        // Crates of this workspace require each other exactly.
+        let ours = ours.trim_start_matches('=');
+        let significant = |version: &str| -> Vec<String> {
+            let parts = version.split('.').map(str::to_owned).collect::<Vec<_>>();
+            let leading_zeros = parts.iter().take_while(|part| *part == "0").count();
+            parts.into_iter().take(leading_zeros + 1).collect()
+        };
+        significant(documented) == significant(ours)
+    }
+
+    #[test]
+    fn the_versions_in_the_documents_are_those_of_the_workspace() {
+        let ours = dependencies(&read("Cargo.toml"));
+        for document in WITH_LINES {
+            let blocks = blocks(&read(document), "toml");
+            assert!(!blocks.is_empty(), "{document} has no toml block any more: take it off the list");
+            for (name, version) in blocks.iter().flat_map(|block| dependencies(block)) {
+                let known = ours.get(&name);
+                let known = known.unwrap_or_else(|| panic!("{document} names {name}, which the workspace does not use"));
+                assert!(agree(&version, known), "{document} has {name} = {version:?}, the workspace {known:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_documents_name_the_rust_version_of_the_workspace() {
+        let manifest = read("Cargo.toml");
+        let rust = value(&manifest, "rust-version").unwrap_or_default();
+        for document in ["README.md", "docs/quickstart.md", "CONTRIBUTING.md"] {
+            assert!(read(document).contains(&format!("Rust {rust}")), "{document} does not name Rust {rust}");
+        }
+    }
+
+    #[test]
+    fn every_link_between_the_documents_leads_somewhere() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let documents = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned);
+        let docs = ["architecture", "comparison", "quickstart", "writing-a-provider"].map(|name| format!("docs/{name}.md"));
+        for document in documents.into_iter().chain(docs) {
+            let text = read(&document);
+            let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+                let target = link.0.split('#').next().unwrap_or_default();
+                if target.is_empty() || target.contains("://") {
+                    continue;
+                }
+                assert!(root.join(folder).join(target).exists(), "{document} links to {target}, which is not there");
+            }
+        }
+    }
+
+    /// `docs/comparison.md` says which test holds what as `file::function`; all of them must be there.
+    #[test]
+    fn every_test_that_a_document_names_exists() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let mut named = 0;
+        for document in ["docs/comparison.md", "docs/architecture.md"] {
+            for reference in read(document).split('`').skip(1).step_by(2).filter(|text| text.contains(".rs::")) {
+                let (file, functions) = reference.split_once("::").unwrap_or_default();
+                let path = root.join(file);
+                let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {reference}: {error}"));
+                let function = functions.rsplit("::").next().unwrap_or_default();
+                assert!(text.contains(&format!("fn {function}(")), "{document}: {reference} is not there");
+                named += 1;
+            }
+        }
+        assert!(named > 0, "no test is named any more");
+    }
+}
