@@ -45,13 +45,30 @@ async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_t
     // At first each watch may try for itself. Then there is one series, with pauses of at most 0.5, 1, 2, 4 s,
     // each shortened by at most a half.
     let first = attempts[0];
-    let later: Vec<Instant> =
-        attempts.iter().copied().filter(|at| *at - first > Duration::from_millis(200)).collect();
+    let later: Vec<Instant> = attempts
+        .iter()
+        .copied()
+        .filter(|at| *at - first > Duration::from_millis(200))
+        .collect();
     assert!(attempts.len() - later.len() <= 4, "{attempts:?}");
-    assert!((2..=4).contains(&later.len()), "{} attempts after the first, in 4.5 s", later.len());
+    assert!(
+        (2..=4).contains(&later.len()),
+        "{} attempts after the first, in 4.5 s",
+        later.len()
+    );
     let pauses: Vec<Duration> = later.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(pauses.iter().zip(&pauses[1..]).all(|(one, next)| *next > one.mul_f64(0.9)), "{pauses:?}");
-    assert!(matches!(cluster.state(), ClusterState::Unreachable { .. }), "{}", cluster.state());
+    assert!(
+        pauses
+            .iter()
+            .zip(&pauses[1..])
+            .all(|(one, next)| *next > one.mul_f64(0.9)),
+        "{pauses:?}"
+    );
+    assert!(
+        matches!(cluster.state(), ClusterState::Unreachable { .. }),
+        "{}",
+        cluster.state()
+    );
     running.stop().await;
 }
 
@@ -91,7 +108,11 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
     log.becomes(&["+a", "+b"]).await;
     let watches = good.watches(MAPS);
     assert_eq!(watches.last().unwrap().get("resourceVersion"), Some("15"));
-    assert_eq!(good.lists(MAPS).len(), 1, "the same cluster at the same place is not listed again");
+    assert_eq!(
+        good.lists(MAPS).len(),
+        1,
+        "the same cluster at the same place is not listed again"
+    );
     running.stop().await;
 }
 
@@ -111,7 +132,9 @@ impl Door {
                 let mut changes = changes.clone();
                 tokio::spawn(async move {
                     let to = *changes.borrow_and_update();
-                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else { return };
+                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else {
+                        return;
+                    };
                     tokio::select! {
                         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
                         _ = changes.changed() => {}
@@ -134,7 +157,14 @@ impl Door {
 /// A server that accepts connections and says nothing looks alive to TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let stuck = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stuck_at = stuck.local_addr().unwrap();
     let door = Door::open(server.address).await;

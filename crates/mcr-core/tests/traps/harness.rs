@@ -9,8 +9,8 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{
-    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange, Trust,
-    WatchHandle, WatchRequest, WatchStatus,
+    Access, ChangeSink, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, ObjectChange,
+    Trust, WatchHandle, WatchRequest, WatchStatus,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use serde_json::{Value, json};
@@ -57,18 +57,29 @@ impl Running {
             let (fleet, stop) = (fleet.clone(), stop.clone());
             async move { fleet.run(stop).await }
         });
-        Self { fleet, clusters, stop, task }
+        Self {
+            fleet,
+            clusters,
+            stop,
+            task,
+        }
     }
 
     /// Announces a cluster and waits until it is engaged.
     pub(crate) async fn join(&self, cluster: &str, kubeconfig: &str) -> Cluster {
-        self.clusters.add(ClusterSpec::new(name(cluster), Access::kubeconfig(kubeconfig, Trust::Trusted)));
+        self.clusters.add(ClusterSpec::new(
+            name(cluster),
+            Access::kubeconfig(kubeconfig, Trust::Trusted),
+        ));
         eventually(&format!("{cluster} is engaged"), || self.fleet.get(cluster).ok()).await
     }
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(10), self.task).await.expect("the fleet stops").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), self.task)
+            .await
+            .expect("the fleet stops")
+            .unwrap();
     }
 }
 
@@ -88,7 +99,12 @@ impl One {
     pub(crate) async fn with(server: &Server, running: Running) -> Self {
         let cluster = running.join("a", &server.kubeconfig()).await;
         let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-        Self { running, cluster, watch, log }
+        Self {
+            running,
+            cluster,
+            watch,
+            log,
+        }
     }
 
     /// The text of the problem, once there is one.
@@ -102,7 +118,10 @@ impl One {
 }
 
 pub(crate) async fn problem(watch: &WatchHandle) -> String {
-    eventually("there is a problem", || watch.status().problem.map(|problem| problem.error.to_string())).await
+    eventually("there is a problem", || {
+        watch.status().problem.map(|problem| problem.error.to_string())
+    })
+    .await
 }
 
 pub(crate) async fn synced(watch: &WatchHandle) {
@@ -128,7 +147,10 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> i
             if let Some(answer) = ask() {
                 return answer;
             }
-            assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what} ({caller})");
+            assert!(
+                started.elapsed() < PATIENCE,
+                "not within {PATIENCE:?}: {what} ({caller})"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -136,7 +158,12 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> i
 
 pub(crate) async fn ready(cluster: &Cluster) {
     let state = tokio::time::timeout(PATIENCE, cluster.wait_for(ClusterState::is_ready)).await;
-    assert!(matches!(state, Ok(ClusterState::Ready)), "{} is not ready: {}", cluster.name(), cluster.state());
+    assert!(
+        matches!(state, Ok(ClusterState::Ready)),
+        "{} is not ready: {}",
+        cluster.name(),
+        cluster.state()
+    );
 }
 
 pub(crate) async fn for_millis(millis: u64) {
@@ -157,7 +184,10 @@ impl ChangeSink for Log {
             (Some(_), Some(_)) => '~',
             (Some(_), None) => '-',
         };
-        self.lines.lock().unwrap().push(format!("{sign}{}", change.key().unwrap().name));
+        self.lines
+            .lock()
+            .unwrap()
+            .push(format!("{sign}{}", change.key().unwrap().name));
     }
 
     fn status_changed(&self, status: &WatchStatus) {
@@ -187,7 +217,10 @@ impl Log {
                 if by_object(seen.iter().map(String::as_str)) == wanted {
                     return;
                 }
-                assert!(started.elapsed() < PATIENCE, "{seen:?} instead of {wanted:?} ({caller})");
+                assert!(
+                    started.elapsed() < PATIENCE,
+                    "{seen:?} instead of {wanted:?} ({caller})"
+                );
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
@@ -197,7 +230,10 @@ impl Log {
     #[track_caller]
     pub(crate) fn is(&self, lines: &[&str]) {
         let seen = self.lines();
-        assert_eq!(by_object(seen.iter().map(String::as_str)), by_object(lines.iter().copied()));
+        assert_eq!(
+            by_object(seen.iter().map(String::as_str)),
+            by_object(lines.iter().copied())
+        );
     }
 }
 
@@ -212,7 +248,11 @@ fn by_object<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
 
 /// A ConfigMap. Its UID goes by its name.
 pub(crate) fn map(name: &str, version: u32) -> Value {
-    let uid = format!("{:032x}", name.bytes().fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte)));
+    let uid = format!(
+        "{:032x}",
+        name.bytes()
+            .fold(7u128, |hash, byte| hash.wrapping_mul(257) + u128::from(byte))
+    );
     json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": version.to_string()}})
 }
 
@@ -221,7 +261,10 @@ pub(crate) fn event(kind: &str, object: Value) -> Value {
 }
 
 pub(crate) fn bookmark(version: u32) -> Value {
-    event("BOOKMARK", json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}))
+    event(
+        "BOOKMARK",
+        json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version.to_string()}}),
+    )
 }
 
 pub(crate) fn list_object(version: u32, items: impl IntoIterator<Item = Value>) -> Value {
@@ -284,7 +327,11 @@ impl Captured {
 
     /// The lines that have this text in them.
     pub(crate) fn with(&self, text: &str) -> Vec<String> {
-        self.text().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+        self.text()
+            .lines()
+            .filter(|line| line.contains(text))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -301,7 +348,8 @@ pub(crate) fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)]) 
         .env(MARK, "1")
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "no test of the name {test}: {text}");
     false

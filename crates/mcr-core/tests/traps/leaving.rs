@@ -23,20 +23,33 @@ async fn all_connections_of_a_removed_cluster_close_within_a_second() {
     .await;
     let one = One::of(&server).await;
     let (_secrets, _) = follow(&one.cluster, WatchRequest::of::<Secret>());
-    eventually("one is watched, one is being listed", || (server.live() == 2).then_some(())).await;
+    eventually("one is watched, one is being listed", || {
+        (server.live() == 2).then_some(())
+    })
+    .await;
     let client = one.cluster.client();
     client.apiserver_version().await.unwrap();
     let store = one.cluster.store::<ConfigMap>().unwrap();
     let started = Instant::now();
     one.running.clusters.remove(&name("a"));
-    assert_eq!(one.cluster.wait_for(|state| *state == ClusterState::Gone).await, ClusterState::Gone);
+    assert_eq!(
+        one.cluster.wait_for(|state| *state == ClusterState::Gone).await,
+        ClusterState::Gone
+    );
     eventually("all are closed", || (server.open() == 0).then_some(())).await;
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
     assert!(matches!(store.list(), Err(StoreError::Gone { .. })));
     // Leaving is never a delete.
     one.log.is(&["+a"]);
     let error = client.apiserver_version().await.unwrap_err();
-    assert!(mcr_core::explain_error(&error).contains("gone from the fleet"), "{error}");
+    assert!(
+        mcr_core::explain_error(&error).contains("gone from the fleet"),
+        "{error}"
+    );
     one.running.stop().await;
 }
 
@@ -46,12 +59,18 @@ async fn a_cluster_that_is_being_probed_can_be_removed() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
     // The probes lead nowhere: the pool has no idle connection, and new ones are accepted by nobody.
-    let door = crate::surroundings::first_connections_to(server.address, silent.local_addr().unwrap(), 2).await;
+    let door =
+        crate::surroundings::first_connections_to(server.address, silent.local_addr().unwrap(), 2).await;
     let running = Running::start_with(|settings: &mut FleetSettings| {
         settings.probe_after = Duration::from_millis(200);
         settings.probe_timeout = Duration::from_secs(20);
     });
-    let cluster = running.join("a", &crate::server::kubeconfig(&format!("http://{}", door.address))).await;
+    let cluster = running
+        .join(
+            "a",
+            &crate::server::kubeconfig(&format!("http://{}", door.address)),
+        )
+        .await;
     let (_maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
     eventually("a probe hangs", || (door.strays() > 0).then_some(())).await;
@@ -59,7 +78,11 @@ async fn a_cluster_that_is_being_probed_can_be_removed() {
     let started = Instant::now();
     running.clusters.remove(&name("a"));
     cluster.wait_for(|state| *state == ClusterState::Gone).await;
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
     running.stop().await;
 }
 
@@ -70,12 +93,26 @@ fn open_files() -> usize {
 #[test]
 #[cfg(target_os = "linux")]
 fn fifty_clusters_that_came_and_went_leave_no_task_and_no_socket() {
-    if !in_a_process_of_its_own("leaving::fifty_clusters_that_came_and_went_leave_no_task_and_no_socket", &[]) {
+    if !in_a_process_of_its_own(
+        "leaving::fifty_clusters_that_came_and_went_leave_no_task_and_no_socket",
+        &[],
+    ) {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
-        let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+        let server = Server::start(|asked| {
+            if asked.is_watch() {
+                quiet()
+            } else {
+                list(10, [map("a", 1)])
+            }
+        })
+        .await;
         let running = Running::start();
         // One round first: what a process makes once is not a leak.
         round(&server, &running).await;
@@ -107,7 +144,10 @@ async fn round(server: &Server, running: &Running) {
     cluster.wait_for(|state| *state == ClusterState::Gone).await;
     let weak = Arc::downgrade(&log);
     drop((maps, secrets, log, cluster));
-    eventually("nobody holds the sink", || (weak.strong_count() == 0).then_some(())).await;
+    eventually("nobody holds the sink", || {
+        (weak.strong_count() == 0).then_some(())
+    })
+    .await;
 }
 
 /// What is measured, once it no longer changes.

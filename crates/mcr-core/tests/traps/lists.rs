@@ -24,14 +24,30 @@ async fn the_first_list_may_come_from_the_cache_and_later_ones_are_paged_and_new
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
-    eventually("the second watch", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("the second watch", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     let lists = server.lists(MAPS);
     assert_eq!(lists.len(), 3, "{lists:?}");
-    assert_eq!((lists[0].get("resourceVersion"), lists[0].get("limit")), (Some("0"), None));
-    assert_eq!((lists[1].get("resourceVersion"), lists[1].get("limit")), (None, Some("500")));
-    assert_eq!((lists[2].get("continue"), lists[2].get("limit")), (Some("t/1="), Some("500")));
+    assert_eq!(
+        (lists[0].get("resourceVersion"), lists[0].get("limit")),
+        (Some("0"), None)
+    );
+    assert_eq!(
+        (lists[1].get("resourceVersion"), lists[1].get("limit")),
+        (None, Some("500"))
+    );
+    assert_eq!(
+        (lists[2].get("continue"), lists[2].get("limit")),
+        (Some("t/1="), Some("500"))
+    );
     assert_eq!(lists[2].get("resourceVersion"), None);
-    let watches: Vec<_> = server.watches(MAPS).iter().map(|w| w.get("resourceVersion").map(str::to_owned)).collect();
+    let watches: Vec<_> = server
+        .watches(MAPS)
+        .iter()
+        .map(|w| w.get("resourceVersion").map(str::to_owned))
+        .collect();
     assert_eq!(watches, [Some("10".to_owned()), Some("20".to_owned())]);
     one.running.stop().await;
 }
@@ -48,9 +64,22 @@ async fn streaming_lists_are_never_asked_for() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a"]).await;
-    eventually("the third watch", || (server.watches(MAPS).len() == 3).then_some(())).await;
-    assert!(server.asked().iter().all(|asked| !asked.raw_query.contains("sendInitialEvents")));
-    assert!(server.asked().iter().all(|asked| asked.get("resourceVersionMatch").is_none()));
+    eventually("the third watch", || {
+        (server.watches(MAPS).len() == 3).then_some(())
+    })
+    .await;
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| !asked.raw_query.contains("sendInitialEvents"))
+    );
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.get("resourceVersionMatch").is_none())
+    );
     one.running.stop().await;
 }
 
@@ -70,7 +99,11 @@ async fn a_list_whose_second_page_fails(code: u16) {
     eventually("listed again", || (one.watch.status().lists == 2).then_some(())).await;
     one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
     let lists = server.lists(MAPS);
-    assert_eq!(lists[3].get("continue"), None, "it begins anew, not in the middle");
+    assert_eq!(
+        lists[3].get("continue"),
+        None,
+        "it begins anew, not in the middle"
+    );
     assert_eq!(lists[4].get("continue"), Some("u"));
     one.running.stop().await;
 }
@@ -88,12 +121,14 @@ async fn a_page_that_fails_begins_the_list_anew_and_deletes_nothing() {
 /// The pages of a list that fails for ever: what was not in them must never be taken for deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_that_never_completes_never_deletes() {
-    let server = Server::start(|asked| match (asked.is_watch(), asked.nth, asked.get("continue")) {
-        (false, 0, _) => list(10, [map("a", 1), map("b", 2)]),
-        (false, _, None) => page(20, "t", [map("new", 9)]),
-        (false, _, Some(_)) => Answer::status(500, "InternalError", "no"),
-        (true, ..) => Answer::status(410, "Expired", "too old"),
-    })
+    let server = Server::start(
+        |asked| match (asked.is_watch(), asked.nth, asked.get("continue")) {
+            (false, 0, _) => list(10, [map("a", 1), map("b", 2)]),
+            (false, _, None) => page(20, "t", [map("new", 9)]),
+            (false, _, Some(_)) => Answer::status(500, "InternalError", "no"),
+            (true, ..) => Answer::status(410, "Expired", "too old"),
+        },
+    )
     .await;
     let one = One::of(&server).await;
     eventually("tried thrice", || (server.lists(MAPS).len() > 7).then_some(())).await;
@@ -113,31 +148,50 @@ async fn nothing_is_deleted_by(bad: Answer, problem: &str) {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a"]).await;
-    eventually("the second of the bad ones", || (server.lists(MAPS).len() == 3).then_some(())).await;
+    eventually("the second of the bad ones", || {
+        (server.lists(MAPS).len() == 3).then_some(())
+    })
+    .await;
     // What is no list deletes nothing.
     one.log.is(&["+a"]);
     // The good one that comes in the end is believed.
     one.log.becomes(&["+a", "-a"]).await;
-    let problems: Vec<String> =
-        one.log.statuses().iter().filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string())).collect();
-    assert!(problems.iter().any(|text| text.contains(problem)), "{problem}: {problems:?}");
+    let problems: Vec<String> = one
+        .log
+        .statuses()
+        .iter()
+        .filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string()))
+        .collect();
+    assert!(
+        problems.iter().any(|text| text.contains(problem)),
+        "{problem}: {problems:?}"
+    );
     one.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_without_a_resource_version_is_a_failed_list() {
-    nothing_is_deleted_by(Answer::json(&json!({"metadata": {}, "items": []})), "no metadata.resourceVersion").await;
+    nothing_is_deleted_by(
+        Answer::json(&json!({"metadata": {}, "items": []})),
+        "no metadata.resourceVersion",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_without_items_is_a_failed_list() {
-    let body = json!({"kind": "ConfigMap", "metadata": {"resourceVersion": "7"}, "spec": {"volume": {"items": []}}});
+    let body =
+        json!({"kind": "ConfigMap", "metadata": {"resourceVersion": "7"}, "spec": {"volume": {"items": []}}});
     nothing_is_deleted_by(Answer::json(&body), "has no items").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_of_html_is_a_failed_list() {
-    nothing_is_deleted_by(Answer::new(200, "text/html", "<html>log in</html>"), "not valid JSON").await;
+    nothing_is_deleted_by(
+        Answer::new(200, "text/html", "<html>log in</html>"),
+        "not valid JSON",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,7 +202,11 @@ async fn an_empty_body_is_a_failed_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_compressed_answer_that_was_not_asked_for_is_a_failed_list() {
     let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
-    nothing_is_deleted_by(Answer::with_headers(200, &headers, [0x1f, 0x8b, 8, 0, 0xff]), "not UTF-8").await;
+    nothing_is_deleted_by(
+        Answer::with_headers(200, &headers, [0x1f, 0x8b, 8, 0, 0xff]),
+        "not UTF-8",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,11 +216,13 @@ async fn a_list_that_breaks_off_is_a_failed_list() {
 }
 
 async fn one_kind_fails(answer: Answer, problem_text: &str) {
-    let server = Server::start(move |asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
-        (SECRETS, false, 0..3) => answer.clone(),
-        (_, false, _) => list(10, [map("a", 1)]),
-        (_, true, _) => quiet(),
-    })
+    let server = Server::start(
+        move |asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+            (SECRETS, false, 0..3) => answer.clone(),
+            (_, false, _) => list(10, [map("a", 1)]),
+            (_, true, _) => quiet(),
+        },
+    )
     .await;
     let one = One::of(&server).await;
     let (secrets, log) = follow(&one.cluster, WatchRequest::of::<Secret>());
@@ -174,7 +234,10 @@ async fn one_kind_fails(answer: Answer, problem_text: &str) {
     assert!(one.cluster.state().is_ready(), "{}", one.cluster.state());
     // Its recovery is noticed, too.
     log.becomes(&["+a"]).await;
-    eventually("the problem is gone", || secrets.status().problem.is_none().then_some(())).await;
+    eventually("the problem is gone", || {
+        secrets.status().problem.is_none().then_some(())
+    })
+    .await;
     assert_eq!((secrets.status().lists, server.lists(SECRETS).len()), (1, 4));
     assert_eq!(server.lists(MAPS).len(), 1, "the other kind was left alone");
     one.running.stop().await;
@@ -182,22 +245,38 @@ async fn one_kind_fails(answer: Answer, problem_text: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forbidden_kind_leaves_the_others_running() {
-    one_kind_fails(Answer::status(403, "Forbidden", "secrets is forbidden"), "forbidden: secrets is forbidden").await;
+    one_kind_fails(
+        Answer::status(403, "Forbidden", "secrets is forbidden"),
+        "forbidden: secrets is forbidden",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_that_is_not_served_leaves_the_others_running() {
-    one_kind_fails(Answer::new(404, "text/plain", "404 page not found"), "does not serve this kind (404)").await;
+    one_kind_fails(
+        Answer::new(404, "text/plain", "404 page not found"),
+        "does not serve this kind (404)",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_whose_lists_fail_leaves_the_others_running() {
-    one_kind_fails(Answer::status(500, "InternalError", "etcd is sad"), "answered 500: etcd is sad").await;
+    one_kind_fails(
+        Answer::status(500, "InternalError", "etcd is sad"),
+        "answered 500: etcd is sad",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kind_whose_server_is_away_leaves_the_others_running() {
-    one_kind_fails(Answer::new(503, "text/html", "<html>"), "answered 503: no further words").await;
+    one_kind_fails(
+        Answer::new(503, "text/html", "<html>"),
+        "answered 503: no further words",
+    )
+    .await;
 }
 
 /// kube retries 15 times, for minutes, inside of one call; whoever is asked to wait must wait, and no longer.
@@ -217,24 +296,52 @@ async fn too_many_requests_are_answered_by_waiting_as_long_as_asked() {
     log.becomes(&["+a"]).await;
     let lists = server.lists(SECRETS);
     let waited = lists[1].at - lists[0].at;
-    assert!(waited >= Duration::from_secs(2) && waited < Duration::from_millis(3500), "{waited:?}");
+    assert!(
+        waited >= Duration::from_secs(2) && waited < Duration::from_millis(3500),
+        "{waited:?}"
+    );
     one.running.stop().await;
 }
 
 /// The bound on lists is for work; a few silent clusters must not keep all others from being listed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
-    let silent = Server::start(|asked| if asked.is_watch() { quiet() } else { Answer::silence() }).await;
-    let good = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let silent = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            Answer::silence()
+        }
+    })
+    .await;
+    let good = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let running = Running::start_with(|settings| settings.lists = 1);
     let silent_one = One::with(&silent, running).await;
-    eventually("the silent one is being listed", || (silent.live() == 1).then_some(())).await;
+    eventually("the silent one is being listed", || {
+        (silent.live() == 1).then_some(())
+    })
+    .await;
     let cluster = silent_one.running.join("good", &good.kubeconfig()).await;
     let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let started = std::time::Instant::now();
     synced(&watch).await;
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-    assert_eq!(silent.live(), 1, "the silent one is still waited for, without a place");
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(
+        silent.live(),
+        1,
+        "the silent one is still waited for, without a place"
+    );
     silent_one.running.stop().await;
 }
 
@@ -247,8 +354,9 @@ async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
         (true, _) => quiet(),
     })
     .await;
-    let running =
-        Running::start_with(|settings| std::sync::Arc::make_mut(&mut settings.watch).list_timeout = Duration::from_secs(1));
+    let running = Running::start_with(|settings| {
+        std::sync::Arc::make_mut(&mut settings.watch).list_timeout = Duration::from_secs(1)
+    });
     let one = One::with(&server, running).await;
     let text = one.problem().await;
     assert_eq!(text, "no answer within 1 s");
@@ -273,14 +381,22 @@ async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
         std::sync::Arc::make_mut(&mut settings.watch).list_timeout = Duration::from_millis(1200);
     });
     let cluster = running.join("a", &server.kubeconfig()).await;
-    let watches = ["a", "b", "c", "d"].map(|label| follow(&cluster, WatchRequest::of::<ConfigMap>().labels(label)));
+    let watches =
+        ["a", "b", "c", "d"].map(|label| follow(&cluster, WatchRequest::of::<ConfigMap>().labels(label)));
     for (watch, log) in &watches {
         synced(watch).await;
-        assert!(log.statuses().iter().all(|status| status.problem.is_none()), "{:?}", log.statuses());
+        assert!(
+            log.statuses().iter().all(|status| status.problem.is_none()),
+            "{:?}",
+            log.statuses()
+        );
     }
     let lists = server.lists(MAPS);
     assert_eq!(lists.len(), 4);
-    assert!(lists[3].at - lists[0].at >= Duration::from_millis(1500), "one after the other");
+    assert!(
+        lists[3].at - lists[0].at >= Duration::from_millis(1500),
+        "one after the other"
+    );
     running.stop().await;
 }
 
@@ -291,7 +407,11 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
         (SECRETS, false) => {
             let whole = list_object(10, [map("slow", 1)]).to_string();
             let chunks = whole.as_bytes().chunks(whole.len().div_ceil(10));
-            chunks.fold(Answer::begin(), |answer, part| answer.chunk(part).wait(Duration::from_millis(250))).end()
+            chunks
+                .fold(Answer::begin(), |answer, part| {
+                    answer.chunk(part).wait(Duration::from_millis(250))
+                })
+                .end()
         }
         (_, false) => list(10, [map("a", 1)]),
         (_, true) => quiet(),
@@ -301,11 +421,18 @@ async fn a_list_that_trickles_in_does_not_hold_up_the_others() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     ready(&cluster).await;
     let (_secrets, slow) = follow(&cluster, WatchRequest::of::<Secret>());
-    eventually("the slow one began", || (server.lists(SECRETS).len() == 1).then_some(())).await;
+    eventually("the slow one began", || {
+        (server.lists(SECRETS).len() == 1).then_some(())
+    })
+    .await;
     let started = std::time::Instant::now();
     let (_maps, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a"]).await;
-    assert!(started.elapsed() < Duration::from_millis(1000), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_millis(1000),
+        "{:?}",
+        started.elapsed()
+    );
     assert!(slow.lines().is_empty());
     slow.becomes(&["+slow"]).await;
     running.stop().await;
@@ -338,14 +465,23 @@ async fn selectors_and_namespaces_arrive_as_they_were_written() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     let labels = "tier in (web,db),a!=b c&d=ü+1";
     let fields = "metadata.name!=x,spec.nodeName=n/1";
-    let request = WatchRequest::of::<ConfigMap>().namespace("team-a").labels(labels).fields(fields);
+    let request = WatchRequest::of::<ConfigMap>()
+        .namespace("team-a")
+        .labels(labels)
+        .fields(fields);
     let (watch, _log) = follow(&cluster, request);
     synced(&watch).await;
     let path = "/api/v1/namespaces/team-a/configmaps";
-    eventually("it is watched", || (server.watches(path).len() == 1).then_some(())).await;
+    eventually("it is watched", || {
+        (server.watches(path).len() == 1).then_some(())
+    })
+    .await;
     for asked in server.asked() {
         assert_eq!(asked.path, path);
-        assert_eq!((asked.get("labelSelector"), asked.get("fieldSelector")), (Some(labels), Some(fields)));
+        assert_eq!(
+            (asked.get("labelSelector"), asked.get("fieldSelector")),
+            (Some(labels), Some(fields))
+        );
         assert!(asked.raw_query.is_ascii() && !asked.raw_query.contains(' '));
     }
     running.stop().await;

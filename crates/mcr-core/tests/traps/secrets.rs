@@ -32,18 +32,39 @@ fn broken(canary: &str) -> Vec<(&'static str, Answer)> {
     vec![
         ("cut off, but complete as HTTP", Answer::new(200, media, cut)),
         ("cut off by the connection", Answer::promise(whole.len(), cut)),
-        ("cut off in the middle of a chunked answer", Answer::begin().chunk(cut)),
+        (
+            "cut off in the middle of a chunked answer",
+            Answer::begin().chunk(cut),
+        ),
         ("garbage", Answer::new(200, media, format!("]{canary}{whole}"))),
-        ("not text", Answer::new(200, media, [whole.as_bytes(), &[0xff, 0xfe]].concat())),
-        ("HTML", Answer::new(200, "text/html", format!("<html>{canary}</html>"))),
+        (
+            "not text",
+            Answer::new(200, media, [whole.as_bytes(), &[0xff, 0xfe]].concat()),
+        ),
+        (
+            "HTML",
+            Answer::new(200, "text/html", format!("<html>{canary}</html>")),
+        ),
         ("plain text", Answer::new(200, "text/plain", cut)),
         ("no media type", Answer::with_headers(200, &[], cut)),
         ("said to be compressed", Answer::with_headers(200, &encoded, cut)),
         ("an error that is no Status", Answer::new(500, media, cut)),
-        ("an error in JSON of another shape", Answer::new(500, media, json!([canary]).to_string())),
-        ("an error whose message is an object", Answer::new(502, media, json!({"message": {"x": canary}}).to_string())),
-        ("an error in HTML", Answer::new(403, "text/html", format!("<p>{canary}"))),
-        ("two answers in one", Answer::new(200, media, format!("{whole}{whole}"))),
+        (
+            "an error in JSON of another shape",
+            Answer::new(500, media, json!([canary]).to_string()),
+        ),
+        (
+            "an error whose message is an object",
+            Answer::new(502, media, json!({"message": {"x": canary}}).to_string()),
+        ),
+        (
+            "an error in HTML",
+            Answer::new(403, "text/html", format!("<p>{canary}")),
+        ),
+        (
+            "two answers in one",
+            Answer::new(200, media, format!("{whole}{whole}")),
+        ),
     ]
 }
 
@@ -52,28 +73,37 @@ async fn a_watch_of_secrets_leaks_nothing_of_a_broken_list() {
     let log = capture();
     let canary = "Y2FuYXJ5LW9mLWEtd2F0Y2g";
     let count = broken(canary).len();
-    let server = Server::start(move |asked| match (asked.is_watch(), broken(canary).get(asked.nth)) {
-        (false, Some((_, answer))) => answer.clone(),
-        (false, None) => list(10, [secret(canary)]),
-        (true, _) => {
-            let line = event("MODIFIED", secret(canary)).to_string();
-            match asked.nth {
-                0 => Answer::begin().chunk(&line[..line.len() - 3]),
-                1 => Answer::begin().chunk(format!("x{line}\n")).live(),
-                2 => Answer::begin().chunk(format!("{{\"type\":\"{canary}\"}}\n")).live(),
-                3 => Answer::watch([&event("ERROR", json!({"code": canary}))]),
-                4 => Answer::watch([&event("ADDED", json!({"metadata": {"name": [canary]}}))]),
-                _ => quiet(),
+    let server = Server::start(
+        move |asked| match (asked.is_watch(), broken(canary).get(asked.nth)) {
+            (false, Some((_, answer))) => answer.clone(),
+            (false, None) => list(10, [secret(canary)]),
+            (true, _) => {
+                let line = event("MODIFIED", secret(canary)).to_string();
+                match asked.nth {
+                    0 => Answer::begin().chunk(&line[..line.len() - 3]),
+                    1 => Answer::begin().chunk(format!("x{line}\n")).live(),
+                    2 => Answer::begin()
+                        .chunk(format!("{{\"type\":\"{canary}\"}}\n"))
+                        .live(),
+                    3 => Answer::watch([&event("ERROR", json!({"code": canary}))]),
+                    4 => Answer::watch([&event("ADDED", json!({"metadata": {"name": [canary]}}))]),
+                    _ => quiet(),
+                }
             }
-        }
-    })
+        },
+    )
     .await;
     let running = Running::start();
     let cluster = running.join("a", &server.kubeconfig()).await;
     let (watch, changes) = follow(&cluster, WatchRequest::of::<Secret>());
     let mut seen = Vec::new();
     eventually("everything was tried", || {
-        seen.push(format!("{:?} {:?} {:?}", watch.status(), cluster.kinds(), cluster.state()));
+        seen.push(format!(
+            "{:?} {:?} {:?}",
+            watch.status(),
+            cluster.kinds(),
+            cluster.state()
+        ));
         (server.watches(SECRETS).len() > 4 && server.live() == 1).then_some(())
     })
     .await;
@@ -97,7 +127,11 @@ async fn the_client_of_a_cluster_leaks_nothing_of_a_broken_answer() {
     let cluster = running.join("a", &server.kubeconfig()).await;
     ready(&cluster).await;
     for case in names {
-        let error = cluster.api::<Secret>().list(&Default::default()).await.expect_err(case);
+        let error = cluster
+            .api::<Secret>()
+            .list(&Default::default())
+            .await
+            .expect_err(case);
         let text = format!("{error} {error:?} {}", mcr_core::explain_error(&error));
         assert!(!text.contains(canary), "{case}: {text}");
         assert_eq!(log.with(canary), [] as [String; 0], "{case}");
@@ -120,10 +154,18 @@ async fn kube_itself_logs_well_formed_answers_of_another_type() {
     let running = Running::start();
     let cluster = running.join("a", &server.kubeconfig()).await;
     ready(&cluster).await;
-    let error = cluster.api::<Secret>().list(&Default::default()).await.unwrap_err();
+    let error = cluster
+        .api::<Secret>()
+        .list(&Default::default())
+        .await
+        .unwrap_err();
     assert!(matches!(error, kube::Error::SerdeError(_)));
     let lines = log.with(canary);
     assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(lines[0].contains(" WARN ") && lines[0].contains("kube_client::client"), "{}", lines[0]);
+    assert!(
+        lines[0].contains(" WARN ") && lines[0].contains("kube_client::client"),
+        "{}",
+        lines[0]
+    );
     running.stop().await;
 }

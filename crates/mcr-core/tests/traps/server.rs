@@ -43,7 +43,10 @@ impl Asked {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(found, _)| found.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -71,11 +74,20 @@ impl Answer {
 
     pub(crate) fn with_headers(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let mut bytes =
-            format!("HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\n\r\n", body.len()).into_bytes();
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let mut bytes = format!(
+            "HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
         bytes.extend_from_slice(body);
-        Self { steps: vec![Step::Write(bytes)], keeps: true }
+        Self {
+            steps: vec![Step::Write(bytes)],
+            keeps: true,
+        }
     }
 
     pub(crate) fn json(body: &Value) -> Self {
@@ -84,36 +96,55 @@ impl Answer {
 
     /// A `Status` as API servers answer.
     pub(crate) fn status(code: u16, reason: &str, message: &str) -> Self {
-        Self::new(code, "application/json", status_object(code, reason, message).to_string())
+        Self::new(
+            code,
+            "application/json",
+            status_object(code, reason, message).to_string(),
+        )
     }
 
     /// Nothing at all, until the other side gives up.
     pub(crate) fn silence() -> Self {
-        Self { steps: vec![Step::Live], keeps: false }
+        Self {
+            steps: vec![Step::Live],
+            keeps: false,
+        }
     }
 
     /// The head of an answer whose length is not known.
     pub(crate) fn begin() -> Self {
         let head = b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-        Self { steps: vec![Step::Write(head.to_vec())], keeps: false }
+        Self {
+            steps: vec![Step::Write(head.to_vec())],
+            keeps: false,
+        }
     }
 
     /// The head of an answer that promises more than comes.
     pub(crate) fn promise(length: usize, body: impl AsRef<[u8]>) -> Self {
-        let head = format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
-        Self { steps: vec![Step::Write([head.as_bytes(), body.as_ref()].concat())], keeps: false }
+        let head =
+            format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        Self {
+            steps: vec![Step::Write([head.as_bytes(), body.as_ref()].concat())],
+            keeps: false,
+        }
     }
 
     /// A watch that says this and goes on with what [`Server::send`] says.
     pub(crate) fn watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
-        let mut answer = events.into_iter().fold(Self::begin(), |answer, event| answer.line(event));
+        let mut answer = events
+            .into_iter()
+            .fold(Self::begin(), |answer, event| answer.line(event));
         answer.steps.push(Step::Live);
         answer
     }
 
     /// A watch that says this and ends, as at its timeout.
     pub(crate) fn short_watch<'a>(events: impl IntoIterator<Item = &'a Value>) -> Self {
-        events.into_iter().fold(Self::begin(), |answer, event| answer.line(event)).end()
+        events
+            .into_iter()
+            .fold(Self::begin(), |answer, event| answer.line(event))
+            .end()
     }
 
     pub(crate) fn line(self, event: &Value) -> Self {
@@ -198,7 +229,11 @@ impl Server {
                 }
             }
         });
-        Self { address, shared, _task: AbortOnDropHandle::new(task) }
+        Self {
+            address,
+            shared,
+            _task: AbortOnDropHandle::new(task),
+        }
     }
 
     pub(crate) fn kubeconfig(&self) -> String {
@@ -208,20 +243,32 @@ impl Server {
     /// All requests so far but those that only look after the cluster.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         let all = self.shared.asked.lock().unwrap();
-        all.iter().filter(|asked| !is_probe(&asked.path)).cloned().collect()
+        all.iter()
+            .filter(|asked| !is_probe(&asked.path))
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn lists(&self, path: &str) -> Vec<Asked> {
-        self.asked().into_iter().filter(|asked| asked.path == path && !asked.is_watch()).collect()
+        self.asked()
+            .into_iter()
+            .filter(|asked| asked.path == path && !asked.is_watch())
+            .collect()
     }
 
     pub(crate) fn watches(&self, path: &str) -> Vec<Asked> {
-        self.asked().into_iter().filter(|asked| asked.path == path && asked.is_watch()).collect()
+        self.asked()
+            .into_iter()
+            .filter(|asked| asked.path == path && asked.is_watch())
+            .collect()
     }
 
     /// Says an event on every open watch of a path.
     pub(crate) fn send(&self, path: &str, event: &Value) {
-        self.shared.events.send((path.to_owned(), format!("{event}\n"))).unwrap();
+        self.shared
+            .events
+            .send((path.to_owned(), format!("{event}\n")))
+            .unwrap();
     }
 
     /// How many connections were ever made.
@@ -318,8 +365,9 @@ impl Shared {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let (path, raw_query) = target.split_once('?').unwrap_or((&target, ""));
-        let query: HashMap<String, String> =
-            form_urlencoded::parse(raw_query.as_bytes()).map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        let query: HashMap<String, String> = form_urlencoded::parse(raw_query.as_bytes())
+            .map(|(k, v)| (k.into_owned(), v.into_owned()))
+            .collect();
         let mut asked = Asked {
             at: Instant::now(),
             path: path.to_owned(),
@@ -329,8 +377,10 @@ impl Shared {
             nth: 0,
         };
         let mut all = self.asked.lock().unwrap();
-        asked.nth =
-            all.iter().filter(|other| other.path == asked.path && other.is_watch() == asked.is_watch()).count();
+        asked.nth = all
+            .iter()
+            .filter(|other| other.path == asked.path && other.is_watch() == asked.is_watch())
+            .count();
         all.push(asked.clone());
         Some(asked)
     }

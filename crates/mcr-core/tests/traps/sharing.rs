@@ -15,7 +15,14 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let one = One::of(&server).await;
     let (_also, at_once) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     eventually("watched", || (server.live() == 1).then_some(())).await;
@@ -37,7 +44,14 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let one = One::of(&server).await;
     let (second, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     eventually("watched", || (server.live() == 1).then_some(())).await;
@@ -85,19 +99,26 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
     let running = Running::start();
     let cluster = running.join("a", &server.kubeconfig()).await;
     let early = Arc::new(Panics::default());
-    let _early = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(early.clone())).unwrap();
+    let _early = cluster
+        .watch(WatchRequest::of::<ConfigMap>(), Some(early.clone()))
+        .unwrap();
     let (_good, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+a", "+b"]).await;
     // Being told what is there panics, too; the handle must be had all the same, and be given back.
     let late = Arc::new(Panics::default());
-    let late_handle = cluster.watch(WatchRequest::of::<ConfigMap>(), Some(late.clone())).unwrap();
+    let late_handle = cluster
+        .watch(WatchRequest::of::<ConfigMap>(), Some(late.clone()))
+        .unwrap();
     assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it was told both");
     eventually("watched", || (server.live() == 1).then_some(())).await;
     server.send(MAPS, &event("ADDED", map("c", 11)));
     log.becomes(&["+a", "+b", "+c"]).await;
     server.send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")));
     eventually("listed again", || (log.lines().len() == 5).then_some(())).await;
-    eventually("watched again", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("watched again", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     assert!(early.changes.load(Ordering::SeqCst) == 5 && early.statuses.load(Ordering::SeqCst) > 2);
     assert_eq!(cluster.kinds()[0].objects, 1);
     drop((late_handle, _early, _good));
@@ -108,7 +129,14 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
 /// An index is user code too, and runs where the store is changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("bad", 1), map("b", 2)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("bad", 1), map("b", 2)])
+        }
+    })
+    .await;
     let running = Running::start();
     running.fleet.index::<ConfigMap>("name", |map| {
         let name = map.metadata.name.clone().unwrap();
@@ -141,7 +169,15 @@ async fn the_last_status_told_is_the_one_that_is() {
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let last = one.log.statuses().pop().unwrap();
     assert!(last.synced && last.problem.is_none());
-    let failing = one.log.statuses().into_iter().filter_map(|status| status.problem).collect::<Vec<_>>();
-    assert!(failing.windows(2).all(|pair| pair[0].since == pair[1].since), "one problem has one beginning");
+    let failing = one
+        .log
+        .statuses()
+        .into_iter()
+        .filter_map(|status| status.problem)
+        .collect::<Vec<_>>();
+    assert!(
+        failing.windows(2).all(|pair| pair[0].since == pair[1].since),
+        "one problem has one beginning"
+    );
     one.running.stop().await;
 }

@@ -11,18 +11,26 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{
-    harness::*,
-    server::Server,
-};
+use crate::{harness::*, server::Server};
 
 /// kube sends no User-Agent, which API servers count requests and set priorities by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_says_who_asks_and_wants_json_as_it_is() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
-    one.cluster.api::<ConfigMap>().list(&Default::default()).await.unwrap();
+    one.cluster
+        .api::<ConfigMap>()
+        .list(&Default::default())
+        .await
+        .unwrap();
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
     for asked in &asked {
@@ -43,7 +51,14 @@ async fn every_request_says_who_asks_and_wants_json_as_it_is() {
 fn proxies_of_the_environment_are_not_applied_to_clusters() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", proxy.local_addr().unwrap());
-    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let names = [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
     let mut environment: Vec<_> = names.iter().map(|name| (*name, url.as_str())).collect();
     environment.extend([("NO_PROXY", ""), ("no_proxy", "")]);
     let test = "surroundings::proxies_of_the_environment_are_not_applied_to_clusters";
@@ -52,10 +67,21 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
         assert!(proxy.accept().is_err(), "the proxy was asked");
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         assert!(std::env::var("HTTPS_PROXY").is_ok());
-        let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+        let server = Server::start(|asked| {
+            if asked.is_watch() {
+                quiet()
+            } else {
+                list(10, [map("a", 1)])
+            }
+        })
+        .await;
         let one = One::of(&server).await;
         one.log.becomes(&["+a"]).await;
         one.cluster.client().apiserver_version().await.unwrap();
@@ -63,7 +89,10 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
         let direct = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", direct.local_addr().unwrap());
         one.running.join("tls", &crate::server::kubeconfig(&url)).await;
-        tokio::time::timeout(std::time::Duration::from_secs(5), direct.accept()).await.unwrap().unwrap();
+        tokio::time::timeout(std::time::Duration::from_secs(5), direct.accept())
+            .await
+            .unwrap()
+            .unwrap();
         one.running.stop().await;
     });
 }
@@ -95,7 +124,9 @@ pub(crate) async fn first_connections_to(server: SocketAddr, other: SocketAddr, 
                 count.fetch_add(1, Ordering::SeqCst);
             }
             tokio::spawn(async move {
-                let Ok(mut far) = TcpStream::connect(to).await else { return };
+                let Ok(mut far) = TcpStream::connect(to).await else {
+                    return;
+                };
                 let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
             });
         }

@@ -12,7 +12,8 @@ use crate::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
     let log = capture();
-    let bad = json!({"metadata": {"name": "unreadable-in-list", "namespace": "default", "resourceVersion": 7}});
+    let bad =
+        json!({"metadata": {"name": "unreadable-in-list", "namespace": "default", "resourceVersion": 7}});
     let again = bad.clone();
     let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("unreadable-in-list", 2), map("gone", 3)]),
@@ -24,10 +25,21 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
     .await;
     let one = One::of(&server).await;
     let name = "unreadable-in-list";
-    let lines = ["+a", &format!("+{name}"), "+gone", "+b", "-gone", &format!("~{name}")];
+    let lines = [
+        "+a",
+        &format!("+{name}"),
+        "+gone",
+        "+b",
+        "-gone",
+        &format!("~{name}"),
+    ];
     one.log.becomes(&lines).await;
     assert_eq!(one.watch.status().skipped, 2, "each time it was left out counts");
-    let warnings: Vec<_> = log.with(name).into_iter().filter(|line| line.contains(" WARN ")).collect();
+    let warnings: Vec<_> = log
+        .with(name)
+        .into_iter()
+        .filter(|line| line.contains(" WARN "))
+        .collect();
     assert_eq!(warnings.len(), 1, "it is told once: {warnings:#?}");
     assert!(one.cluster.kinds()[0].skipped == 2);
     one.running.stop().await;
@@ -38,7 +50,15 @@ async fn one_object_of_a_list_that_cannot_be_read_hides_no_other() {
 async fn a_list_with_an_object_without_a_name_deletes_nothing() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1), map("b", 2)]),
-        (false, 1) => list(20, [map("a", 1), json!({"metadata": {"name": null}}), json!("?"), map("c", 3)]),
+        (false, 1) => list(
+            20,
+            [
+                map("a", 1),
+                json!({"metadata": {"name": null}}),
+                json!("?"),
+                map("c", 3),
+            ],
+        ),
         (false, _) => list(30, [map("a", 1), map("c", 3)]),
         (true, 0) => Answer::status(410, "Expired", "too old"),
         (true, _) => quiet(),
@@ -55,8 +75,14 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on() {
-    let server =
-        Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1), map("b", 2)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1), map("b", 2)])
+        }
+    })
+    .await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let mut bad = map("a", 11);
@@ -67,7 +93,10 @@ async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on(
     one.log.becomes(&["+a", "+b", "~b"]).await;
     assert_eq!(one.watch.status().skipped, 2);
     let store = one.cluster.store::<ConfigMap>().unwrap();
-    let held = store.raw(&ObjectKey::namespaced("default", "a")).unwrap().expect("the old version is kept");
+    let held = store
+        .raw(&ObjectKey::namespaced("default", "a"))
+        .unwrap()
+        .expect("the old version is kept");
     assert_eq!(held.resource_version(), "1");
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
     one.running.stop().await;
@@ -79,7 +108,11 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
     let server = Server::start(|asked| {
         let mut odd = map("odd", 2);
         odd["data"] = json!("canary-odd");
-        if asked.is_watch() { quiet() } else { list(10, [map("a", 1), odd]) }
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1), odd])
+        }
     })
     .await;
     let log = capture();
@@ -89,11 +122,28 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
     let error = store.get(&ObjectKey::namespaced("default", "odd")).unwrap_err();
     assert!(matches!(error, StoreError::Decode { .. }));
     let text = error.to_string();
-    assert!(text.contains("object default/odd can't be decoded as ConfigMap"), "{text}");
-    assert!(store.get(&ObjectKey::namespaced("default", "none")).unwrap().is_none());
-    let names: Vec<_> = store.list().unwrap().iter().map(|map| map.metadata.name.clone().unwrap()).collect();
+    assert!(
+        text.contains("object default/odd can't be decoded as ConfigMap"),
+        "{text}"
+    );
+    assert!(
+        store
+            .get(&ObjectKey::namespaced("default", "none"))
+            .unwrap()
+            .is_none()
+    );
+    let names: Vec<_> = store
+        .list()
+        .unwrap()
+        .iter()
+        .map(|map| map.metadata.name.clone().unwrap())
+        .collect();
     assert_eq!((names, store.len()), (vec!["a".to_owned()], 2));
-    assert_eq!(one.watch.status().skipped, 0, "the store holds it; only this type does not fit");
+    assert_eq!(
+        one.watch.status().skipped,
+        0,
+        "the store holds it; only this type does not fit"
+    );
     assert!(!format!("{error:?} {text}").contains("canary-odd") && log.with("canary-odd").is_empty());
     one.running.stop().await;
 }

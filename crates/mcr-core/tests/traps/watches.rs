@@ -23,7 +23,10 @@ async fn a_watch_refused_with_410_lists_again() {
     let one = One::of(&server).await;
     // What was deleted while nobody looked is told once, and of what stayed nothing is said.
     one.log.becomes(&["+goes", "+stays", "-goes"]).await;
-    eventually("watched from there", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("watched from there", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     for_millis(300).await;
     assert_eq!(one.log.lines().len(), 3);
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
@@ -44,7 +47,10 @@ async fn a_410_event_lists_again() {
     eventually("watched", || (server.live() == 1).then_some(())).await;
     server.send(MAPS, &event("ERROR", status_object(410, "Gone", "too old")));
     one.log.becomes(&["+goes", "+comes", "-goes"]).await;
-    eventually("watched again", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("watched again", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
     one.running.stop().await;
 }
@@ -85,8 +91,16 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
     one.synced().await;
     for_millis(4000).await;
     let watches = server.watches(MAPS);
-    assert!((3..=5).contains(&watches.len()), "{} watches in 4 s", watches.len());
-    assert_eq!(server.lists(MAPS).len(), 1, "the end of a watch is no reason to list");
+    assert!(
+        (3..=5).contains(&watches.len()),
+        "{} watches in 4 s",
+        watches.len()
+    );
+    assert_eq!(
+        server.lists(MAPS).len(),
+        1,
+        "the end of a watch is no reason to list"
+    );
     one.running.stop().await;
 }
 
@@ -117,9 +131,15 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b", "~b"]).await;
-    eventually("the third watch", || (server.watches(MAPS).len() == 3).then_some(())).await;
+    eventually("the third watch", || {
+        (server.watches(MAPS).len() == 3).then_some(())
+    })
+    .await;
     let watches = server.watches(MAPS);
-    let from: Vec<_> = watches.iter().map(|asked| asked.get("resourceVersion").unwrap()).collect();
+    let from: Vec<_> = watches
+        .iter()
+        .map(|asked| asked.get("resourceVersion").unwrap())
+        .collect();
     assert_eq!(from, ["10", "77", "80"]);
     assert_eq!(server.lists(MAPS).len(), 1);
     for asked in &watches {
@@ -136,14 +156,18 @@ async fn a_watch_goes_on_from_its_last_bookmark_without_a_list() {
 async fn a_bookmark_without_a_version_does_not_lose_the_place() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => {
-            Answer::short_watch([&event("BOOKMARK", json!({"kind": "x", "metadata": {"resourceVersion": ""}}))])
-        }
+        (true, 0) => Answer::short_watch([&event(
+            "BOOKMARK",
+            json!({"kind": "x", "metadata": {"resourceVersion": ""}}),
+        )]),
         (true, _) => quiet(),
     })
     .await;
     let one = One::of(&server).await;
-    eventually("the second watch", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("the second watch", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     one.running.stop().await;
 }
@@ -165,7 +189,12 @@ async fn a_short_watch_timeout_does_not_become_none() {
 async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, (0..300).map(|i| map(&format!("m{i}"), 1))),
-        (false, _) => list(20, (0..300).filter(|i| *i != 7 && *i != 270).map(|i| map(&format!("m{i}"), 1))),
+        (false, _) => list(
+            20,
+            (0..300)
+                .filter(|i| *i != 7 && *i != 270)
+                .map(|i| map(&format!("m{i}"), 1)),
+        ),
         (true, 0) => Answer::begin().wait(Duration::from_millis(100)),
         (true, 1) => Answer::status(410, "Expired", "too old"),
         (true, _) => quiet(),
@@ -190,7 +219,9 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
         (false, _) => list(10, [map("a", 1)]),
         (true, 0) => {
             let line = event("ADDED", map("cut", 12)).to_string();
-            Answer::begin().line(&event("ADDED", map("whole", 11))).chunk(&line[..line.len() / 2])
+            Answer::begin()
+                .line(&event("ADDED", map("whole", 11)))
+                .chunk(&line[..line.len() / 2])
         }
         (true, 1) => {
             let line = event("ADDED", map("cut", 12)).to_string();
@@ -201,8 +232,11 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+whole", "+cut"]).await;
-    let from: Vec<_> =
-        server.watches(MAPS).iter().map(|asked| asked.get("resourceVersion").unwrap().to_owned()).collect();
+    let from: Vec<_> = server
+        .watches(MAPS)
+        .iter()
+        .map(|asked| asked.get("resourceVersion").unwrap().to_owned())
+        .collect();
     assert_eq!(from, ["10", "11", "11"]);
     assert_eq!(server.lists(MAPS).len(), 1);
     one.running.stop().await;
@@ -218,22 +252,40 @@ async fn lists_again_after(watch: Answer, problem: &str) {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
-    eventually("watched again", || (server.watches(MAPS).len() == 2).then_some(())).await;
+    eventually("watched again", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    let problems: Vec<String> =
-        one.log.statuses().iter().filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string())).collect();
-    assert!(problems.iter().any(|text| text.contains(problem)), "{problem}: {problems:?}");
+    let problems: Vec<String> = one
+        .log
+        .statuses()
+        .iter()
+        .filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string()))
+        .collect();
+    assert!(
+        problems.iter().any(|text| text.contains(problem)),
+        "{problem}: {problems:?}"
+    );
     one.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_line_that_is_garbage_everything_is_listed_again() {
-    lists_again_after(Answer::begin().chunk("{\"type\":\"ADDED\",\"obj\n").live(), "can't be read").await;
+    lists_again_after(
+        Answer::begin().chunk("{\"type\":\"ADDED\",\"obj\n").live(),
+        "can't be read",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_page_of_html_everything_is_listed_again() {
-    lists_again_after(Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"), "not valid JSON").await;
+    lists_again_after(
+        Answer::new(200, "text/html", "<html>\nlog in\n</html>\n"),
+        "not valid JSON",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -262,7 +314,10 @@ async fn after_a_delete_that_cannot_be_read_everything_is_listed_again() {
 async fn an_error_event_is_survived_without_a_list() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::watch([&event("ERROR", status_object(500, "InternalError", "etcd is sad"))]),
+        (true, 0) => Answer::watch([&event(
+            "ERROR",
+            status_object(500, "InternalError", "etcd is sad"),
+        )]),
         (true, _) => Answer::watch([&event("ADDED", map("b", 11))]),
     })
     .await;
@@ -270,8 +325,16 @@ async fn an_error_event_is_survived_without_a_list() {
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     assert_eq!(server.lists(MAPS).len(), 1);
-    let problems: Vec<_> = one.log.statuses().iter().filter_map(|s| s.problem.clone()).collect();
-    assert_eq!(problems[0].error.to_string(), "the API server answered 500: etcd is sad");
+    let problems: Vec<_> = one
+        .log
+        .statuses()
+        .iter()
+        .filter_map(|s| s.problem.clone())
+        .collect();
+    assert_eq!(
+        problems[0].error.to_string(),
+        "the API server answered 500: etcd is sad"
+    );
     assert!(one.watch.status().problem.is_none());
     one.running.stop().await;
 }
@@ -282,7 +345,10 @@ async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.get("resourceVersion")) {
         (false, _) if asked.nth == 0 => list(10, [map("a", 1)]),
         (false, _) => list(20, [map("a", 1), map("b", 2)]),
-        (true, Some("10")) => Answer::watch([&event("ERROR", status_object(500, "InternalError", "can't convert"))]),
+        (true, Some("10")) => Answer::watch([&event(
+            "ERROR",
+            status_object(500, "InternalError", "can't convert"),
+        )]),
         (true, _) => quiet(),
     })
     .await;
@@ -294,7 +360,14 @@ async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
 /// kube's stores know names only: an object that was deleted and made anew would look changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
-    let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, [map("a", 1)]) }).await;
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let mut other = map("a", 11);
@@ -303,8 +376,13 @@ async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
     one.log.becomes(&["+a", "-a", "+a"]).await;
     server.send(MAPS, &event("ADDED", map("a", 12)));
     one.log.becomes(&["+a", "-a", "+a", "-a", "+a"]).await;
-    let store = one.cluster.store::<k8s_openapi::api::core::v1::ConfigMap>().unwrap();
-    let held = store.raw(&mcr_core::ObjectKey::namespaced("default", "a")).unwrap();
+    let store = one
+        .cluster
+        .store::<k8s_openapi::api::core::v1::ConfigMap>()
+        .unwrap();
+    let held = store
+        .raw(&mcr_core::ObjectKey::namespaced("default", "a"))
+        .unwrap();
     assert_eq!(held.as_deref().map(Object::resource_version), Some("12"));
     one.running.stop().await;
 }
@@ -320,7 +398,10 @@ async fn a_kind_that_may_be_listed_but_not_watched_is_listed_once_and_says_so() 
     let one = One::of(&server).await;
     one.synced().await;
     assert!(one.problem().await.starts_with("forbidden: cannot watch"));
-    eventually("asked again and again", || (server.watches(MAPS).len() > 6).then_some(())).await;
+    eventually("asked again and again", || {
+        (server.watches(MAPS).len() > 6).then_some(())
+    })
+    .await;
     assert!(one.watch.status().problem.is_some() && one.watch.status().synced);
     assert_eq!(server.lists(MAPS).len(), 1, "a list can't cure it");
     one.running.stop().await;
@@ -332,13 +413,22 @@ async fn a_watch_that_opens_and_fails_each_time_is_not_told_as_recovered_in_betw
     let log = capture();
     let server = Server::start(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
-        true => Answer::watch([&event("ERROR", status_object(500, "InternalError", "again-and-again"))]),
+        true => Answer::watch([&event(
+            "ERROR",
+            status_object(500, "InternalError", "again-and-again"),
+        )]),
     })
     .await;
     let one = One::of(&server).await;
-    eventually("asked again and again", || (server.watches(MAPS).len() > 8).then_some(())).await;
-    let warnings: Vec<_> =
-        log.with("again-and-again").into_iter().filter(|line| line.contains(" WARN ")).collect();
+    eventually("asked again and again", || {
+        (server.watches(MAPS).len() > 8).then_some(())
+    })
+    .await;
+    let warnings: Vec<_> = log
+        .with("again-and-again")
+        .into_iter()
+        .filter(|line| line.contains(" WARN "))
+        .collect();
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     one.running.stop().await;
 }
