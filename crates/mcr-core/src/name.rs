@@ -74,6 +74,11 @@ impl ClusterName {
         Ok(Self(Arc::from(name)))
     }
 
+    /// A name that is known to be valid.
+    pub(crate) fn known(name: &'static str) -> Self {
+        Self(Arc::from(name))
+    }
+
     /// The name as a string.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -7,6 +7,7 @@
 mod decode;
 mod driver;
 mod error;
+mod hub;
 mod lines;
 mod request;
 mod shared;
@@ -14,6 +15,7 @@ mod shared;
 pub use driver::WatchSettings;
 pub(crate) use driver::{DriverEnv, Health, Phase, Seen, drive};
 pub use error::WatchError;
+pub use hub::{HubEvent, HubWatch};
 pub use request::WatchRequest;
 pub(crate) use shared::SharedWatch;
 pub use shared::{ChangeSink, WatchProblem, WatchStatus};

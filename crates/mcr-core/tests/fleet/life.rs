@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
-use mcr_core::{ClusterState, FleetEvent, StoreError, WatchRequest};
+use mcr_core::{ClusterState, FleetEvent, HubEvent, HubWatch, StoreError, WatchRequest};
 use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::*;
@@ -147,4 +147,38 @@ async fn fleet_single_is_a_fleet_of_one() {
     stop.cancel();
     task.await.or_fail();
     assert_eq!(cluster.state(), ClusterState::Gone);
+}
+
+/// What providers that watch a hub stand on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
+    let plane = ControlPlane::start().await.or_fail();
+    create_with(&plane, "one", &[("fleet", "yes")]).await;
+    create_with(&plane, "other", &[]).await;
+    let request = WatchRequest::of::<ConfigMap>().namespace("default").labels("fleet=yes");
+    let mut hub = HubWatch::new(plane.client(), request);
+    assert!(matches!(next(&mut hub).await, HubEvent::Applied(object) if &*object.key().name == "one"));
+    assert!(matches!(next(&mut hub).await, HubEvent::Synced));
+    create_with(&plane, "two", &[("fleet", "yes")]).await;
+    assert!(matches!(next(&mut hub).await, HubEvent::Applied(object) if &*object.key().name == "two"));
+    plane.stop().await.or_fail();
+    let problem = loop {
+        if let HubEvent::Failing(problem) = next(&mut hub).await {
+            break problem;
+        }
+    };
+    assert!(!problem.error.to_string().is_empty());
+    plane.restart().await.or_fail();
+    delete(&plane, "one").await;
+    loop {
+        match next(&mut hub).await {
+            HubEvent::Deleted(key) => break assert_eq!(&*key.name, "one"),
+            HubEvent::Failing(_) => {}
+            other => panic!("nothing else happened: {other:?}"),
+        }
+    }
+}
+
+async fn next(hub: &mut HubWatch) -> HubEvent {
+    tokio::time::timeout(Duration::from_secs(30), hub.next()).await.expect("an event within 30 s")
 }

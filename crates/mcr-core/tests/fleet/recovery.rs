@@ -23,10 +23,13 @@ async fn an_api_server_stopped_for_a_minute_is_caught_up_with_deletes_included()
     synced(&cluster, Duration::from_secs(10)).await;
 
     plane.stop().await.or_fail();
-    let refused = "can't connect: connection refused: nothing listens at this address; the API server may be down";
-    eventually(Duration::from_secs(5), "the stop is noticed, with its reason", || {
-        (cluster.state().reason() == Some(refused)).then_some(())
-    })
+    let refused =
+        "can't connect: connection refused: nothing listens at this address; the API server may be down";
+    eventually(
+        Duration::from_secs(5),
+        "the stop is noticed, with its reason",
+        || (cluster.state().reason() == Some(refused)).then_some(()),
+    )
     .await;
     delete(&other_door, "goes").await;
     create(&other_door, "new").await;
