@@ -53,9 +53,10 @@ impl Lines {
         }
     }
 
-    /// Whether bytes without a line feed are left, so that the body ended in the middle of a line.
-    pub(crate) fn is_partial(&self) -> bool {
-        !self.buffer.is_empty() || !self.chunk.is_empty()
+    /// What is left without a line feed at the end of the body.
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
+        self.buffer.extend_from_slice(&std::mem::take(&mut self.chunk));
+        (!self.buffer.iter().all(u8::is_ascii_whitespace)).then(|| self.buffer.split().freeze())
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
                 out.push(line.unwrap().to_vec());
             }
         }
-        (out, lines.is_partial())
+        (out, lines.rest().is_some())
     }
 
     #[test]

@@ -242,6 +242,21 @@ async fn an_event_cut_off_in_the_middle_is_asked_for_again_from_where_it_was() {
     one.running.stop().await;
 }
 
+/// The last event of a body need not end with a line feed: a 410 on one line often does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_event_without_a_line_feed_counts() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, _) => list(20, [map("b", 2)]),
+        (true, 0) => Answer::begin().chunk(event("ERROR", status_object(410, "Gone", "too old")).to_string()).end(),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.log.becomes(&["+a", "+b", "-a"]).await;
+    one.running.stop().await;
+}
+
 async fn lists_again_after(watch: Answer, problem: &str) {
     let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
