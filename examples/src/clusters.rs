@@ -54,6 +54,11 @@ impl ClusterArgs {
 }
 
 impl FileArgs {
+    /// Whether neither files nor folders are given.
+    pub fn is_empty(&self) -> bool {
+        given(&self.kubeconfigs).chain(given(&self.kubeconfig_dirs)).next().is_none()
+    }
+
     /// The file provider. The names of its flags are for errors.
     ///
     /// # Errors
