@@ -1,0 +1,9 @@
+//! Runs the examples as a user would: as programs, on real API servers.
+
+mod clusters;
+mod command_line;
+mod configmaps;
+mod program;
+mod registry;
+mod sync;
+mod uniform;

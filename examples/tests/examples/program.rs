@@ -1,0 +1,171 @@
+//! An example that runs as a child process.
+
+use std::{
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The program of an example, next to this test's own.
+fn command(example: &str) -> Command {
+    let this = std::env::current_exe().unwrap();
+    let path: PathBuf = this.parent().unwrap().parent().unwrap().join("examples").join(example);
+    assert!(
+        path.exists(),
+        "{} is not there: build it with cargo build -p examples --all-features --examples",
+        path.display()
+    );
+    let mut command = Command::new(path);
+    command.env_remove("KUBECONFIG").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// Runs an example to its end.
+pub(crate) fn run<A: AsRef<OsStr>>(example: &str, args: impl IntoIterator<Item = A>) -> Output {
+    command(example).args(args).output().unwrap()
+}
+
+/// An example that runs and prints JSON lines. Killed when dropped.
+pub(crate) struct Program {
+    child: Child,
+    lines: Arc<Lines>,
+    readers: Vec<JoinHandle<()>>,
+    errors: Arc<Mutex<String>>,
+}
+
+#[derive(Default)]
+struct Lines {
+    read: Mutex<Vec<Value>>,
+    more: Condvar,
+}
+
+impl Program {
+    pub(crate) fn start<A: AsRef<OsStr>>(example: &str, args: impl IntoIterator<Item = A>) -> Self {
+        Self::start_with(example, args, [("LANG", "C")])
+    }
+
+    /// With environment variables.
+    pub(crate) fn start_with<A: AsRef<OsStr>, V: AsRef<OsStr>>(
+        example: &str,
+        args: impl IntoIterator<Item = A>,
+        environment: impl IntoIterator<Item = (&'static str, V)>,
+    ) -> Self {
+        let mut child = command(example)
+            .envs(environment)
+            .args(["--format", "json"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (lines, errors) = (Arc::<Lines>::default(), Arc::<Mutex<String>>::default());
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let readers = vec![
+            std::thread::spawn({
+                let lines = lines.clone();
+                move || {
+                    for line in stdout.lines() {
+                        let line = line.unwrap();
+                        let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                        lines.read.lock().unwrap().push(value);
+                        lines.more.notify_all();
+                    }
+                }
+            }),
+            std::thread::spawn({
+                let errors = errors.clone();
+                move || {
+                    let mut some = [0; 4096];
+                    while let Ok(length @ 1..) = stderr.read(&mut some) {
+                        errors.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..length]));
+                    }
+                }
+            }),
+        ];
+        Self { child, lines, readers, errors }
+    }
+
+    /// How many lines there are; those before can be left out in [`after`](Self::after).
+    pub(crate) fn mark(&self) -> usize {
+        self.lines.read.lock().unwrap().len()
+    }
+
+    /// Waits for a line.
+    pub(crate) fn line(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.after(0, what, wanted)
+    }
+
+    /// Waits for a line after a mark.
+    pub(crate) fn after(&self, mark: usize, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        let mut lines = self.lines.read.lock().unwrap();
+        loop {
+            if let Some(found) = lines.iter().skip(mark).find(|line| wanted(line)) {
+                return found.clone();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "no line for {what}; there were {:#?}\n{}",
+                lines.iter().skip(mark).collect::<Vec<_>>(),
+                self.errors.lock().unwrap()
+            );
+            lines = self.lines.more.wait_timeout(lines, left).unwrap().0;
+        }
+    }
+
+    /// All lines so far.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.lines.read.lock().unwrap().clone()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.errors.lock().unwrap().clone()
+    }
+
+    /// Ends it as Ctrl-C does; it must do so by itself and without an error.
+    pub(crate) fn interrupt(mut self) -> Vec<Value> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it did not end after SIGINT\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        assert_eq!(status.code(), Some(0), "{}", self.log());
+        let lines = self.lines();
+        assert!(lines.iter().all(Value::is_object), "stdout has nothing but its data: {lines:#?}");
+        lines
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a line says this of an object.
+pub(crate) fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+    move |line| {
+        line["cluster"].as_str().is_some_and(|found| found.ends_with(cluster))
+            && line["name"] == name
+            && line["event"] == event
+    }
+}
