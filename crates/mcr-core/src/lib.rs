@@ -33,7 +33,9 @@ pub use provider::{BrokenCluster, Change, Discovery, Provider};
 pub use spec::{Availability, ClusterSpec};
 pub use store::{DecodeError, Object, ObjectChange, ObjectKey, Store, StoreError};
 pub use transport::{TransportError, TransportErrorKind};
-pub use watch::{ChangeSink, HubEvent, HubWatch, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus};
+pub use watch::{
+    ChangeSink, HubEvent, HubWatch, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus,
+};
 
 /// An error's cause in words, with what to do about it where that is known.
 ///

@@ -20,6 +20,13 @@ impl Slot {
         Self(slots.clone().acquire_owned().await.ok())
     }
 
+    /// Takes a place anew if the one there was has been given back.
+    pub(crate) async fn take_again(&mut self, slots: &Arc<Semaphore>) {
+        if self.0.is_none() {
+            *self = Self::take(slots).await;
+        }
+    }
+
     /// Does the work, keeping the place for at most `limit` of it.
     pub(crate) async fn hold<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);

@@ -14,7 +14,7 @@ use super::{
     state::{KnownIdentity, Shape, Target, suspended},
 };
 use crate::{
-    Access, Cluster, ClusterSpec, Credential, CredentialSource, Fingerprint, Refresh,
+    Access, Cluster, ClusterSpec, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
     access::{Resolved, resolve},
     backoff::Backoff,
     slots::Slot as WorkSlot,
@@ -26,10 +26,40 @@ use crate::{
 pub(super) struct Link {
     pub(super) shape: Shape,
     pub(super) stack: Stack,
-    pub(super) credentials: Option<Arc<dyn CredentialSource>>,
+    /// Where the next credential comes from; none for a ready client, which has its own.
+    pub(super) source: Option<Source>,
     pub(super) credential: Fingerprint,
     pub(super) refresh_at: Option<Instant>,
     pub(super) refresh_backoff: Backoff,
+}
+
+/// What it takes to connect once more with a fresh credential.
+#[derive(Clone)]
+pub(super) struct Source {
+    endpoint: Endpoint,
+    trust: Trust,
+    pub(super) credentials: Arc<dyn CredentialSource>,
+}
+
+impl Source {
+    pub(super) fn stack(&self, fleet: &FleetShared, credential: &Credential) -> Result<Stack, NotConnected> {
+        fleet
+            .dialer
+            .stack(&self.endpoint, credential, self.trust)
+            .map_err(|error| NotConnected::new(explain(&error)))
+    }
+
+    pub(super) async fn credential(
+        &self,
+        fleet: &FleetShared,
+        why: Refresh,
+    ) -> Result<Credential, NotConnected> {
+        let limit = fleet.settings().credential_timeout;
+        timeout(limit, self.credentials.credential(why))
+            .await
+            .map_err(|_| NotConnected::new(format!("no credential within {} s", limit.as_secs())))?
+            .map_err(|error| NotConnected::new(explain(&error)))
+    }
 }
 
 /// A connection that has been made and answered.
@@ -83,7 +113,11 @@ impl Life<'_> {
         };
         let spec = self.wanted.spec.clone();
         let dialled = tokio::select! {
-            dialled = dial(self.fleet, &spec, why) => dialled,
+            dialled = async {
+                // Reading a thousand kubeconfigs at once would take a thousand threads.
+                let mut slot = WorkSlot::take(&self.fleet.connect_slots).await;
+                slot.hold(SLOT_WHILE_WAITING, dial(self.fleet, &spec, why)).await
+            } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
         if let (Some(tried), Ok(connected)) = (&self.tried, &dialled) {
@@ -226,13 +260,19 @@ async fn begin_with_the_watches(cluster: &Cluster, connected: &Connected, endpoi
 
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
-    const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
     let identify = probe::identify(&connected.link.stack, IDENTIFY_WITHIN);
-    connected.identity.uid = slot.hold(SLOT_WHILE_WAITING, identify).await?;
+    connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)
 }
+
+/// Connecting is bounded for the work it is; see [`WorkSlot`].
+const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
+
+/// Hundreds of silent clusters may stand in line before one that is well: a second for each would keep it out for
+/// minutes.
+const SLOT_WHILE_SILENT: Duration = Duration::from_millis(250);
 
 /// Longer than a connection may take to be made, so that the reason told is that of the connection.
 const IDENTIFY_WITHIN: Duration = Duration::from_secs(12);
@@ -243,7 +283,6 @@ pub(super) async fn dial(
     spec: &ClusterSpec,
     why: Refresh,
 ) -> Result<Connected, NotConnected> {
-    let settings = fleet.settings();
     let resolved = resolved(fleet, spec).await.map_err(NotConnected::new)?;
     let shape = shape(spec, &resolved);
     let refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
@@ -253,7 +292,7 @@ pub(super) async fn dial(
             link: Link {
                 shape,
                 stack: fleet.dialer.client_stack(client),
-                credentials: None,
+                source: None,
                 credential: Fingerprint::of(&()),
                 refresh_at: None,
                 refresh_backoff,
@@ -272,16 +311,14 @@ pub(super) async fn dial(
             default_namespace,
             trust,
         } => {
-            let limit = settings.credential_timeout;
-            let credential = timeout(limit, credentials.credential(why))
-                .await
-                .map_err(|_| NotConnected::new(format!("no credential within {} s", limit.as_secs())))?
-                .map_err(|error| NotConnected::new(explain(&error)))?;
-            let stack = fleet
-                .dialer
-                .stack(&endpoint, &credential, trust)
-                .map_err(|error| NotConnected::new(explain(&error)))?;
             let place = Some((endpoint.server.clone(), endpoint.certificate_authority.clone()));
+            let source = Source {
+                endpoint,
+                trust,
+                credentials,
+            };
+            let credential = source.credential(fleet, why).await?;
+            let stack = source.stack(fleet, &credential)?;
             let mut refresh_backoff = refresh_backoff;
             Ok(Connected {
                 expires: credential.expires_at,
@@ -291,11 +328,10 @@ pub(super) async fn dial(
                     credential: credential.fingerprint(),
                     refresh_at: refresh_time(
                         &credential,
-                        credentials.renew_every(),
+                        source.credentials.renew_every(),
                         &mut refresh_backoff,
-                        false,
                     ),
-                    credentials: Some(credentials),
+                    source: Some(source),
                     refresh_backoff,
                 },
                 identity: KnownIdentity {
@@ -346,14 +382,10 @@ pub(super) fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
 }
 
 /// When to ask for the next credential: in good time before this one expires.
-///
-/// `unchanged` is a source that hands out the same credential again although it is about to expire; it is not
-/// asked in a loop.
 pub(super) fn refresh_time(
     credential: &Credential,
     every: Option<Duration>,
     backoff: &mut Backoff,
-    unchanged: bool,
 ) -> Option<Instant> {
     let before_expiry = credential.expires_at.map(|expires| {
         let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
@@ -361,12 +393,9 @@ pub(super) fn refresh_time(
         // clusters that joined together do not all ask together.
         let margin = (left / 5).min(Duration::from_secs(300));
         let spread = backoff.spread(margin / 4);
-        let least = if unchanged {
-            backoff.next()
-        } else {
-            Duration::from_secs(1)
-        };
-        left.saturating_sub(margin).saturating_sub(spread).max(least)
+        left.saturating_sub(margin)
+            .saturating_sub(spread)
+            .max(Duration::from_secs(1))
     });
     let wait = match (before_expiry, every) {
         (Some(expiry), Some(every)) => expiry.min(every),

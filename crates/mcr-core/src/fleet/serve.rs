@@ -7,19 +7,19 @@ use std::{
 
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use super::{
-    ClusterState,
-    connect::{NotConnected, dial, refresh_time, resolved, shape},
+    ClusterState, FleetShared,
+    connect::{NotConnected, Source, dial, refresh_time, resolved, shape},
     life::{End, Life},
     probe::{self, ProbeError},
     state::{SpecChange, classify, suspended},
 };
 use crate::{
-    ClusterSpec, Refresh,
-    transport::explain,
+    ClusterSpec, Credential, Fingerprint, Refresh,
+    transport::Stack,
     watch::{Phase, Seen},
 };
 
@@ -177,51 +177,45 @@ impl Life<'_> {
         }
     }
 
-    /// Gets a fresh credential from the source in use.
+    /// Gets a fresh credential from the source in use, and uses it if it is taken.
     async fn renew(&mut self, why: Refresh) {
         let transport = self.cluster.transport().clone();
-        let spec = self.wanted.spec.clone();
         let Some(link) = &mut self.link else { return };
-        let Some(source) = link.credentials.clone() else {
-            transport.refresh_done();
-            return self.check_refused(why).await;
+        let renewed = match &link.source {
+            Some(source) => fresh(self.fleet, source, link.credential, why).await,
+            None => Ok(None),
         };
-        let limit = self.fleet.settings().credential_timeout;
-        let fresh = timeout(limit, source.credential(why)).await;
-        let problem = match fresh {
-            Ok(Ok(fresh)) if fresh.fingerprint() == link.credential => {
-                link.refresh_at = refresh_time(&fresh, source.renew_every(), &mut link.refresh_backoff, true);
+        let every = link
+            .source
+            .as_ref()
+            .and_then(|source| source.credentials.renew_every());
+        let problem = match renewed {
+            Ok(Some((credential, stack))) => {
+                link.refresh_backoff.reset();
+                link.refresh_at = refresh_time(&credential, every, &mut link.refresh_backoff);
+                link.credential = credential.fingerprint();
+                link.stack = stack.clone();
+                transport.swap(stack);
                 transport.refresh_done();
-                return self.check_refused(why).await;
+                self.cluster
+                    .change_facts(|facts| facts.credential_expires = credential.expires_at);
+                tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
+                return;
             }
-            Ok(Ok(_)) => {
-                // The source keeps what it handed out, so dialling anew asks it without another round.
-                match dial(self.fleet, &spec, Refresh::First).await {
-                    Ok(connected) => match probe::try_credential(
-                        &connected.link.stack,
-                        self.fleet.settings().probe_timeout,
-                    )
-                    .await
-                    {
-                        Ok(()) => {
-                            tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
-                            self.adopt(connected);
-                            self.cluster.transport().refresh_done();
-                            return;
-                        }
-                        Err(error) => error.reason(),
-                    },
-                    Err(error) => error.reason,
-                }
-            }
-            Ok(Err(error)) => explain(&error).into(),
-            Err(_) => format!("no credential within {} s", limit.as_secs()).into(),
+            // The source has no other one yet.
+            Ok(None) => None,
+            Err(error) => Some(error.reason),
         };
-        if let Some(link) = &mut self.link {
-            link.refresh_at = Some(Instant::now() + link.refresh_backoff.next());
-        }
+        let pause = match (every, &problem) {
+            // Nothing new is the normal case for a file that is read every minute.
+            (Some(every), None) => every,
+            _ => link.refresh_backoff.next(),
+        };
+        link.refresh_at = link.source.is_some().then(|| Instant::now() + pause);
         transport.refresh_done();
-        self.keep_last_good(&format!("its credential can't be renewed: {problem}"));
+        if let Some(problem) = problem {
+            self.keep_last_good(&format!("its credential can't be renewed: {problem}"));
+        }
         self.check_refused(why).await;
     }
 
@@ -237,6 +231,23 @@ impl Life<'_> {
             self.unreachable(error.into());
         }
     }
+}
+
+/// A credential other than the one in use that the API server takes, with a stack that uses it; none if the
+/// source still hands out the same one.
+async fn fresh(
+    fleet: &FleetShared,
+    source: &Source,
+    in_use: Fingerprint,
+    why: Refresh,
+) -> Result<Option<(Credential, Stack)>, NotConnected> {
+    let credential = source.credential(fleet, why).await?;
+    if credential.fingerprint() == in_use {
+        return Ok(None);
+    }
+    let stack = source.stack(fleet, &credential)?;
+    probe::try_credential(&stack, fleet.settings().probe_timeout).await?;
+    Ok(Some((credential, stack)))
 }
 
 async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {

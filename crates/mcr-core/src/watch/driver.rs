@@ -107,8 +107,9 @@ pub(crate) struct DriverEnv {
 }
 
 /// A slot is for work, not for waiting: a cluster that is slow to answer gives it back after this long, so
-/// that slow clusters never keep the others from being listed.
-const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
+/// that slow clusters never keep the others from being listed. Hundreds of silent ones may stand in line before
+/// a healthy one, so it is not long; when the answer comes there is a place to be taken again.
+const SLOT_WHILE_WAITING: Duration = Duration::from_millis(250);
 const SLOT_WHILE_READING: Duration = Duration::from_secs(10);
 
 /// A watch that lived this long has proven that things work, and the next failure starts with short pauses.
@@ -331,6 +332,7 @@ impl Driver {
             .await;
         let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
+        slot.take_again(&self.env.list_slots).await;
         slot.hold(SLOT_WHILE_READING, collect(response.into_body())).await
     }
 
@@ -406,7 +408,9 @@ impl Driver {
         let Some(last) = lines.rest() else { return Ok(()) };
         // The last event need not end with a line feed (a 410 often does not); one that was cut off does not parse.
         if decode::watch_line(&last).is_err() {
-            return Err(WatchError::Transport("the watch broke off in the middle of an event".into()));
+            return Err(WatchError::Transport(
+                "the watch broke off in the middle of an event".into(),
+            ));
         }
         self.take(&last)
     }

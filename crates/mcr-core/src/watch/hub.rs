@@ -12,7 +12,9 @@ use kube::Client;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{ChangeSink, DriverEnv, Health, Phase, SharedWatch, WatchProblem, WatchRequest, WatchStatus, drive};
+use super::{
+    ChangeSink, DriverEnv, Health, Phase, SharedWatch, WatchProblem, WatchRequest, WatchStatus, drive,
+};
 use crate::{
     AccessPolicy, ClusterName, HUB,
     store::{Object, ObjectChange, ObjectKey},
@@ -141,7 +143,12 @@ impl HubWatch {
             settings: Arc::default(),
         };
         tokio::spawn(drive(watch.clone(), env));
-        Self { watch, pending, _stop: stop.drop_guard(), _phase: phase }
+        Self {
+            watch,
+            pending,
+            _stop: stop.drop_guard(),
+            _phase: phase,
+        }
     }
 
     /// Waits for the next event. Cancel safe. Never ends by itself.

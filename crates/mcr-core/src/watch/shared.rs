@@ -229,6 +229,9 @@ impl SharedWatch {
 
 impl std::fmt::Debug for SharedWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SharedWatch").field("request", &self.request).field("objects", &self.store.len()).finish_non_exhaustive()
+        f.debug_struct("SharedWatch")
+            .field("request", &self.request)
+            .field("objects", &self.store.len())
+            .finish_non_exhaustive()
     }
 }

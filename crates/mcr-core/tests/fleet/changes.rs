@@ -1,9 +1,16 @@
 //! The three kinds of change of a cluster's description.
 
-use std::time::Duration;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{ClusterState, StoreError};
+use mcr_core::{
+    ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Parts,
+    Refresh, StoreError,
+};
 use mcr_testkit::control_plane::{ControlPlane, Etcd};
 
 use crate::harness::*;
@@ -302,4 +309,121 @@ async fn labels_change_without_touching_the_connection() {
         .count(|e| e.user_agent.starts_with("mcr/") && e.is_start());
     assert_eq!(asked, 0);
     running.stop().await;
+}
+
+/// Promise 7: a credential is refreshed before it expires, once on 401, and never in a loop.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
+    let plane = ControlPlane::builder().audit(true).start().await.or_fail();
+    let robot = plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail();
+    let issuer = Arc::new(Issuer::default());
+    for _ in 0..4 {
+        issuer
+            .tokens
+            .lock()
+            .unwrap()
+            .push_back(robot.token().await.or_fail());
+    }
+    let endpoint = Endpoint::new(plane.url().parse().or_fail()).certificate_authority(plane.ca_pem());
+    let running = Running::start();
+    running.clusters.add(ClusterSpec::new(
+        name("a"),
+        Parts::new(endpoint, issuer.clone()).into(),
+    ));
+    let cluster = running.engaged("a").await;
+    let (_watch, log) = watch_config_maps(&cluster);
+    synced(&cluster, SOON).await;
+    assert_eq!(issuer.asked(), [Refresh::First]);
+    // Said to live for five seconds: the next one is fetched within the last fifth or so.
+    eventually(Duration::from_secs(5), "renewed before it expires", || {
+        (issuer.asked() == [Refresh::First, Refresh::Expiring]).then_some(())
+    })
+    .await;
+    issuer.hand_out_lasting_ones();
+    eventually(
+        SOON,
+        "the last short-lived one is replaced by one that lasts",
+        || {
+            running.fleet.snapshot().clusters[0]
+                .credential_expires
+                .is_none()
+                .then_some(())
+        },
+    )
+    .await;
+    let asked_before = issuer.asked().len();
+
+    // The account goes, and with it all its tokens; the issuer has nothing better to offer.
+    robot.delete().await.or_fail();
+    plane.stop().await.or_fail();
+    plane.restart().await.or_fail();
+    let refused =
+        "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked";
+    eventually(Duration::from_secs(40), "refused, and said so", || {
+        (cluster.state().reason() == Some(refused)).then_some(())
+    })
+    .await;
+    let asked = issuer.asked();
+    assert!(
+        asked[asked_before..].contains(&Refresh::Unauthorized),
+        "{asked:?}"
+    );
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let more = issuer.asked().len() - asked.len();
+    assert!(more <= 6, "asked {more} more times in 5 s");
+    assert!(
+        !log.lines().iter().any(|line| line.starts_with('-')),
+        "{:?}",
+        log.lines()
+    );
+    running.stop().await;
+}
+
+/// Hands out prepared tokens one after the other, and the last one again and again.
+#[derive(Default)]
+struct Issuer {
+    tokens: Mutex<VecDeque<String>>,
+    asked: Mutex<Vec<Refresh>>,
+    lasting: Mutex<bool>,
+}
+
+impl Issuer {
+    fn asked(&self) -> Vec<Refresh> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// From now on its tokens don't expire.
+    fn hand_out_lasting_ones(&self) {
+        *self.lasting.lock().unwrap() = true;
+    }
+}
+
+impl CredentialSource for Issuer {
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&"the issuer")
+    }
+
+    fn credential(
+        &self,
+        why: Refresh,
+    ) -> futures::future::BoxFuture<'_, Result<Credential, CredentialError>> {
+        self.asked.lock().unwrap().push(why);
+        let mut tokens = self.tokens.lock().unwrap();
+        let token = if tokens.len() > 1 {
+            tokens.pop_front()
+        } else {
+            tokens.front().cloned()
+        };
+        let credential = Credential::token(token.unwrap());
+        let credential = match *self.lasting.lock().unwrap() {
+            true => credential,
+            false => credential.expires_at(SystemTime::now() + Duration::from_secs(5)),
+        };
+        Box::pin(std::future::ready(Ok(credential)))
+    }
 }

@@ -155,7 +155,9 @@ async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
     let plane = ControlPlane::start().await.or_fail();
     create_with(&plane, "one", &[("fleet", "yes")]).await;
     create_with(&plane, "other", &[]).await;
-    let request = WatchRequest::of::<ConfigMap>().namespace("default").labels("fleet=yes");
+    let request = WatchRequest::of::<ConfigMap>()
+        .namespace("default")
+        .labels("fleet=yes");
     let mut hub = HubWatch::new(plane.client(), request);
     assert!(matches!(next(&mut hub).await, HubEvent::Applied(object) if &*object.key().name == "one"));
     assert!(matches!(next(&mut hub).await, HubEvent::Synced));
@@ -180,5 +182,7 @@ async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
 }
 
 async fn next(hub: &mut HubWatch) -> HubEvent {
-    tokio::time::timeout(Duration::from_secs(30), hub.next()).await.expect("an event within 30 s")
+    tokio::time::timeout(Duration::from_secs(30), hub.next())
+        .await
+        .expect("an event within 30 s")
 }

@@ -116,6 +116,40 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
     running.stop().await;
 }
 
+/// Many clusters that accept connections and say nothing, and one that is well and comes last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = kubeconfig(&format!("http://{}", silent.local_addr().unwrap()));
+    let good = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
+    let running = Running::start_with(|settings| {
+        settings.lists = 2;
+        settings.connects = 2;
+    });
+    let mut watches = Vec::new();
+    for i in 0..8 {
+        let cluster = running.join(&format!("silent-{i}"), &at).await;
+        watches.push(follow(&cluster, WatchRequest::of::<ConfigMap>()));
+    }
+    let started = Instant::now();
+    let cluster = running.join("good", &good.kubeconfig()).await;
+    let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    synced(&watch).await;
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    running.stop().await;
+}
+
 /// Passes connections on to a server that can be exchanged.
 struct Door {
     address: std::net::SocketAddr,

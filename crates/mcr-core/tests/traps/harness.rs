@@ -342,7 +342,13 @@ pub(crate) fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)]) 
     if std::env::var_os(MARK).is_some() {
         return true;
     }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
+    // The very program that runs, even if its file has been replaced since.
+    let program = if cfg!(target_os = "linux") {
+        "/proc/self/exe".into()
+    } else {
+        std::env::current_exe().unwrap()
+    };
+    let output = std::process::Command::new(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .envs(environment.iter().copied())
         .env(MARK, "1")

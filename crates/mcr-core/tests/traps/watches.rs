@@ -248,7 +248,9 @@ async fn a_last_event_without_a_line_feed_counts() {
     let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
         (false, 0) => list(10, [map("a", 1)]),
         (false, _) => list(20, [map("b", 2)]),
-        (true, 0) => Answer::begin().chunk(event("ERROR", status_object(410, "Gone", "too old")).to_string()).end(),
+        (true, 0) => Answer::begin()
+            .chunk(event("ERROR", status_object(410, "Gone", "too old")).to_string())
+            .end(),
         (true, _) => quiet(),
     })
     .await;
