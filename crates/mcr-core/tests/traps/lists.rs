@@ -372,7 +372,10 @@ async fn a_list_that_is_never_answered_is_given_up_and_asked_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_spent_waiting_for_a_place_does_not_count_as_the_lists_own() {
     let server = Server::start(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]).after(Duration::from_millis(500)),
+        false => {
+            let body = list_object(10, [map("a", 1)]).to_string();
+            Answer::begin().wait(Duration::from_millis(500)).chunk(body).end()
+        }
         true => quiet(),
     })
     .await;
