@@ -161,11 +161,6 @@ impl Answer {
         self
     }
 
-    pub(crate) fn after(mut self, time: Duration) -> Self {
-        self.steps.insert(0, Step::Wait(time));
-        self
-    }
-
     pub(crate) fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self
