@@ -95,6 +95,7 @@ impl Cluster {
             state: ClusterState::Discovered,
             since: SystemTime::now(),
         };
+        fleet.counts().entered(&first.state);
         Self(Arc::new(Inner {
             name,
             provider,
@@ -350,6 +351,7 @@ impl Cluster {
                 health: self.0.health.clone(),
                 list_slots: fleet.list_slots(),
                 settings: fleet.settings().watch.clone(),
+                counts: fleet.counts().kind(watch.request()),
             };
             self.0.tasks.spawn(drive(watch.clone(), env));
         }
@@ -381,6 +383,11 @@ impl Cluster {
                 let status = entry.watch.status();
                 KindStatus {
                     watch: entry.watch.request().to_string(),
+                    kind: entry.watch.request().resource_name(),
+                    blocked: status
+                        .problem
+                        .as_ref()
+                        .is_some_and(|problem| problem.error.is_blocked()),
                     synced: status.synced,
                     objects: entry.watch.store().len(),
                     bytes: entry.watch.store().bytes(),
@@ -431,6 +438,9 @@ impl Cluster {
             // A new reason for being unreachable does not make it unreachable since now.
             if !current.state.same_kind(&state) {
                 current.since = SystemTime::now();
+                if let Some(fleet) = self.0.fleet.upgrade() {
+                    fleet.counts().entered(&state);
+                }
             }
             current.state = state;
             changed
@@ -486,10 +496,13 @@ impl fmt::Debug for Cluster {
 
 /// How one watch of a cluster is doing, as data.
 #[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KindStatus {
-    /// What is watched.
+    /// What is watched: the kind and which of its objects.
     pub watch: String,
+    /// The kind: `<plural>` or `<plural>.<group>`.
+    pub kind: String,
     /// Whether it has been listed completely.
     pub synced: bool,
     /// How many objects are held.
@@ -505,6 +518,9 @@ pub struct KindStatus {
     pub last_event: Option<SystemTime>,
     /// What stands in the way, in words.
     pub problem: Option<String>,
+    /// Whether someone has to change something before it can be listed: it is forbidden, or its kind is not
+    /// served.
+    pub blocked: bool,
 }
 
 /// Keeps a watch alive; made by [`Cluster::watch`]. Dropping the last handle of a watch ends it and frees its

@@ -25,8 +25,8 @@ pub use access::{
 };
 pub use cluster::{Cluster, KindStatus, WatchHandle};
 pub use fleet::{
-    ClusterNotFound, ClusterState, ClusterStatus, Fleet, FleetBuilder, FleetEvent, FleetEvents,
-    FleetSettings, FleetSnapshot, HUB, ProviderStatus, SINGLE_CLUSTER,
+    ClusterNotFound, ClusterState, ClusterStatus, CredentialCounts, Fleet, FleetBuilder, FleetCounts,
+    FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, KindCounts, ProviderStatus, SINGLE_CLUSTER,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};

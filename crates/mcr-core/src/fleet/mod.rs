@@ -1,6 +1,7 @@
 //! The fleet: which clusters there are, and the life of each.
 
 mod connect;
+mod counts;
 mod desired;
 mod discovery;
 mod events;
@@ -28,7 +29,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{desired::Desired, events::Subscribers, supervisor::Slot as SupervisorSlot};
+use self::{counts::Counts, desired::Desired, events::Subscribers, supervisor::Slot as SupervisorSlot};
 use crate::{
     Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
     store::{Indexer, Object, Store},
@@ -36,6 +37,8 @@ use crate::{
     watch::WatchRequest,
 };
 
+pub(crate) use counts::{KindCells, count};
+pub use counts::{CredentialCounts, FleetCounts, KindCounts};
 pub use events::{FleetEvent, FleetEvents};
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus};
@@ -74,6 +77,7 @@ pub(crate) struct FleetShared {
     registry: DashMap<ClusterName, Cluster>,
     draining: DashMap<(ClusterName, u64), Cluster>,
     subscribers: Subscribers,
+    counts: Counts,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
     connect_slots: Arc<Semaphore>,
@@ -155,6 +159,7 @@ impl FleetBuilder {
             registry: DashMap::new(),
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
+            counts: Counts::default(),
             indexes: RwLock::default(),
             dialer: Dialer::new(&self.settings.access_policy),
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
@@ -349,8 +354,18 @@ impl Fleet {
         clusters.sort_by(|a, b| a.name.cmp(&b.name));
         FleetSnapshot {
             clusters,
-            providers: shared.providers.iter().map(RunningProvider::status).collect(),
+            providers: self.providers(),
         }
+    }
+
+    /// What the fleet did since it was built, summed over all clusters there ever were.
+    pub fn counts(&self) -> FleetCounts {
+        self.0.counts.read()
+    }
+
+    /// The state of every provider at this moment, in the order they were given.
+    pub fn providers(&self) -> Vec<ProviderStatus> {
+        self.0.providers.iter().map(RunningProvider::status).collect()
     }
 
     /// Whether every provider has said everything at least once.
@@ -385,6 +400,10 @@ impl FleetShared {
 
     pub(crate) fn subscribers(&self) -> &Subscribers {
         &self.subscribers
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub(crate) fn publish(&self, name: &ClusterName) {

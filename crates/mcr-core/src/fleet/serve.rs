@@ -13,6 +13,7 @@ use tokio::{
 use super::{
     ClusterState, FleetShared,
     connect::{NotConnected, Source, dial, refresh_time, resolved, shape},
+    counts::count,
     life::{End, Life},
     probe::{self, ProbeError},
     state::{SpecChange, classify, suspended},
@@ -156,9 +157,11 @@ impl Life<'_> {
         match result {
             Ok(connected) => {
                 tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
+                count(&self.fleet.counts().renewed);
                 self.adopt(connected);
             }
             Err(error) => {
+                count(&self.fleet.counts().failed);
                 self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
                 self.pending = Some(Instant::now() + self.backoff.next().max(Duration::from_secs(1)));
             }
@@ -189,6 +192,13 @@ impl Life<'_> {
             .source
             .as_ref()
             .and_then(|source| source.credentials.renew_every());
+        let counts = self.fleet.counts();
+        match &renewed {
+            Ok(Some(_)) => count(&counts.renewed),
+            Ok(None) if link.source.is_none() => {}
+            Ok(None) => count(&counts.unchanged),
+            Err(_) => count(&counts.failed),
+        }
         let problem = match renewed {
             Ok(Some((credential, stack))) => {
                 link.refresh_backoff.reset();

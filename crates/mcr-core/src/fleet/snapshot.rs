@@ -6,6 +6,7 @@ use crate::{Cluster, ClusterName, KindStatus};
 
 /// The state of the whole fleet at one moment; made by [`Fleet::snapshot`](super::Fleet::snapshot).
 #[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetSnapshot {
     /// The clusters, by name.
@@ -104,6 +105,7 @@ impl ClusterStatus {
 
 /// The state of a provider's discovery.
 #[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProviderStatus {
     /// Its name.

@@ -35,6 +35,17 @@ pub enum ClusterState {
 }
 
 impl ClusterState {
+    /// The names of all states.
+    pub const NAMES: [&'static str; 7] = [
+        "Discovered",
+        "Connecting",
+        "Ready",
+        "Unreachable",
+        "Suspended",
+        "Draining",
+        "Gone",
+    ];
+
     /// Whether both are the same state, whatever their reasons.
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     ClusterName,
     backoff::Backoff,
+    fleet::{KindCells, count},
     slots::Slot,
     store::{Namespaces, Object, ObjectKey, TypePrefix},
     transport::{ResponseBody, Transport},
@@ -104,6 +105,8 @@ pub(crate) struct DriverEnv {
     /// Bounds the lists under way in the whole fleet.
     pub(crate) list_slots: Arc<Semaphore>,
     pub(crate) settings: Arc<WatchSettings>,
+    /// What all watches of this kind did.
+    pub(crate) counts: Arc<KindCells>,
 }
 
 /// A slot is for work, not for waiting: a cluster that is slow to answer gives it back after this long, so
@@ -229,6 +232,7 @@ impl Driver {
             self.stuck = 0;
             self.position = None;
         }
+        self.env.counts.failure(&error);
         let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
         *times = times.saturating_add(1);
         // Having to list again is normal, unless it never ends.
@@ -268,6 +272,7 @@ impl Driver {
         let started = Instant::now();
         let resource_version = self.list_pages(first).await?;
         self.env.health.answered();
+        self.env.counts.listed(started.elapsed());
         self.position = Some(Position {
             endpoint,
             resource_version,
@@ -308,6 +313,7 @@ impl Driver {
                 .await
                 .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
             left = left.saturating_sub(asked.elapsed());
+            self.env.counts.read_bytes(body.len());
             let page = decode::list_page(&body)?;
             for (i, item) in page.items.iter().enumerate() {
                 unreadable |= !self.put(item, true);
@@ -436,6 +442,7 @@ impl Driver {
             }
             WatchLine::Error(status) => return Err(WatchError::from_status(status, None)),
         };
+        count(&self.env.counts.events);
         if let Some(resource_version) = decode::resource_version(object) {
             self.advance(resource_version);
         }
@@ -482,6 +489,7 @@ impl Driver {
                 "an object can't be read and is left out; what is held of it stays as it was"
             );
         }
+        count(&self.env.counts.skipped);
         self.watch.skip(error.key.as_ref());
     }
 

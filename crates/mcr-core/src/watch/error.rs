@@ -86,6 +86,34 @@ impl WatchError {
         Self::Transport(crate::transport::explain(error.as_ref()))
     }
 
+    /// Every [`reason`](Self::reason) there is.
+    pub const REASONS: [&'static str; 9] = [
+        "forbidden",
+        "not_served",
+        "unauthorized",
+        "expired",
+        "throttled",
+        "api",
+        "malformed",
+        "transport",
+        "timeout",
+    ];
+
+    /// What it is in one word, for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Forbidden { .. } => "forbidden",
+            Self::NotServed => "not_served",
+            Self::Unauthorized => "unauthorized",
+            Self::Expired => "expired",
+            Self::TooManyRequests { .. } => "throttled",
+            Self::Api { .. } => "api",
+            Self::Malformed(_) => "malformed",
+            Self::Transport(_) => "transport",
+            Self::Timeout(_) => "timeout",
+        }
+    }
+
     /// Whether this says something about the whole cluster rather than about one kind in it.
     pub fn concerns_cluster(&self) -> bool {
         matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))

@@ -141,6 +141,7 @@ impl HubWatch {
             health: Health::new(),
             list_slots: Arc::new(Semaphore::new(1)),
             settings: Arc::default(),
+            counts: Arc::default(),
         };
         tokio::spawn(drive(watch.clone(), env));
         Self {
