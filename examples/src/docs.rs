@@ -62,7 +62,9 @@ mod tests {
                 inside = table.trim_end_matches(']').ends_with("dependencies");
                 continue;
             }
-            let Some((name, rest)) = line.split_once(" = ").filter(|_| inside) else { continue };
+            let Some((name, rest)) = line.split_once(" = ").filter(|_| inside) else {
+                continue;
+            };
             let version = match rest.strip_prefix('"') {
                 Some(plain) => plain.split_once('"').map(|(version, _)| version),
                 None => value(rest, "version"),
@@ -89,11 +91,18 @@ mod tests {
         let ours = dependencies(&read("Cargo.toml"));
         for document in WITH_LINES {
             let blocks = blocks(&read(document), "toml");
-            assert!(!blocks.is_empty(), "{document} has no toml block any more: take it off the list");
+            assert!(
+                !blocks.is_empty(),
+                "{document} has no toml block any more: take it off the list"
+            );
             for (name, version) in blocks.iter().flat_map(|block| dependencies(block)) {
                 let known = ours.get(&name);
-                let known = known.unwrap_or_else(|| panic!("{document} names {name}, which the workspace does not use"));
-                assert!(agree(&version, known), "{document} has {name} = {version:?}, the workspace {known:?}");
+                let known = known
+                    .unwrap_or_else(|| panic!("{document} names {name}, which the workspace does not use"));
+                assert!(
+                    agree(&version, known),
+                    "{document} has {name} = {version:?}, the workspace {known:?}"
+                );
             }
         }
     }
@@ -103,7 +112,10 @@ mod tests {
         let manifest = read("Cargo.toml");
         let rust = value(&manifest, "rust-version").unwrap_or_default();
         for document in ["README.md", "docs/quickstart.md", "CONTRIBUTING.md"] {
-            assert!(read(document).contains(&format!("Rust {rust}")), "{document} does not name Rust {rust}");
+            assert!(
+                read(document).contains(&format!("Rust {rust}")),
+                "{document} does not name Rust {rust}"
+            );
         }
     }
 
@@ -111,7 +123,8 @@ mod tests {
     fn every_link_between_the_documents_leads_somewhere() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let documents = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned);
-        let docs = ["architecture", "comparison", "quickstart", "writing-a-provider"].map(|name| format!("docs/{name}.md"));
+        let docs = ["architecture", "comparison", "quickstart", "writing-a-provider"]
+            .map(|name| format!("docs/{name}.md"));
         for document in documents.into_iter().chain(docs) {
             let text = read(&document);
             let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
@@ -120,7 +133,10 @@ mod tests {
                 if target.is_empty() || target.contains("://") {
                     continue;
                 }
-                assert!(root.join(folder).join(target).exists(), "{document} links to {target}, which is not there");
+                assert!(
+                    root.join(folder).join(target).exists(),
+                    "{document} links to {target}, which is not there"
+                );
             }
         }
     }
@@ -131,12 +147,21 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut named = 0;
         for document in ["docs/comparison.md", "docs/architecture.md"] {
-            for reference in read(document).split('`').skip(1).step_by(2).filter(|text| text.contains(".rs::")) {
+            for reference in read(document)
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .filter(|text| text.contains(".rs::"))
+            {
                 let (file, functions) = reference.split_once("::").unwrap_or_default();
                 let path = root.join(file);
-                let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {reference}: {error}"));
+                let text = fs::read_to_string(&path)
+                    .unwrap_or_else(|error| panic!("{document}: {reference}: {error}"));
                 let function = functions.rsplit("::").next().unwrap_or_default();
-                assert!(text.contains(&format!("fn {function}(")), "{document}: {reference} is not there");
+                assert!(
+                    text.contains(&format!("fn {function}(")),
+                    "{document}: {reference} is not there"
+                );
                 named += 1;
             }
         }

@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod clusters;
+#[cfg(any(test, doctest))]
+mod docs;
 mod log;
 mod output;
 mod stop;

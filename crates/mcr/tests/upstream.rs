@@ -19,8 +19,8 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt, core::PartialObjectMeta};
 use mcr::{
-    Access, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, ObjectKey, OwnsOptions, Predicate, Provider,
-    Request, WatchOptions, Watched,
+    Access, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, ObjectKey, OwnsOptions, Predicate,
+    Provider, Request, WatchOptions, Watched,
     core::{Change, Discovery},
 };
 use serde_json::{Value, json};
@@ -41,8 +41,13 @@ fn owned(deployment: &str, controller: bool) -> Value {
 
 /// The Deployment that controls a ReplicaSet, found by hand.
 fn controller_of(set: &Watched<ReplicaSet>) -> Option<ObjectKey> {
-    let owner = set.object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-    (owner.kind == "Deployment").then(|| ObjectKey::namespaced(set.object.namespace().unwrap(), owner.name.clone()))
+    let owner = set
+        .object
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))?;
+    (owner.kind == "Deployment")
+        .then(|| ObjectKey::namespaced(set.object.namespace().unwrap(), owner.name.clone()))
 }
 
 #[test]
@@ -79,10 +84,16 @@ async fn b_12_as_many_reconciles_run_at_once_as_the_controller_says() {
             (0..4).for_each(|i| api.put_map(&format!("ns/{i}"), "1"));
         }
         let most = Arc::<Most>::default();
-        let controller = Controller::<ConfigMap>::new("maps").concurrency(total).cluster_concurrency(each);
+        let controller = Controller::<ConfigMap>::new("maps")
+            .concurrency(total)
+            .cluster_concurrency(each);
         world.run(controller.build(slowly, most.clone()).unwrap());
         until_true(|| most.ended.load(Ordering::SeqCst) == 12).await;
-        assert_eq!(most.most.load(Ordering::SeqCst), expected, "{total} in all, {each} in each");
+        assert_eq!(
+            most.most.load(Ordering::SeqCst),
+            expected,
+            "{total} in all, {each} in each"
+        );
         world.end().await;
     }
 }
@@ -125,7 +136,10 @@ impl tracing::Subscriber for Lines {
         let mut text = Text(String::new());
         event.record(&mut text);
         let mut state = self.0.lock().unwrap();
-        let span = state.entered.last().map(|id| state.spans[*id as usize - 1].clone());
+        let span = state
+            .entered
+            .last()
+            .map(|id| state.spans[*id as usize - 1].clone());
         state.lines.push((text.0, span.unwrap_or_default()));
     }
     fn enter(&self, span: &tracing::Id) {
@@ -150,18 +164,37 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
         tracing::info!("hungry");
         sleep(10).await;
         tracing::info!("fed");
-        if request.attempt == 0 { Err(BoxError::from("once more")) } else { Ok(()) }
+        if request.attempt == 0 {
+            Err(BoxError::from("once more"))
+        } else {
+            Ok(())
+        }
     };
-    world.run(Controller::<ConfigMap>::new("animals").build(reconcile, Arc::new(())).unwrap());
+    world.run(
+        Controller::<ConfigMap>::new("animals")
+            .build(reconcile, Arc::new(()))
+            .unwrap(),
+    );
     let of = |text: &str| -> Vec<String> {
         let state = lines.0.lock().unwrap();
-        state.lines.iter().filter(|(line, _)| line.contains(text)).map(|(_, span)| span.clone()).collect()
+        state
+            .lines
+            .iter()
+            .filter(|(line, _)| line.contains(text))
+            .map(|(_, span)| span.clone())
+            .collect()
     };
     until_true(|| of("fed").len() == 2).await;
-    let span = |attempt| format!("reconcile controller=animals cluster=zoo namespace=ns name=lion attempt={attempt}");
+    let span = |attempt| {
+        format!("reconcile controller=animals cluster=zoo namespace=ns name=lion attempt={attempt}")
+    };
     assert_eq!(of("hungry"), [span(0), span(1)]);
     assert_eq!(of("fed"), [span(0), span(1)]);
-    assert_eq!(of("once more"), [span(0)], "what the controller says of the failure, too");
+    assert_eq!(
+        of("once more"),
+        [span(0)],
+        "what the controller says of the failure, too"
+    );
     world.end().await;
 }
 
@@ -183,7 +216,11 @@ async fn live_changes_overtake_a_first_listing() {
     a.put_map("ns/now", "1");
     let before = seen.len();
     until_true(|| seen.all().iter().any(|object| object == "now")).await;
-    assert!(seen.len() <= before + 3, "{} reconciles came first", seen.len() - before);
+    assert!(
+        seen.len() <= before + 3,
+        "{} reconciles came first",
+        seen.len() - before
+    );
     world.end().await;
 }
 
@@ -201,7 +238,12 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
         fn discover(&self, _: CancellationToken) -> Discovery {
             let first = self.rounds.len() == 0;
             self.rounds.push("round");
-            let say = |cluster: &str| Ok(Change::Upsert(ClusterSpec::new(name(cluster), self.access.clone())));
+            let say = |cluster: &str| {
+                Ok(Change::Upsert(ClusterSpec::new(
+                    name(cluster),
+                    self.access.clone(),
+                )))
+            };
             let mut items = vec![say("stays"), say("stays-too"), Ok(Change::Synced)];
             if first {
                 items.insert(0, say("goes"));
@@ -214,7 +256,10 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
     }
     let api = support::Api::default();
     let rounds = Seen::default();
-    let provider = Fails { access: Access::from(api.client()), rounds: rounds.clone() };
+    let provider = Fails {
+        access: Access::from(api.client()),
+        rounds: rounds.clone(),
+    };
     let fleet = Fleet::builder().provider(provider).build();
     let stop = CancellationToken::new();
     let running = tokio::spawn({
@@ -226,10 +271,16 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
     rounds.wait_for(2).await;
     assert!(fleet.get("goes").is_ok(), "it has a grace period");
     let status = &fleet.snapshot().providers[0];
-    assert_eq!((status.restarts, status.last_error.as_deref()), (1, Some("the inventory is away")));
+    assert_eq!(
+        (status.restarts, status.last_error.as_deref()),
+        (1, Some("the inventory is away"))
+    );
     sleep(31_000).await;
     assert!(fleet.get("goes").is_err());
-    assert!(fleet.get("stays").unwrap().is_same(&stays), "still the same engagement");
+    assert!(
+        fleet.get("stays").unwrap().is_same(&stays),
+        "still the same engagement"
+    );
     stop.cancel();
     running.await.unwrap();
 }
@@ -245,10 +296,14 @@ async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
         let primary = || Controller::<Deployment>::new("deployments");
         world.run(match way {
             "owns" => primary().owns::<ReplicaSet>().build(keys, ctx).unwrap(),
-            "every owner" => {
-                primary().owns_with::<ReplicaSet>(&(), OwnsOptions::new().every_owner()).build(keys, ctx).unwrap()
-            }
-            "watches" => primary().watches(|set| controller_of(&set)).build(keys, ctx).unwrap(),
+            "every owner" => primary()
+                .owns_with::<ReplicaSet>(&(), OwnsOptions::new().every_owner())
+                .build(keys, ctx)
+                .unwrap(),
+            "watches" => primary()
+                .watches(|set| controller_of(&set))
+                .build(keys, ctx)
+                .unwrap(),
             _ => Controller::named("deployments")
                 .watches(|deployment: Watched<Deployment>| ObjectKey::of(&*deployment.object))
                 .watches(|set| controller_of(&set))
@@ -271,7 +326,11 @@ async fn b_18_to_21_a_deployment_and_its_replica_set_are_one_request() {
 async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events_sees_all() {
     let mut world = World::new();
     let a = world.join("a");
-    let (deployments, sets, all) = (Seen::<String>::default(), Seen::<String>::default(), Seen::<String>::default());
+    let (deployments, sets, all) = (
+        Seen::<String>::default(),
+        Seen::<String>::default(),
+        Seen::<String>::default(),
+    );
     let note = |seen: &Seen<String>| {
         let seen = seen.clone();
         Predicate::new(move |change| {
@@ -283,7 +342,10 @@ async fn b_22_a_predicate_of_a_watch_sees_its_kind_only_and_the_filter_of_events
     let controller = Controller::<Deployment>::new("deployments")
         .predicate(note(&deployments))
         .event_filter(note(&all))
-        .owns_with::<ReplicaSet>(&(), OwnsOptions::new().watch(WatchOptions::new().predicate(note(&sets))));
+        .owns_with::<ReplicaSet>(
+            &(),
+            OwnsOptions::new().watch(WatchOptions::new().predicate(note(&sets))),
+        );
     world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
     a.put("deployments", "ns/web", json!({}));
     seen.wait_for(1).await;
@@ -302,7 +364,11 @@ async fn b_23_two_controllers_of_one_kind_share_one_watch_of_its_metadata() {
     let a = world.join("a");
     let (one, two) = (Seen::default(), Seen::default());
     for (name, seen) in [("one", &one), ("two", &two)] {
-        world.run(Controller::<Meta>::new(name).build(keys, Arc::new(seen.clone())).unwrap());
+        world.run(
+            Controller::<Meta>::new(name)
+                .build(keys, Arc::new(seen.clone()))
+                .unwrap(),
+        );
     }
     a.put("deployments", "ns/web", json!({}));
     assert_eq!(one.wait_for(1).await, two.wait_for(1).await);
@@ -321,9 +387,15 @@ async fn b_24_primary_owned_and_watched_kinds_by_their_metadata_alone() {
     let map = {
         let mapped = mapped.clone();
         move |set: Watched<Meta<StatefulSet>>| {
-            let (version, kind) = (Meta::<StatefulSet>::api_version(&()), Meta::<StatefulSet>::kind(&()));
+            let (version, kind) = (
+                Meta::<StatefulSet>::api_version(&()),
+                Meta::<StatefulSet>::kind(&()),
+            );
             let (namespace, name) = (set.object.namespace().unwrap_or_default(), set.object.name_any());
-            mapped.push(format!("{version} {kind} {namespace}/{name} {:?}", set.object.labels()));
+            mapped.push(format!(
+                "{version} {kind} {namespace}/{name} {:?}",
+                set.object.labels()
+            ));
             [ObjectKey::namespaced("ns", "mapped")]
         }
     };
@@ -335,7 +407,11 @@ async fn b_24_primary_owned_and_watched_kinds_by_their_metadata_alone() {
     assert_eq!(seen.wait_for(1).await[0], "cluster://a/ns/web");
     a.put("replicasets", "ns/web-1", owned("web", true));
     assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/web");
-    a.put("statefulsets", "ns/db", json!({"metadata": {"labels": {"l": "v"}}}));
+    a.put(
+        "statefulsets",
+        "ns/db",
+        json!({"metadata": {"labels": {"l": "v"}}}),
+    );
     assert_eq!(seen.wait_for(3).await[2], "cluster://a/ns/mapped");
     assert_eq!(mapped.all(), [r#"apps/v1 StatefulSet ns/db {"l": "v"}"#]);
     let cluster = world.cluster("a").await;
@@ -366,7 +442,11 @@ async fn b_25_a_function_that_chooses_no_cluster_leaves_the_hub() {
     until_true(|| asked.len() > 0).await;
     sleep(10_000).await;
     assert_eq!(seen.len(), 1);
-    assert!(asked.all().iter().all(|cluster| cluster == "zoo"), "nobody asks about the hub: {:?}", asked.all());
+    assert!(
+        asked.all().iter().all(|cluster| cluster == "zoo"),
+        "nobody asks about the hub: {:?}",
+        asked.all()
+    );
     assert_eq!(zoo.lists(), 0);
     world.end().await;
 }
@@ -416,7 +496,14 @@ async fn s_01_in_a_cluster_that_is_not_chosen_nothing_is_watched_made_or_called(
     let handle = world.run(controller.build(keys, Arc::default()).unwrap());
     zoo.put("replicasets", "ns/x", json!({}));
     until_true(|| asked.len() > 0).await;
-    assert!(world.cluster("zoo").await.wait_for(mcr::ClusterState::is_ready).await.is_ready());
+    assert!(
+        world
+            .cluster("zoo")
+            .await
+            .wait_for(mcr::ClusterState::is_ready)
+            .await
+            .is_ready()
+    );
     sleep(10_000).await;
     assert_eq!(called.all(), Vec::<String>::new());
     assert_eq!((zoo.lists(), zoo.watches()), (0, 0));
