@@ -5,6 +5,7 @@
 
 mod assets;
 mod ci;
+mod demo;
 mod lint;
 mod stage;
 mod test;
@@ -29,6 +30,8 @@ enum Task {
     Test(test::Args),
     /// Formatting, clippy, rustdoc, the crate dependency rule, licences and advisories
     Lint(lint::Args),
+    /// Watch one controller in several real clusters that come, change and go
+    Demo(demo::Args),
     /// Everything a change must pass, with a time per stage
     Ci(ci::Args),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Lint(args) => lint::run(&args),
+        Task::Demo(args) => demo::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
     match result {

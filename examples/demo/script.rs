@@ -1,0 +1,284 @@
+//! The steps: each does something to the clusters, waits until the controller has seen it, and says how long that
+//! took. A step that takes longer than its bound has failed, and ends the script.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use anyhow::{bail, ensure};
+use mcr::{Cluster, ClusterState, Fleet};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    seen::{Seen, short_name},
+    show::{Show, Step, Summary, duration, in_millis},
+    world::{Folder, World, change, delete},
+};
+
+const FIRST: [&str; 3] = ["amsterdam", "berlin", "chicago"];
+const LATER: &str = "dakar";
+/// How many objects are written into each cluster.
+const OBJECTS: usize = 30;
+
+/// What a step has to say.
+struct Done {
+    what: String,
+    took: Duration,
+    details: Value,
+}
+
+/// Runs all steps. Returns what was started, if it was, for it to go on.
+pub(crate) async fn run(folder: &Folder, fleet: &Fleet, seen: &Seen, show: &dyn Show) -> (Option<World>, Summary) {
+    let mut script = Script { folder, fleet, seen, show, steps: Vec::new() };
+    let started = Instant::now();
+    let mut world = None;
+    let ok = script.all(&mut world).await.is_some();
+    (world, Summary { ok, took: started.elapsed(), steps: script.steps })
+}
+
+struct Script<'a> {
+    folder: &'a Folder,
+    fleet: &'a Fleet,
+    seen: &'a Seen,
+    show: &'a dyn Show,
+    steps: Vec<Step>,
+}
+
+impl<'a> Script<'a> {
+    /// None if a step failed.
+    async fn all(&mut self, place: &mut Option<World>) -> Option<()> {
+        let (folder, fleet, seen) = (self.folder, self.fleet, self.seen);
+        let started = self.step("start", "starting an etcd and three API servers", async {
+            let begun = Instant::now();
+            let world = World::start(folder, &FIRST).await?;
+            let (what, took) = ("an etcd and three API servers, each a cluster of its own", begun.elapsed());
+            Ok((world, Done { what: what.to_owned(), took, details: json!({"clusters": FIRST}) }))
+        });
+        let world = place.insert(started.await?);
+        self.step("discover", "writing three kubeconfig files", discover(world, folder, seen)).await?;
+        self.step("write", "writing ConfigMaps into three clusters", write(world, seen)).await?;
+        self.step("join", "starting a fourth API server", join(world, folder, seen)).await?;
+        // Its end is seen further down: other things go on meanwhile.
+        let rotated = self.step("rotate", "replacing the token of amsterdam", rotate(world, folder)).await?;
+        self.step("outage", "stopping the API server of berlin", outage(world, fleet)).await?;
+        self.step("isolation", "writing into the clusters that are left", isolation(world, seen)).await?;
+        self.step("missed", "deleting and changing objects in berlin unseen", missed(world, seen)).await?;
+        self.step("recover", "starting the API server of berlin again", recover(world, seen)).await?;
+        self.step("rotated", "waiting for amsterdam's watch to change to the new token", settled(world, seen, rotated))
+            .await?;
+        self.step("leave", "removing the kubeconfig of chicago", leave(world, folder, fleet, seen)).await?;
+        Some(())
+    }
+
+    async fn step<T>(
+        &mut self,
+        step: &'static str,
+        doing: &str,
+        run: impl Future<Output = anyhow::Result<(T, Done)>>,
+    ) -> Option<T> {
+        let begun = Instant::now();
+        self.show.begin(doing);
+        let result = run.await;
+        let (done, value) = match result {
+            Ok((value, done)) => (done, Some(value)),
+            Err(error) => {
+                let done = Done { what: format!("{error:#}"), took: begun.elapsed(), details: Value::Null };
+                (done, None)
+            }
+        };
+        let step = Step { step, what: done.what, took: done.took, ok: value.is_some(), details: done.details };
+        self.show.step(&step);
+        self.steps.push(step);
+        value
+    }
+}
+
+/// Kubeconfigs are written: their clusters join, and what is in them is reconciled.
+async fn discover(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result<((), Done)> {
+    for member in &world.members {
+        member.create("hello").await?;
+    }
+    let begun = Instant::now();
+    for member in &mut world.members {
+        member.write_kubeconfig(folder).await?;
+    }
+    seen.until(Duration::from_secs(20), "not all clusters were reconciled", |seen| {
+        FIRST.iter().all(|cluster| seen.object(cluster, "hello").live.is_some()).then_some(())
+    })
+    .await?;
+    let what = "kubeconfig files written → what is there reconciled in all three";
+    Ok(((), Done { what: what.to_owned(), took: begun.elapsed(), details: json!({"clusters": FIRST}) }))
+}
+
+/// Objects are written: how long until each is reconciled?
+async fn write(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let begun = Instant::now();
+    let writes = world.members.iter().map(async |member| {
+        let mut written = Vec::new();
+        for number in 0..OBJECTS {
+            let name = format!("object-{number}");
+            written.push((member.plane.name().to_owned(), member.create(&name).await?, name));
+        }
+        anyhow::Ok(written)
+    });
+    let written: Vec<_> = futures::future::try_join_all(writes).await?.into_iter().flatten().collect();
+    let mut latencies = seen
+        .until(Duration::from_secs(10), "not all objects were reconciled", |seen| {
+            let latency = |(cluster, at, name): &(String, Instant, String)| {
+                Some(seen.object(cluster, name).live?.saturating_duration_since(*at))
+            };
+            written.iter().map(latency).collect::<Option<Vec<_>>>()
+        })
+        .await?;
+    let took = begun.elapsed();
+    latencies.sort();
+    let (p50, max) = (latencies[latencies.len() / 2], latencies[latencies.len() - 1]);
+    let what = format!("{} objects written → reconciled, p50 {}, max {}", latencies.len(), duration(p50), duration(max));
+    let details = json!({"objects": latencies.len(), "p50Ms": in_millis(p50), "maxMs": in_millis(max)});
+    Ok(((), Done { what, took, details }))
+}
+
+/// A cluster is added while the controller runs.
+async fn join(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let begun = Instant::now();
+    world.add(LATER).await?;
+    let server = begun.elapsed();
+    let member = world.member(LATER)?;
+    member.create("hello").await?;
+    let written = member.write_kubeconfig(folder).await?;
+    let at = seen
+        .until(Duration::from_secs(15), "the new cluster was not reconciled", |seen| seen.object(LATER, "hello").live)
+        .await?;
+    let what = format!("kubeconfig of {LATER} added → reconciled");
+    let details = json!({"cluster": LATER, "serverStartMs": in_millis(server)});
+    Ok(((), Done { what, took: at.saturating_duration_since(written), details }))
+}
+
+/// A token is replaced: the new one is tried before it takes over.
+async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, Done)> {
+    let member = world.member(FIRST[0])?;
+    let written = member.write_kubeconfig(folder).await?;
+    let tried = async {
+        while !member.since_rotation().await?.tried {
+            sleep(Duration::from_millis(20)).await;
+        }
+        anyhow::Ok(())
+    };
+    match timeout(Duration::from_secs(10), tried).await {
+        Ok(tried) => tried?,
+        Err(_) => bail!("the new token was not tried within 10 s"),
+    }
+    let what = format!("token of {} replaced → the new one is tried", FIRST[0]);
+    Ok((written, Done { what, took: written.elapsed(), details: json!({"cluster": FIRST[0]}) }))
+}
+
+/// An API server stops.
+async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> {
+    let member = world.member(FIRST[1])?;
+    let cluster = cluster(fleet, FIRST[1])?;
+    let begun = Instant::now();
+    member.plane.stop().await?;
+    let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+    let Ok(state) = timeout(Duration::from_secs(30), cluster.wait_for(unreachable)).await else {
+        bail!("{} was not seen as unreachable within 30 s", FIRST[1]);
+    };
+    let took = begun.elapsed();
+    let what = format!("API server of {} stopped → seen as Unreachable", FIRST[1]);
+    let details = json!({"cluster": FIRST[1], "reason": state.reason()});
+    Ok(((), Done { what, took, details }))
+}
+
+/// The others must not notice.
+async fn isolation(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let mut slowest = Duration::ZERO;
+    let others = || world.members.iter().filter(|member| member.plane.name() != FIRST[1]);
+    for member in others() {
+        let written = member.create("during-the-outage").await?;
+        let at = seen
+            .until(Duration::from_secs(10), "a healthy cluster was not reconciled", |seen| {
+                seen.object(member.plane.name(), "during-the-outage").live
+            })
+            .await?;
+        slowest = slowest.max(at.saturating_duration_since(written));
+    }
+    let what = format!("meanwhile an object written into each of the {} others → reconciled", others().count());
+    Ok(((), Done { what, took: slowest, details: json!({"clusters": others().count()}) }))
+}
+
+/// What the controller can't see: another API server of the cluster goes on.
+async fn missed(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let member = world.member(FIRST[1])?;
+    let begun = Instant::now();
+    let replica = member.replica().await?;
+    delete(&replica, "object-0").await?;
+    change(&replica, "object-1", "2").await?;
+    ensure!(seen.state().object(FIRST[1], "object-0").deleted.is_none(), "the deletion was seen too early");
+    let what = format!("in {} one object deleted and one changed, unseen by the controller", FIRST[1]);
+    Ok(((), Done { what, took: begun.elapsed(), details: json!({"cluster": FIRST[1]}) }))
+}
+
+/// The API server is back: what was missed is made up for.
+async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let member = world.member(FIRST[1])?;
+    let begun = Instant::now();
+    member.plane.restart().await?;
+    let ready = begun.elapsed();
+    // Most often the controller is there before the server says that it is ready.
+    seen.until(Duration::from_secs(35), "what was missed was not made up for", |seen| {
+        let changed = seen.object(FIRST[1], "object-1").value.as_deref() == Some("2");
+        (seen.object(FIRST[1], "object-0").deleted.is_some() && changed).then_some(())
+    })
+    .await?;
+    let deletions = seen.state().clusters.get(FIRST[1]).map_or(0, |cluster| cluster.deletions);
+    ensure!(deletions == 1, "one object was deleted in {}, but {deletions} were seen to be", FIRST[1]);
+    let what = format!("API server of {} started → missed deletion and change reconciled", FIRST[1]);
+    let details = json!({"cluster": FIRST[1], "serverReadyMs": in_millis(ready)});
+    Ok(((), Done { what, took: begun.elapsed(), details }))
+}
+
+/// The rotation has ended when the watch has begun again with the new token; nothing was listed for it.
+async fn settled(world: &mut World, seen: &Seen, written: Instant) -> anyhow::Result<((), Done)> {
+    let member = world.member(FIRST[0])?;
+    let moved = async {
+        while member.since_rotation().await?.watches == 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+        anyhow::Ok(written.elapsed())
+    };
+    let took = match timeout(Duration::from_secs(35), moved).await {
+        Ok(took) => took?,
+        Err(_) => bail!("no watch began with the new token within 35 s"),
+    };
+    member.create("after-the-rotation").await?;
+    seen.until(Duration::from_secs(10), "nothing was reconciled after the rotation", |seen| {
+        seen.object(FIRST[0], "after-the-rotation").live
+    })
+    .await?;
+    let lists = member.since_rotation().await?.lists;
+    ensure!(lists == 0, "the rotation made the controller list {lists} times");
+    let what = format!("{}'s watch goes on with the new token, {lists} LISTs", FIRST[0]);
+    Ok(((), Done { what, took, details: json!({"cluster": FIRST[0], "lists": lists}) }))
+}
+
+/// A cluster is removed: it goes, and nothing in it counts as deleted.
+async fn leave(world: &mut World, folder: &Folder, fleet: &Fleet, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let member = world.member(FIRST[2])?;
+    let cluster = cluster(fleet, FIRST[2])?;
+    let removed = member.remove_kubeconfig(folder)?;
+    let gone = cluster.wait_for(|state| matches!(state, ClusterState::Gone));
+    if timeout(Duration::from_secs(15), gone).await.is_err() {
+        bail!("{} was not gone within 15 s", FIRST[2]);
+    }
+    let took = removed.elapsed();
+    let deletions = seen.state().clusters.get(FIRST[2]).map_or(0, |cluster| cluster.deletions);
+    ensure!(deletions == 0, "{deletions} objects were taken for deleted");
+    let what = format!("kubeconfig of {} removed → gone; none of its objects counts as deleted", FIRST[2]);
+    Ok(((), Done { what, took, details: json!({"cluster": FIRST[2], "deletions": deletions}) }))
+}
+
+fn cluster(fleet: &Fleet, name: &str) -> anyhow::Result<Cluster> {
+    let found = fleet.clusters().into_iter().find(|cluster| short_name(cluster) == name);
+    found.ok_or_else(|| anyhow::anyhow!("cluster {name} is not in the fleet"))
+}
