@@ -1,6 +1,6 @@
 //! Logs.
 
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 
 use tracing_subscriber::EnvFilter;
 
@@ -26,7 +26,8 @@ pub fn log_with(default: &str) {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(stderr().is_terminal())
+        // Colours are a feature of that crate which is not enabled.
+        .with_ansi(false)
         .with_writer(stderr)
         .init();
     if let Some(error) = wrong {
