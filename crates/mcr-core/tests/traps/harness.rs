@@ -173,7 +173,7 @@ pub(crate) async fn for_millis(millis: u64) {
 /// Writes down what it is told: `+name` for new, `~name` for changed, `-name` for deleted objects.
 #[derive(Default)]
 pub(crate) struct Log {
-    lines: Mutex<Vec<String>>,
+    lines: Mutex<Vec<(String, Instant)>>,
     statuses: Mutex<Vec<WatchStatus>>,
 }
 
@@ -187,7 +187,7 @@ impl ChangeSink for Log {
         self.lines
             .lock()
             .unwrap()
-            .push(format!("{sign}{}", change.key().unwrap().name));
+            .push((format!("{sign}{}", change.key().unwrap().name), Instant::now()));
     }
 
     fn status_changed(&self, status: &WatchStatus) {
@@ -197,7 +197,23 @@ impl ChangeSink for Log {
 
 impl Log {
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap().clone()
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(line, _)| line.clone())
+            .collect()
+    }
+
+    /// When a line was first written.
+    pub(crate) fn time_of(&self, line: &str) -> Instant {
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .find(|(known, _)| known == line)
+            .unwrap()
+            .1
     }
 
     pub(crate) fn statuses(&self) -> Vec<WatchStatus> {

@@ -1,7 +1,7 @@
 //! An API server that does what a test tells it to, byte by byte, and writes down what it was asked.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -17,7 +17,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::broadcast,
+    sync::{broadcast, watch},
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -194,6 +194,8 @@ struct Shared {
     script: Script,
     asked: Mutex<Vec<Asked>>,
     events: broadcast::Sender<(String, String)>,
+    /// The paths that have been watched.
+    watched: watch::Sender<HashSet<String>>,
     connections: AtomicUsize,
     open: AtomicUsize,
     live: AtomicUsize,
@@ -207,6 +209,7 @@ impl Server {
             script: Box::new(script),
             asked: Mutex::default(),
             events: broadcast::channel(64).0,
+            watched: watch::Sender::default(),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
@@ -258,8 +261,10 @@ impl Server {
             .collect()
     }
 
-    /// Says an event on every open watch of a path.
-    pub(crate) fn send(&self, path: &str, event: &Value) {
+    /// Says an event on every open watch of a path, once there is one.
+    pub(crate) async fn send(&self, path: &str, event: &Value) {
+        let mut watched = self.shared.watched.subscribe();
+        watched.wait_for(|watched| watched.contains(path)).await.unwrap();
         self.shared
             .events
             .send((path.to_owned(), format!("{event}\n")))
@@ -333,6 +338,7 @@ impl Shared {
                     }
                     Step::Live => {
                         let _live = Count::up(&self.live);
+                        self.watched.send_if_modified(|watched| watched.insert(asked.path.clone()));
                         live(&asked.path, &mut events, &mut read, &mut write).await;
                         false
                     }

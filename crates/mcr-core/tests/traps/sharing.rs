@@ -29,7 +29,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     let (_later, late) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     // Who comes late is told what is there.
     late.is(&["+a"]);
-    server.send(MAPS, &event("ADDED", map("b", 11)));
+    server.send(MAPS, &event("ADDED", map("b", 11))).await;
     for log in [&one.log, &at_once, &late] {
         log.becomes(&["+a", "+b"]).await;
     }
@@ -111,9 +111,11 @@ async fn a_sink_that_panics_ends_the_watch_for_nobody() {
         .unwrap();
     assert_eq!(late.changes.load(Ordering::SeqCst), 2, "it was told both");
     eventually("watched", || (server.live() == 1).then_some(())).await;
-    server.send(MAPS, &event("ADDED", map("c", 11)));
+    server.send(MAPS, &event("ADDED", map("c", 11))).await;
     log.becomes(&["+a", "+b", "+c"]).await;
-    server.send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")));
+    server
+        .send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")))
+        .await;
     eventually("listed again", || (log.lines().len() == 5).then_some(())).await;
     eventually("watched again", || {
         (server.watches(MAPS).len() == 2).then_some(())
@@ -147,7 +149,7 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
     let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     log.becomes(&["+bad", "+b"]).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
-    server.send(MAPS, &event("DELETED", map("bad", 11)));
+    server.send(MAPS, &event("DELETED", map("bad", 11))).await;
     log.becomes(&["+bad", "+b", "-bad"]).await;
     let store = cluster.store::<ConfigMap>().unwrap();
     assert_eq!(store.by_index("name", "b").unwrap().len(), 1);

@@ -68,7 +68,9 @@ async fn a_list_with_an_object_without_a_name_deletes_nothing() {
     one.log.becomes(&["+a", "+b", "+c"]).await;
     eventually("watched again", || (server.live() == 1).then_some(())).await;
     assert_eq!((one.watch.status().skipped, one.watch.status().lists), (2, 2));
-    server.send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")));
+    server
+        .send(MAPS, &event("ERROR", status_object(410, "Expired", "too old")))
+        .await;
     one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
     one.running.stop().await;
 }
@@ -87,9 +89,9 @@ async fn an_event_whose_object_cannot_be_read_is_left_out_and_the_watch_goes_on(
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let mut bad = map("a", 11);
     bad["metadata"]["uid"] = json!({"not": "text"});
-    server.send(MAPS, &event("MODIFIED", bad));
-    server.send(MAPS, &event("ADDED", json!(["no", "object"])));
-    server.send(MAPS, &event("MODIFIED", map("b", 12)));
+    server.send(MAPS, &event("MODIFIED", bad)).await;
+    server.send(MAPS, &event("ADDED", json!(["no", "object"]))).await;
+    server.send(MAPS, &event("MODIFIED", map("b", 12))).await;
     one.log.becomes(&["+a", "+b", "~b"]).await;
     assert_eq!(one.watch.status().skipped, 2);
     let store = one.cluster.store::<ConfigMap>().unwrap();

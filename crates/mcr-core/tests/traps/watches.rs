@@ -45,7 +45,9 @@ async fn a_410_event_lists_again() {
     .await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
-    server.send(MAPS, &event("ERROR", status_object(410, "Gone", "too old")));
+    server
+        .send(MAPS, &event("ERROR", status_object(410, "Gone", "too old")))
+        .await;
     one.log.becomes(&["+goes", "+comes", "-goes"]).await;
     eventually("watched again", || {
         (server.watches(MAPS).len() == 2).then_some(())
@@ -389,9 +391,9 @@ async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let mut other = map("a", 11);
     other["metadata"]["uid"] = "00000000-0000-0000-0000-00000000000f".into();
-    server.send(MAPS, &event("MODIFIED", other.clone()));
+    server.send(MAPS, &event("MODIFIED", other.clone())).await;
     one.log.becomes(&["+a", "-a", "+a"]).await;
-    server.send(MAPS, &event("ADDED", map("a", 12)));
+    server.send(MAPS, &event("ADDED", map("a", 12))).await;
     one.log.becomes(&["+a", "-a", "+a", "-a", "+a"]).await;
     let store = one
         .cluster
