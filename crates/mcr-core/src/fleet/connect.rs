@@ -143,6 +143,8 @@ impl Life<'_> {
             identify(self.fleet, connected).await
         };
         let result = tokio::select! {
+            // A connection that has answered is in use: what changes after that is a change of it.
+            biased;
             result = attempt => result,
             _ = self.changes.changed() => return self.take_change(),
         };
