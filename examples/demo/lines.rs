@@ -11,7 +11,12 @@ impl Show for Lines {
 
     fn step(&self, step: &Step) {
         let mark = if step.ok { "✓" } else { "✗" };
-        print(&format!("{mark}  {}: {} ({})\n", step.step, step.what, duration(step.took)));
+        print(&format!(
+            "{mark}  {}: {} ({})\n",
+            step.step,
+            step.what,
+            duration(step.took)
+        ));
     }
 
     fn summary(&self, summary: &Summary) {

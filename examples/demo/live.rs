@@ -69,7 +69,9 @@ impl Show for Live {
 
 /// A cluster, coloured after it was cut to fit.
 fn line(row: &Row) -> String {
-    let last = row.last.map_or_else(String::new, |last| format!("{:.0} s ago", last.as_secs_f64().floor()));
+    let last = row.last.map_or_else(String::new, |last| {
+        format!("{:.0} s ago", last.as_secs_f64().floor())
+    });
     let state = format!("{:<12}", row.state);
     let rest = format!("{:>10}  {:>10}  {last:>9}", row.objects, row.reconciles);
     let colour = match row.state {
@@ -79,7 +81,10 @@ fn line(row: &Row) -> String {
     };
     let cluster = cut(&format!("{:<12}", row.cluster), 12);
     let reason = row.reason.as_deref().unwrap_or_default();
-    let reason = cut(reason, WIDTH.saturating_sub(2 + 13 + 12 + rest.chars().count() + 2));
+    let reason = cut(
+        reason,
+        WIDTH.saturating_sub(2 + 13 + 12 + rest.chars().count() + 2),
+    );
     format!("  {cluster} \x1b[{colour}m{state}\x1b[0m{rest}  {reason}")
 }
 
@@ -92,7 +97,10 @@ fn cut(text: &str, width: usize) -> String {
 
 impl State {
     fn draw(&mut self) {
-        let heading = format!("  {:<13}{:<12}{:>10}  {:>10}  {:>9}", "CLUSTER", "STATE", "CONFIGMAPS", "RECONCILES", "LAST");
+        let heading = format!(
+            "  {:<13}{:<12}{:>10}  {:>10}  {:>9}",
+            "CLUSTER", "STATE", "CONFIGMAPS", "RECONCILES", "LAST"
+        );
         let mut lines = vec![format!("\x1b[1m{heading}\x1b[0m")];
         lines.extend(self.clusters.iter().cloned());
         if self.clusters.is_empty() {
@@ -101,14 +109,21 @@ impl State {
         lines.push(String::new());
         for step in &self.steps {
             let took = duration(step.took);
-            let what = cut(&step.what, WIDTH.saturating_sub(16 + 2 + took.chars().count()));
-            let mark = if step.ok { "\x1b[32m✓\x1b[0m" } else { "\x1b[31m✗\x1b[0m" };
-            lines.push(format!("{mark}  {:<13}{what}  \x1b[2m{took}\x1b[0m", step.step));
+            let what = cut(&step.what, WIDTH.saturating_sub(14 + 2 + took.chars().count()));
+            let mark = if step.ok {
+                "\x1b[32m✓\x1b[0m"
+            } else {
+                "\x1b[31m✗\x1b[0m"
+            };
+            lines.push(format!("{mark}  {:<11}{what}  \x1b[2m{took}\x1b[0m", step.step));
         }
         if let Some((doing, since)) = &self.doing {
             let spinner = ['|', '/', '-', '\\'][self.frame % 4];
             let doing = cut(doing, WIDTH - 12);
-            lines.push(format!("{spinner}  {doing}  \x1b[2m{:.0} s\x1b[0m", since.elapsed().as_secs_f64().floor()));
+            lines.push(format!(
+                "{spinner}  {doing}  \x1b[2m{:.0} s\x1b[0m",
+                since.elapsed().as_secs_f64().floor()
+            ));
         }
         // A command to be copied is not cut; it stays out of the lines that are gone over again.
         if !self.hint.is_empty() {

@@ -62,25 +62,32 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let fleet = manager.fleet().clone();
     let managing = tokio::spawn(manager.run_until(stop.clone()));
 
-    let drawing = tokio::spawn(show::redraw(show.clone(), fleet.clone(), seen.clone(), stop.clone()));
-    let script = script::run(&folder, &fleet, &seen, &*show);
-    let outcome = stop.run_until_cancelled(async {
-        let (world, summary) = script.await;
-        show.summary(&summary);
-        if !args.once {
-            if let Some(world) = &world {
-                show.hint(&world.hint());
-            }
+    let drawing = tokio::spawn(show::redraw(
+        show.clone(),
+        fleet.clone(),
+        seen.clone(),
+        stop.clone(),
+    ));
+    let ended = stop
+        .run_until_cancelled(script::run(&folder, &fleet, &seen, &*show))
+        .await;
+    let (world, summary) = ended.unzip();
+    if let Some(summary) = &summary {
+        show.clusters(&show::rows(&fleet, &seen));
+        show.summary(summary);
+        if let Some(Some(world)) = &world
+            && summary.ok
+            && !args.once
+        {
+            show.hint(&world.hint());
             stop.cancelled().await;
         }
-        // The servers live until here.
-        drop(world);
-        summary
-    });
-    let summary = outcome.await;
+    }
+    // The clusters live until here, and nobody is shown how they all become unreachable.
     stop.cancel();
     let _ = drawing.await;
     managing.await??;
+    drop(world);
     match summary {
         Some(summary) if !summary.ok => bail!("the demo failed at: {}", summary.failed()),
         _ => Ok(()),

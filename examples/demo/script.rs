@@ -30,12 +30,30 @@ struct Done {
 }
 
 /// Runs all steps. Returns what was started, if it was, for it to go on.
-pub(crate) async fn run(folder: &Folder, fleet: &Fleet, seen: &Seen, show: &dyn Show) -> (Option<World>, Summary) {
-    let mut script = Script { folder, fleet, seen, show, steps: Vec::new() };
+pub(crate) async fn run(
+    folder: &Folder,
+    fleet: &Fleet,
+    seen: &Seen,
+    show: &dyn Show,
+) -> (Option<World>, Summary) {
+    let mut script = Script {
+        folder,
+        fleet,
+        seen,
+        show,
+        steps: Vec::new(),
+    };
     let started = Instant::now();
     let mut world = None;
     let ok = script.all(&mut world).await.is_some();
-    (world, Summary { ok, took: started.elapsed(), steps: script.steps })
+    (
+        world,
+        Summary {
+            ok,
+            took: started.elapsed(),
+            steps: script.steps,
+        },
+    )
 }
 
 struct Script<'a> {
@@ -53,22 +71,75 @@ impl<'a> Script<'a> {
         let started = self.step("start", "starting an etcd and three API servers", async {
             let begun = Instant::now();
             let world = World::start(folder, &FIRST).await?;
-            let (what, took) = ("an etcd and three API servers, each a cluster of its own", begun.elapsed());
-            Ok((world, Done { what: what.to_owned(), took, details: json!({"clusters": FIRST}) }))
+            let (what, took) = ("an etcd and three API servers", begun.elapsed());
+            Ok((
+                world,
+                Done {
+                    what: what.to_owned(),
+                    took,
+                    details: json!({"clusters": FIRST}),
+                },
+            ))
         });
         let world = place.insert(started.await?);
-        self.step("discover", "writing three kubeconfig files", discover(world, folder, seen)).await?;
-        self.step("write", "writing ConfigMaps into three clusters", write(world, seen)).await?;
-        self.step("join", "starting a fourth API server", join(world, folder, seen)).await?;
-        // Its end is seen further down: other things go on meanwhile.
-        let rotated = self.step("rotate", "replacing the token of amsterdam", rotate(world, folder)).await?;
-        self.step("outage", "stopping the API server of berlin", outage(world, fleet)).await?;
-        self.step("isolation", "writing into the clusters that are left", isolation(world, seen)).await?;
-        self.step("missed", "deleting and changing objects in berlin unseen", missed(world, seen)).await?;
-        self.step("recover", "starting the API server of berlin again", recover(world, seen)).await?;
-        self.step("rotated", "waiting for amsterdam's watch to change to the new token", settled(world, seen, rotated))
+        self.step(
+            "discover",
+            "writing three kubeconfig files",
+            discover(world, folder, seen),
+        )
+        .await?;
+        self.step(
+            "write",
+            "writing ConfigMaps into three clusters",
+            write(world, seen),
+        )
+        .await?;
+        self.step("join", "starting a fourth API server", join(world, folder, seen))
             .await?;
-        self.step("leave", "removing the kubeconfig of chicago", leave(world, folder, fleet, seen)).await?;
+        // Its end is seen further down: other things go on meanwhile.
+        let rotated = self
+            .step(
+                "rotate",
+                "replacing the token of amsterdam",
+                rotate(world, folder),
+            )
+            .await?;
+        self.step(
+            "outage",
+            "stopping the API server of berlin",
+            outage(world, fleet),
+        )
+        .await?;
+        self.step(
+            "isolation",
+            "writing into the clusters that are left",
+            isolation(world, seen),
+        )
+        .await?;
+        self.step(
+            "missed",
+            "deleting and changing objects in berlin unseen",
+            missed(world, seen),
+        )
+        .await?;
+        self.step(
+            "recover",
+            "starting the API server of berlin again",
+            recover(world, seen),
+        )
+        .await?;
+        self.step(
+            "rotated",
+            "waiting for amsterdam's watch to change to the new token",
+            settled(world, seen, rotated),
+        )
+        .await?;
+        self.step(
+            "leave",
+            "removing the kubeconfig of chicago",
+            leave(world, folder, fleet, seen),
+        )
+        .await?;
         Some(())
     }
 
@@ -84,11 +155,21 @@ impl<'a> Script<'a> {
         let (done, value) = match result {
             Ok((value, done)) => (done, Some(value)),
             Err(error) => {
-                let done = Done { what: format!("{error:#}"), took: begun.elapsed(), details: Value::Null };
+                let done = Done {
+                    what: format!("{error:#}"),
+                    took: begun.elapsed(),
+                    details: Value::Null,
+                };
                 (done, None)
             }
         };
-        let step = Step { step, what: done.what, took: done.took, ok: value.is_some(), details: done.details };
+        let step = Step {
+            step,
+            what: done.what,
+            took: done.took,
+            ok: value.is_some(),
+            details: done.details,
+        };
         self.show.step(&step);
         self.steps.push(step);
         value
@@ -104,12 +185,26 @@ async fn discover(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Re
     for member in &mut world.members {
         member.write_kubeconfig(folder).await?;
     }
-    seen.until(Duration::from_secs(20), "not all clusters were reconciled", |seen| {
-        FIRST.iter().all(|cluster| seen.object(cluster, "hello").live.is_some()).then_some(())
-    })
+    seen.until(
+        Duration::from_secs(20),
+        "not all clusters were reconciled",
+        |seen| {
+            FIRST
+                .iter()
+                .all(|cluster| seen.object(cluster, "hello").live.is_some())
+                .then_some(())
+        },
+    )
     .await?;
-    let what = "kubeconfig files written → what is there reconciled in all three";
-    Ok(((), Done { what: what.to_owned(), took: begun.elapsed(), details: json!({"clusters": FIRST}) }))
+    let what = "kubeconfigs written → all three clusters reconciled";
+    Ok((
+        (),
+        Done {
+            what: what.to_owned(),
+            took: begun.elapsed(),
+            details: json!({"clusters": FIRST}),
+        },
+    ))
 }
 
 /// Objects are written: how long until each is reconciled?
@@ -123,19 +218,32 @@ async fn write(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
         }
         anyhow::Ok(written)
     });
-    let written: Vec<_> = futures::future::try_join_all(writes).await?.into_iter().flatten().collect();
+    let written: Vec<_> = futures::future::try_join_all(writes)
+        .await?
+        .into_iter()
+        .flatten()
+        .collect();
     let mut latencies = seen
-        .until(Duration::from_secs(10), "not all objects were reconciled", |seen| {
-            let latency = |(cluster, at, name): &(String, Instant, String)| {
-                Some(seen.object(cluster, name).live?.saturating_duration_since(*at))
-            };
-            written.iter().map(latency).collect::<Option<Vec<_>>>()
-        })
+        .until(
+            Duration::from_secs(10),
+            "not all objects were reconciled",
+            |seen| {
+                let latency = |(cluster, at, name): &(String, Instant, String)| {
+                    Some(seen.object(cluster, name).live?.saturating_duration_since(*at))
+                };
+                written.iter().map(latency).collect::<Option<Vec<_>>>()
+            },
+        )
         .await?;
     let took = begun.elapsed();
     latencies.sort();
     let (p50, max) = (latencies[latencies.len() / 2], latencies[latencies.len() - 1]);
-    let what = format!("{} objects written → reconciled, p50 {}, max {}", latencies.len(), duration(p50), duration(max));
+    let what = format!(
+        "{} objects written → reconciled: p50 {}, max {}",
+        latencies.len(),
+        duration(p50),
+        duration(max)
+    );
     let details = json!({"objects": latencies.len(), "p50Ms": in_millis(p50), "maxMs": in_millis(max)});
     Ok(((), Done { what, took, details }))
 }
@@ -149,11 +257,22 @@ async fn join(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result
     member.create("hello").await?;
     let written = member.write_kubeconfig(folder).await?;
     let at = seen
-        .until(Duration::from_secs(15), "the new cluster was not reconciled", |seen| seen.object(LATER, "hello").live)
+        .until(
+            Duration::from_secs(15),
+            "the new cluster was not reconciled",
+            |seen| seen.object(LATER, "hello").live,
+        )
         .await?;
     let what = format!("kubeconfig of {LATER} added → reconciled");
     let details = json!({"cluster": LATER, "serverStartMs": in_millis(server)});
-    Ok(((), Done { what, took: at.saturating_duration_since(written), details }))
+    Ok((
+        (),
+        Done {
+            what,
+            took: at.saturating_duration_since(written),
+            details,
+        },
+    ))
 }
 
 /// A token is replaced: the new one is tried before it takes over.
@@ -171,7 +290,14 @@ async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, 
         Err(_) => bail!("the new token was not tried within 10 s"),
     }
     let what = format!("token of {} replaced → the new one is tried", FIRST[0]);
-    Ok((written, Done { what, took: written.elapsed(), details: json!({"cluster": FIRST[0]}) }))
+    Ok((
+        written,
+        Done {
+            what,
+            took: written.elapsed(),
+            details: json!({"cluster": FIRST[0]}),
+        },
+    ))
 }
 
 /// An API server stops.
@@ -185,7 +311,7 @@ async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> 
         bail!("{} was not seen as unreachable within 30 s", FIRST[1]);
     };
     let took = begun.elapsed();
-    let what = format!("API server of {} stopped → seen as Unreachable", FIRST[1]);
+    let what = format!("API server of {} stopped → Unreachable", FIRST[1]);
     let details = json!({"cluster": FIRST[1], "reason": state.reason()});
     Ok(((), Done { what, took, details }))
 }
@@ -193,18 +319,35 @@ async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> 
 /// The others must not notice.
 async fn isolation(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let mut slowest = Duration::ZERO;
-    let others = || world.members.iter().filter(|member| member.plane.name() != FIRST[1]);
+    let others = || {
+        world
+            .members
+            .iter()
+            .filter(|member| member.plane.name() != FIRST[1])
+    };
     for member in others() {
         let written = member.create("during-the-outage").await?;
         let at = seen
-            .until(Duration::from_secs(10), "a healthy cluster was not reconciled", |seen| {
-                seen.object(member.plane.name(), "during-the-outage").live
-            })
+            .until(
+                Duration::from_secs(10),
+                "a healthy cluster was not reconciled",
+                |seen| seen.object(member.plane.name(), "during-the-outage").live,
+            )
             .await?;
         slowest = slowest.max(at.saturating_duration_since(written));
     }
-    let what = format!("meanwhile an object written into each of the {} others → reconciled", others().count());
-    Ok(((), Done { what, took: slowest, details: json!({"clusters": others().count()}) }))
+    let what = format!(
+        "meanwhile a write in each of the {} others → reconciled",
+        others().count()
+    );
+    Ok((
+        (),
+        Done {
+            what,
+            took: slowest,
+            details: json!({"clusters": others().count()}),
+        },
+    ))
 }
 
 /// What the controller can't see: another API server of the cluster goes on.
@@ -214,9 +357,19 @@ async fn missed(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let replica = member.replica().await?;
     delete(&replica, "object-0").await?;
     change(&replica, "object-1", "2").await?;
-    ensure!(seen.state().object(FIRST[1], "object-0").deleted.is_none(), "the deletion was seen too early");
-    let what = format!("in {} one object deleted and one changed, unseen by the controller", FIRST[1]);
-    Ok(((), Done { what, took: begun.elapsed(), details: json!({"cluster": FIRST[1]}) }))
+    ensure!(
+        seen.state().object(FIRST[1], "object-0").deleted.is_none(),
+        "the deletion was seen too early"
+    );
+    let what = format!("{}: one object deleted, one changed, unseen", FIRST[1]);
+    Ok((
+        (),
+        Done {
+            what,
+            took: begun.elapsed(),
+            details: json!({"cluster": FIRST[1]}),
+        },
+    ))
 }
 
 /// The API server is back: what was missed is made up for.
@@ -226,16 +379,35 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
     member.plane.restart().await?;
     let ready = begun.elapsed();
     // Most often the controller is there before the server says that it is ready.
-    seen.until(Duration::from_secs(35), "what was missed was not made up for", |seen| {
-        let changed = seen.object(FIRST[1], "object-1").value.as_deref() == Some("2");
-        (seen.object(FIRST[1], "object-0").deleted.is_some() && changed).then_some(())
-    })
+    seen.until(
+        Duration::from_secs(35),
+        "what was missed was not made up for",
+        |seen| {
+            let changed = seen.object(FIRST[1], "object-1").value.as_deref() == Some("2");
+            (seen.object(FIRST[1], "object-0").deleted.is_some() && changed).then_some(())
+        },
+    )
     .await?;
-    let deletions = seen.state().clusters.get(FIRST[1]).map_or(0, |cluster| cluster.deletions);
-    ensure!(deletions == 1, "one object was deleted in {}, but {deletions} were seen to be", FIRST[1]);
-    let what = format!("API server of {} started → missed deletion and change reconciled", FIRST[1]);
+    let deletions = seen
+        .state()
+        .clusters
+        .get(FIRST[1])
+        .map_or(0, |cluster| cluster.deletions);
+    ensure!(
+        deletions == 1,
+        "one object was deleted in {}, but {deletions} were seen to be",
+        FIRST[1]
+    );
+    let what = format!("{} started again → what was missed is reconciled", FIRST[1]);
     let details = json!({"cluster": FIRST[1], "serverReadyMs": in_millis(ready)});
-    Ok(((), Done { what, took: begun.elapsed(), details }))
+    Ok((
+        (),
+        Done {
+            what,
+            took: begun.elapsed(),
+            details,
+        },
+    ))
 }
 
 /// The rotation has ended when the watch has begun again with the new token; nothing was listed for it.
@@ -252,14 +424,23 @@ async fn settled(world: &mut World, seen: &Seen, written: Instant) -> anyhow::Re
         Err(_) => bail!("no watch began with the new token within 35 s"),
     };
     member.create("after-the-rotation").await?;
-    seen.until(Duration::from_secs(10), "nothing was reconciled after the rotation", |seen| {
-        seen.object(FIRST[0], "after-the-rotation").live
-    })
+    seen.until(
+        Duration::from_secs(10),
+        "nothing was reconciled after the rotation",
+        |seen| seen.object(FIRST[0], "after-the-rotation").live,
+    )
     .await?;
     let lists = member.since_rotation().await?.lists;
     ensure!(lists == 0, "the rotation made the controller list {lists} times");
     let what = format!("{}'s watch goes on with the new token, {lists} LISTs", FIRST[0]);
-    Ok(((), Done { what, took, details: json!({"cluster": FIRST[0], "lists": lists}) }))
+    Ok((
+        (),
+        Done {
+            what,
+            took,
+            details: json!({"cluster": FIRST[0], "lists": lists}),
+        },
+    ))
 }
 
 /// A cluster is removed: it goes, and nothing in it counts as deleted.
@@ -272,13 +453,30 @@ async fn leave(world: &mut World, folder: &Folder, fleet: &Fleet, seen: &Seen) -
         bail!("{} was not gone within 15 s", FIRST[2]);
     }
     let took = removed.elapsed();
-    let deletions = seen.state().clusters.get(FIRST[2]).map_or(0, |cluster| cluster.deletions);
+    let deletions = seen
+        .state()
+        .clusters
+        .get(FIRST[2])
+        .map_or(0, |cluster| cluster.deletions);
     ensure!(deletions == 0, "{deletions} objects were taken for deleted");
-    let what = format!("kubeconfig of {} removed → gone; none of its objects counts as deleted", FIRST[2]);
-    Ok(((), Done { what, took, details: json!({"cluster": FIRST[2], "deletions": deletions}) }))
+    let what = format!(
+        "kubeconfig of {} removed → gone, {deletions} deletions seen",
+        FIRST[2]
+    );
+    Ok((
+        (),
+        Done {
+            what,
+            took,
+            details: json!({"cluster": FIRST[2], "deletions": deletions}),
+        },
+    ))
 }
 
 fn cluster(fleet: &Fleet, name: &str) -> anyhow::Result<Cluster> {
-    let found = fleet.clusters().into_iter().find(|cluster| short_name(cluster) == name);
+    let found = fleet
+        .clusters()
+        .into_iter()
+        .find(|cluster| short_name(cluster) == name);
     found.ok_or_else(|| anyhow::anyhow!("cluster {name} is not in the fleet"))
 }

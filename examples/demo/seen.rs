@@ -19,7 +19,10 @@ pub(crate) async fn reconcile(request: Request<ConfigMap>, seen: Arc<Seen>) -> R
         let of_cluster = state.clusters.entry(cluster.clone()).or_default();
         of_cluster.reconciles += 1;
         of_cluster.last = Some(now);
-        let object = state.objects.entry((cluster, request.name().to_owned())).or_default();
+        let object = state
+            .objects
+            .entry((cluster, request.name().to_owned()))
+            .or_default();
         match &request.object {
             RequestObject::Live(map) => {
                 object.live.get_or_insert(now);
@@ -41,7 +44,10 @@ pub(crate) async fn reconcile(request: Request<ConfigMap>, seen: Arc<Seen>) -> R
 
 /// The context's name: clusters of the file provider are named `<path>+<context>`.
 pub(crate) fn short_name(cluster: &Cluster) -> String {
-    cluster.properties().remove("context").unwrap_or_else(|| cluster.name().to_string())
+    cluster
+        .properties()
+        .remove("context")
+        .unwrap_or_else(|| cluster.name().to_string())
 }
 
 /// What the reconciler was asked to do so far.
@@ -77,7 +83,10 @@ pub(crate) struct OfObject {
 
 impl State {
     pub(crate) fn object(&self, cluster: &str, name: &str) -> OfObject {
-        self.objects.get(&(cluster.to_owned(), name.to_owned())).cloned().unwrap_or_default()
+        self.objects
+            .get(&(cluster.to_owned(), name.to_owned()))
+            .cloned()
+            .unwrap_or_default()
     }
 }
 

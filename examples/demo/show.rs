@@ -51,18 +51,31 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn failed(&self) -> String {
         let failed = self.steps.iter().filter(|step| !step.ok);
-        failed.map(|step| format!("{} ({})", step.step, step.what)).collect::<Vec<_>>().join(", ")
+        failed
+            .map(|step| format!("{} ({})", step.step, step.what))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// The table at the end.
     pub(crate) fn text(&self) -> String {
-        let width = self.steps.iter().map(|step| step.what.chars().count()).max().unwrap_or_default();
-        let mut text = format!("\n   {:<13}{:<width$}  {:>8}\n", "STEP", "WHAT HAPPENED", "TOOK");
+        let width = self
+            .steps
+            .iter()
+            .map(|step| step.what.chars().count())
+            .max()
+            .unwrap_or_default();
+        let mut text = format!("\n   {:<11}{:<width$}  {:>8}\n", "STEP", "WHAT HAPPENED", "TOOK");
         for step in &self.steps {
             let mark = if step.ok { "✓" } else { "✗" };
-            text += &format!("{mark}  {:<13}{:<width$}  {:>8}\n", step.step, step.what, duration(step.took));
+            text += &format!(
+                "{mark}  {:<11}{:<width$}  {:>8}\n",
+                step.step,
+                step.what,
+                duration(step.took)
+            );
         }
-        text + &format!("   {:<13}{:<width$}  {:>8}\n", "in all", "", duration(self.took))
+        text + &format!("   {:<11}{:<width$}  {:>8}\n", "in all", "", duration(self.took))
     }
 }
 
@@ -87,7 +100,7 @@ pub(crate) async fn redraw(show: Arc<dyn Show>, fleet: Fleet, seen: Arc<Seen>, s
     stop.run_until_cancelled(draw).await;
 }
 
-fn rows(fleet: &Fleet, seen: &Seen) -> Vec<Row> {
+pub(crate) fn rows(fleet: &Fleet, seen: &Seen) -> Vec<Row> {
     let clusters = fleet.clusters();
     let seen = seen.state();
     let row = |cluster: &mcr::Cluster| {
@@ -98,7 +111,9 @@ fn rows(fleet: &Fleet, seen: &Seen) -> Vec<Row> {
             reason: state.reason().map(examples::printable),
             objects: cluster.kinds().iter().map(|kind| kind.objects).sum(),
             reconciles: of_cluster.reconciles,
-            last: of_cluster.last.map(|last| Instant::now().saturating_duration_since(last)),
+            last: of_cluster
+                .last
+                .map(|last| Instant::now().saturating_duration_since(last)),
             cluster: name,
         }
     };

@@ -62,8 +62,13 @@ impl World {
     /// Starts an etcd and a cluster for each name, side by side.
     pub(crate) async fn start(folder: &Folder, names: &[&str]) -> anyhow::Result<Self> {
         let etcd = Etcd::start().await?;
-        let members = futures::future::try_join_all(names.iter().map(|name| Member::start(&etcd, name))).await?;
-        Ok(Self { members, etcd, folder: folder.path().to_owned() })
+        let members =
+            futures::future::try_join_all(names.iter().map(|name| Member::start(&etcd, name))).await?;
+        Ok(Self {
+            members,
+            etcd,
+            folder: folder.path().to_owned(),
+        })
     }
 
     pub(crate) async fn add(&mut self, name: &str) -> anyhow::Result<()> {
@@ -98,14 +103,27 @@ impl World {
 
 impl Member {
     async fn start(etcd: &Etcd, name: &str) -> anyhow::Result<Self> {
-        let plane = ControlPlane::builder().name(name).etcd(etcd).audit(true).start().await?;
+        let plane = ControlPlane::builder()
+            .name(name)
+            .etcd(etcd)
+            .audit(true)
+            .start()
+            .await?;
         // All that the controller needs: its watch, and the UID of kube-system to know the cluster by.
         let rules = [
             policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
             policy_rule([""], ["namespaces"], ["get"]),
         ];
-        let account = plane.service_account(NAMESPACE, "controller").cluster_rules(rules).create().await?;
-        Ok(Self { plane, account, rotated: AuditMark::default() })
+        let account = plane
+            .service_account(NAMESPACE, "controller")
+            .cluster_rules(rules)
+            .create()
+            .await?;
+        Ok(Self {
+            plane,
+            account,
+            rotated: AuditMark::default(),
+        })
     }
 
     /// Writes a kubeconfig with a new token, which makes the cluster join or its credentials rotate. Returns when
@@ -130,13 +148,16 @@ impl Member {
         let of_account = || log.events().filter(|event| event.user == self.account.name());
         Ok(Asked {
             tried: of_account().any(|event| event.resource == "selfsubjectreviews"),
-            watches: of_account().filter(|event| event.is_watch_start("configmaps")).count(),
+            watches: of_account()
+                .filter(|event| event.is_watch_start("configmaps"))
+                .count(),
             lists: of_account().filter(|event| event.is_list("configmaps")).count(),
         })
     }
 
     pub(crate) async fn create(&self, name: &str) -> anyhow::Result<Instant> {
-        let object: ConfigMap = serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": "1"}}))?;
+        let object: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": "1"}}))?;
         let asked = Instant::now();
         maps(&self.plane).create(&PostParams::default(), &object).await?;
         Ok(asked)
@@ -145,7 +166,11 @@ impl Member {
     /// A second API server of the same cluster, that the controller does not know of.
     pub(crate) async fn replica(&self) -> anyhow::Result<ControlPlane> {
         let name = format!("{}-2", self.plane.name());
-        Ok(ControlPlane::builder().name(name).replica_of(&self.plane).start().await?)
+        Ok(ControlPlane::builder()
+            .name(name)
+            .replica_of(&self.plane)
+            .start()
+            .await?)
     }
 }
 

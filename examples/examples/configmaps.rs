@@ -57,7 +57,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let controller = Controller::<ConfigMap>::new("configmaps")
         .clusters(mcr::ClusterSelector::all())
         .build(reconcile, Arc::new(output));
-    let manager = Manager::builder().provider(args.clusters.provider().await?).controller(controller).build()?;
+    let manager = Manager::builder()
+        .provider(args.clusters.provider().await?)
+        .controller(controller)
+        .build()?;
     Ok(manager.run_until(stop).await?)
 }
 
@@ -70,7 +73,12 @@ async fn main() -> ExitCode {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cluster, namespace, name, event } = self;
+        let Self {
+            cluster,
+            namespace,
+            name,
+            event,
+        } = self;
         write!(f, "{event:<8} {}  {namespace}/{name}", printable(cluster))
     }
 }

@@ -43,7 +43,12 @@ async fn show(fleet: &Fleet, output: &Output) {
             _ = events.next() => {}
             _ = looks.tick() => {}
         }
-        let now: Statuses = fleet.snapshot().clusters.into_iter().map(|status| (status.name.to_string(), status)).collect();
+        let now: Statuses = fleet
+            .snapshot()
+            .clusters
+            .into_iter()
+            .map(|status| (status.name.to_string(), status))
+            .collect();
         let changes = changes(&shown, &now);
         match output.format() {
             Format::Text if !changes.is_empty() => output.record(&Table { clusters: &now }),
@@ -56,14 +61,22 @@ async fn show(fleet: &Fleet, output: &Output) {
 
 fn changes<'a>(before: &'a Statuses, now: &'a Statuses) -> Vec<Change<'a>> {
     let left = before.iter().filter(|(name, _)| !now.contains_key(*name));
-    let left = left.map(|(cluster, _)| Change { event: "left", cluster, status: None });
+    let left = left.map(|(cluster, _)| Change {
+        event: "left",
+        cluster,
+        status: None,
+    });
     let come = now.iter().filter_map(|(cluster, status)| {
         let event = match before.get(cluster) {
             None => "joined",
             Some(known) if differ(known, status) => "changed",
             Some(_) => return None,
         };
-        Some(Change { event, cluster, status: Some(status) })
+        Some(Change {
+            event,
+            cluster,
+            status: Some(status),
+        })
     });
     left.chain(come).collect()
 }
@@ -115,12 +128,33 @@ struct Table<'a> {
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.clusters.keys().map(|name| name.chars().count()).max().unwrap_or_default().max(12);
-        writeln!(f, "{:<width$}  {:<11}  {:>6}  REASON", format!("CLUSTER ({})", self.clusters.len()), "STATE", "SINCE")?;
+        let width = self
+            .clusters
+            .keys()
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or_default()
+            .max(12);
+        writeln!(
+            f,
+            "{:<width$}  {:<11}  {:>6}  REASON",
+            format!("CLUSTER ({})", self.clusters.len()),
+            "STATE",
+            "SINCE"
+        )?;
         for (name, status) in self.clusters {
-            let reason = status.reason.iter().chain(&status.warnings).map(|text| printable(text));
+            let reason = status
+                .reason
+                .iter()
+                .chain(&status.warnings)
+                .map(|text| printable(text));
             let reason = reason.collect::<Vec<_>>().join("; ");
-            let line = format!("{:<width$}  {:<11}  {:>6}  {reason}", printable(name), status.state, age(status.since));
+            let line = format!(
+                "{:<width$}  {:<11}  {:>6}  {reason}",
+                printable(name),
+                status.state,
+                age(status.since)
+            );
             writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
@@ -128,7 +162,9 @@ impl fmt::Display for Table<'_> {
 }
 
 fn age(since: Option<SystemTime>) -> String {
-    let Some(age) = since.and_then(|since| since.elapsed().ok()) else { return "-".to_owned() };
+    let Some(age) = since.and_then(|since| since.elapsed().ok()) else {
+        return "-".to_owned();
+    };
     match age.as_secs() {
         seconds @ 0..120 => format!("{seconds}s"),
         seconds @ 120..7200 => format!("{}m", seconds / 60),

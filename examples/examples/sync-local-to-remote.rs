@@ -19,8 +19,8 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use mcr::{
-    Action, BoxError, Cluster, ClusterName, ClusterSelector, Controller, Fleet, FleetEvent, HUB, Manager, ObjectKey,
-    Request, RequestKey, WatchOptions, WatchRequest, Watched,
+    Action, BoxError, Cluster, ClusterName, ClusterSelector, Controller, Fleet, FleetEvent, HUB, Manager,
+    ObjectKey, Request, RequestKey, WatchOptions, WatchRequest, Watched,
 };
 use mcr_provider_single::SingleProvider;
 use serde::Serialize;
@@ -76,19 +76,27 @@ fn copies() -> WatchRequest {
 fn controller(fleet: &Fleet, output: Output) -> Result<mcr::BuiltController, mcr::BuildError> {
     let members = fleet.clone();
     let each_copy = move |original: Watched<ConfigMap>| -> Vec<RequestKey> {
-        let Some(key) = ObjectKey::of(&*original.object) else { return Vec::new() };
-        members_of(&members).map(|cluster| RequestKey::new(cluster, key.clone())).collect()
+        let Some(key) = ObjectKey::of(&*original.object) else {
+            return Vec::new();
+        };
+        members_of(&members)
+            .map(|cluster| RequestKey::new(cluster, key.clone()))
+            .collect()
     };
     Controller::named("sync-local-to-remote")
         .watches_with(
             &(),
             each_copy,
-            WatchOptions::new().clusters(ClusterSelector::hub()).request(|_| originals()),
+            WatchOptions::new()
+                .clusters(ClusterSelector::hub())
+                .request(|_| originals()),
         )
         .watches_with(
             &(),
             |copy: Watched<ConfigMap>| ObjectKey::of(&*copy.object),
-            WatchOptions::new().clusters(!ClusterSelector::hub()).request(|_| copies()),
+            WatchOptions::new()
+                .clusters(!ClusterSelector::hub())
+                .request(|_| copies()),
         )
         .watches_fleet(|event, fleet| match event {
             FleetEvent::Engaged(cluster) => all_of(cluster, fleet),
@@ -99,7 +107,11 @@ fn controller(fleet: &Fleet, output: Output) -> Result<mcr::BuiltController, mcr
 }
 
 fn members_of(fleet: &Fleet) -> impl Iterator<Item = ClusterName> {
-    fleet.clusters().into_iter().map(|cluster| cluster.name().clone()).filter(|name| *name != HUB)
+    fleet
+        .clusters()
+        .into_iter()
+        .map(|cluster| cluster.name().clone())
+        .filter(|name| *name != HUB)
 }
 
 /// For a member that joins every original there is. For another hub (it was replaced) every copy there is; the
@@ -107,16 +119,28 @@ fn members_of(fleet: &Fleet) -> impl Iterator<Item = ClusterName> {
 fn all_of(joined: &Cluster, fleet: &Fleet) -> Vec<RequestKey> {
     let keys = |cluster: &Cluster, watch: &WatchRequest| {
         let store = cluster.store_of::<ConfigMap>(watch);
-        store.and_then(|store| store.keys()).unwrap_or_default().into_iter()
+        store
+            .and_then(|store| store.keys())
+            .unwrap_or_default()
+            .into_iter()
     };
     if *joined.name() != HUB {
-        let Ok(hub) = fleet.get(HUB) else { return Vec::new() };
-        return keys(&hub, &originals()).map(|key| RequestKey::new(joined.name().clone(), key)).collect();
+        let Ok(hub) = fleet.get(HUB) else {
+            return Vec::new();
+        };
+        return keys(&hub, &originals())
+            .map(|key| RequestKey::new(joined.name().clone(), key))
+            .collect();
     }
-    let members = fleet.clusters().into_iter().filter(|cluster| *cluster.name() != HUB);
+    let members = fleet
+        .clusters()
+        .into_iter()
+        .filter(|cluster| *cluster.name() != HUB);
     members
         .flat_map(|member| {
-            keys(&member, &copies()).map(move |key| RequestKey::new(member.name().clone(), key)).collect::<Vec<_>>()
+            keys(&member, &copies())
+                .map(move |key| RequestKey::new(member.name().clone(), key))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -125,7 +149,9 @@ fn all_of(joined: &Cluster, fleet: &Fleet) -> Vec<RequestKey> {
 
 /// Brings one copy in one member cluster to the state it should have.
 async fn reconcile(request: Request<()>, output: Arc<Output>) -> Result<Action, BoxError> {
-    let Some(namespace) = request.namespace() else { return Ok(Action::done()) };
+    let Some(namespace) = request.namespace() else {
+        return Ok(Action::done());
+    };
     let maps: Api<ConfigMap> = request.cluster.namespaced(namespace);
     let event = match wanted(&request, namespace).await? {
         Some(original) => put(&request, &maps, namespace, &original).await?,
@@ -133,7 +159,12 @@ async fn reconcile(request: Request<()>, output: Arc<Output>) -> Result<Action, 
     };
     if let Some(event) = event {
         let cluster = request.cluster.name().as_str();
-        output.record(&Line { cluster, namespace, name: request.name(), event });
+        output.record(&Line {
+            cluster,
+            namespace,
+            name: request.name(),
+            event,
+        });
     }
     Ok(Action::done())
 }
@@ -146,7 +177,10 @@ async fn wanted(request: &Request<()>, namespace: &str) -> Result<Option<Arc<Con
         return Ok(Some(original).filter(|original| original.metadata.deletion_timestamp.is_none()));
     }
     // What the store does not have may not be listed yet. Nothing is deleted before the hub itself has said so.
-    let original = hub.namespaced::<ConfigMap>(namespace).get_opt(request.name()).await?;
+    let original = hub
+        .namespaced::<ConfigMap>(namespace)
+        .get_opt(request.name())
+        .await?;
     let labelled = |map: &ConfigMap| map.labels().get(PROPAGATE).is_some_and(|value| value == "true");
     let wanted = original.filter(|map| labelled(map) && map.metadata.deletion_timestamp.is_none());
     Ok(wanted.map(Arc::new))
@@ -154,7 +188,10 @@ async fn wanted(request: &Request<()>, namespace: &str) -> Result<Option<Arc<Con
 
 /// The copy as it is in the member cluster now.
 async fn found(request: &Request<()>, maps: &Api<ConfigMap>) -> Result<Option<Arc<ConfigMap>>, BoxError> {
-    let stored = request.cluster.store_of::<ConfigMap>(&copies())?.get(&request.key.object)?;
+    let stored = request
+        .cluster
+        .store_of::<ConfigMap>(&copies())?
+        .get(&request.key.object)?;
     match stored {
         Some(copy) => Ok(Some(copy)),
         // It may be there without its label.
@@ -165,7 +202,11 @@ async fn found(request: &Request<()>, maps: &Api<ConfigMap>) -> Result<Option<Ar
 /// Whether we made it: by its label, or where somebody took that away, by what the API server notes.
 fn is_ours(map: &ConfigMap) -> bool {
     let labelled = map.labels().get(COPY).is_some_and(|value| value == "true");
-    labelled || map.managed_fields().iter().any(|entry| entry.manager.as_deref() == Some(MANAGER))
+    labelled
+        || map
+            .managed_fields()
+            .iter()
+            .any(|entry| entry.manager.as_deref() == Some(MANAGER))
 }
 
 async fn put(
@@ -183,7 +224,9 @@ async fn put(
     };
     let name = request.name();
     // What is immutable is never updated: another one takes its place, now or, if we are stopped here, next time.
-    if let Some(copy) = found.filter(|copy| copy.immutable == Some(true) && content(copy) != content(original)) {
+    if let Some(copy) =
+        found.filter(|copy| copy.immutable == Some(true) && content(copy) != content(original))
+    {
         delete(maps, &copy).await?;
     }
     let apply = PatchParams::apply(MANAGER).force();
@@ -199,7 +242,8 @@ async fn put(
     };
     // Applying leaves alone what others have added; a copy has nothing that its original does not have.
     if let Some(added) = additions(&applied, original) {
-        maps.patch(name, &PatchParams::default(), &Patch::Merge(added)).await?;
+        maps.patch(name, &PatchParams::default(), &Patch::Merge(added))
+            .await?;
     }
     Ok(Some(event))
 }
@@ -213,8 +257,17 @@ async fn remove(request: &Request<()>, maps: &Api<ConfigMap>) -> Result<Option<&
 
 /// Deletes this object and no other that has its name meanwhile. That it is gone already is fine.
 async fn delete(maps: &Api<ConfigMap>, copy: &ConfigMap) -> Result<bool, kube::Error> {
-    let only_this = Preconditions { uid: copy.meta().uid.clone(), resource_version: None };
-    match maps.delete(&copy.name_any(), &DeleteParams::default().preconditions(only_this)).await {
+    let only_this = Preconditions {
+        uid: copy.meta().uid.clone(),
+        resource_version: None,
+    };
+    match maps
+        .delete(
+            &copy.name_any(),
+            &DeleteParams::default().preconditions(only_this),
+        )
+        .await
+    {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
@@ -246,20 +299,29 @@ fn desired(original: &ConfigMap, name: &str) -> Value {
 /// What must be the same in both. Absent and empty are the same.
 fn content(map: &ConfigMap) -> (BTreeMap<String, String>, BTreeMap<String, ByteString>, bool) {
     let (data, binary) = (map.data.clone(), map.binary_data.clone());
-    (data.unwrap_or_default(), binary.unwrap_or_default(), map.immutable.unwrap_or_default())
+    (
+        data.unwrap_or_default(),
+        binary.unwrap_or_default(),
+        map.immutable.unwrap_or_default(),
+    )
 }
 
 fn is_equal(copy: &ConfigMap, original: &ConfigMap) -> bool {
     // The version tells of what only the original knows, such as a label that was taken away; labels that others
     // put on the copy don't matter.
-    let labelled = labels(original).iter().all(|(key, value)| copy.labels().get(key) == Some(value));
+    let labelled = labels(original)
+        .iter()
+        .all(|(key, value)| copy.labels().get(key) == Some(value));
     let current = copy.annotations().get(VERSION) == original.metadata.resource_version.as_ref();
     labelled && current && content(copy) == content(original)
 }
 
 /// A merge patch that takes away what the copy has and its original does not.
 fn additions(copy: &ConfigMap, original: &ConfigMap) -> Option<Value> {
-    fn extra<V>(copy: &Option<BTreeMap<String, V>>, original: &Option<BTreeMap<String, V>>) -> BTreeMap<String, Value> {
+    fn extra<V>(
+        copy: &Option<BTreeMap<String, V>>,
+        original: &Option<BTreeMap<String, V>>,
+    ) -> BTreeMap<String, Value> {
         let known = |key: &str| original.as_ref().is_some_and(|map| map.contains_key(key));
         let keys = copy.iter().flat_map(BTreeMap::keys).filter(|key| !known(key));
         keys.map(|key| (key.clone(), Value::Null)).collect()
@@ -310,7 +372,12 @@ struct Line<'a> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cluster, namespace, name, event } = self;
+        let Self {
+            cluster,
+            namespace,
+            name,
+            event,
+        } = self;
         write!(f, "{event:<10} {}  {namespace}/{name}", printable(cluster))
     }
 }

@@ -70,10 +70,14 @@ mod plain_kube_rs {
         let entries = map.data.as_ref().map_or(0, |data| data.len());
         let entries = entries + map.binary_data.as_ref().map_or(0, |data| data.len());
         if map.annotations().get("example.io/entries") != Some(&entries.to_string()) {
-            let maps: Api<ConfigMap> =
-                Api::namespaced(ctx.client.clone(), map.namespace().as_deref().unwrap_or("default"));
+            let maps: Api<ConfigMap> = Api::namespaced(
+                ctx.client.clone(),
+                map.namespace().as_deref().unwrap_or("default"),
+            );
             let patch = json!({"metadata": {"annotations": {"example.io/entries": entries.to_string()}}});
-            maps.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map_err(Error::Patch)?;
+            maps.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .map_err(Error::Patch)?;
         }
         (ctx.report)(&map, entries);
         Ok(Action::await_change())
@@ -87,16 +91,22 @@ mod plain_kube_rs {
 
 /// On one cluster, as every kube-rs program does it.
 async fn on_one_cluster(client: Client, output: Output, stop: CancellationToken) {
-    let ctx = Ctx { client: client.clone(), report: report(output, "the one cluster".to_owned()) };
-    KubeController::new(Api::<ConfigMap>::all(client), watcher::Config::default().labels(LABEL))
-        .graceful_shutdown_on(stop.cancelled_owned())
-        .run(reconcile, error_policy, Arc::new(ctx))
-        .for_each(|result| async move {
-            if let Err(error) = result {
-                tracing::warn!(%error, "reconcile failed");
-            }
-        })
-        .await;
+    let ctx = Ctx {
+        client: client.clone(),
+        report: report(output, "the one cluster".to_owned()),
+    };
+    KubeController::new(
+        Api::<ConfigMap>::all(client),
+        watcher::Config::default().labels(LABEL),
+    )
+    .graceful_shutdown_on(stop.cancelled_owned())
+    .run(reconcile, error_policy, Arc::new(ctx))
+    .for_each(|result| async move {
+        if let Err(error) = result {
+            tracing::warn!(%error, "reconcile failed");
+        }
+    })
+    .await;
 }
 
 /// On every cluster of the fleet: a context for each, and the rest is the same.
@@ -107,7 +117,10 @@ async fn on_every_cluster(args: &ClusterArgs, output: Output, stop: Cancellation
             client: cluster.client(),
             report: report(output.clone(), cluster.name().to_string()),
         });
-    let manager = Manager::builder().provider(args.provider().await?).controller(controller).build()?;
+    let manager = Manager::builder()
+        .provider(args.provider().await?)
+        .controller(controller)
+        .build()?;
     Ok(manager.run_until(stop).await?)
 }
 
@@ -150,8 +163,17 @@ fn report(output: Output, cluster: String) -> plain_kube_rs::Report {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cluster, namespace, name, entries } = self;
+        let Self {
+            cluster,
+            namespace,
+            name,
+            entries,
+        } = self;
         let plural = if *entries == 1 { "entry" } else { "entries" };
-        write!(f, "{}  {namespace}/{name} has {entries} {plural}", printable(cluster))
+        write!(
+            f,
+            "{}  {namespace}/{name} has {entries} {plural}",
+            printable(cluster)
+        )
     }
 }

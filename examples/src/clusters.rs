@@ -30,13 +30,28 @@ pub struct ClusterArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FileArgs {
     /// Kubeconfig files; without files and folders it is what kubectl would use
-    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',', help_heading = "Clusters")]
+    #[arg(
+        long,
+        value_name = "PATH[,PATH]",
+        value_delimiter = ',',
+        help_heading = "Clusters"
+    )]
     pub kubeconfigs: Vec<String>,
     /// Folders with kubeconfig files
-    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',', help_heading = "Clusters")]
+    #[arg(
+        long,
+        value_name = "PATH[,PATH]",
+        value_delimiter = ',',
+        help_heading = "Clusters"
+    )]
     pub kubeconfig_dirs: Vec<String>,
     /// Which files of a folder are kubeconfigs [default: kubeconfig.yaml, *.kubeconfig and the like]
-    #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',', help_heading = "Clusters")]
+    #[arg(
+        long,
+        value_name = "GLOB[,GLOB]",
+        value_delimiter = ',',
+        help_heading = "Clusters"
+    )]
     pub globs: Vec<String>,
 }
 
@@ -56,7 +71,10 @@ impl ClusterArgs {
 impl FileArgs {
     /// Whether neither files nor folders are given.
     pub fn is_empty(&self) -> bool {
-        given(&self.kubeconfigs).chain(given(&self.kubeconfig_dirs)).next().is_none()
+        given(&self.kubeconfigs)
+            .chain(given(&self.kubeconfig_dirs))
+            .next()
+            .is_none()
     }
 
     /// The file provider. The names of its flags are for errors.
@@ -87,7 +105,10 @@ fn given(list: &[String]) -> impl Iterator<Item = &str> {
 /// A path that does not exist yet is fine, but may as well be a typing error.
 fn hint_if_missing(flag: &str, path: &str) {
     if !Path::new(path).exists() {
-        tracing::warn!(path, "{flag}: there is nothing yet; its clusters join once there is");
+        tracing::warn!(
+            path,
+            "{flag}: there is nothing yet; its clusters join once there is"
+        );
     }
 }
 
@@ -116,9 +137,16 @@ async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
     }
     let access = match files[..] {
         // As kubectl finds it, or the service account of the pod this runs in.
-        [] => Access::from(kube::Client::try_default().await.context("can't find a cluster to connect to")?),
+        [] => Access::from(
+            kube::Client::try_default()
+                .await
+                .context("can't find a cluster to connect to")?,
+        ),
         [file] => access_of("--kubeconfigs", Path::new(file))?,
-        _ => bail!("--kubeconfigs: --provider single takes one file, not {}", files.len()),
+        _ => bail!(
+            "--kubeconfigs: --provider single takes one file, not {}",
+            files.len()
+        ),
     };
     let name = ClusterName::new(SINGLE_CLUSTER)?;
     Ok(Box::new(mcr_provider_single::SingleProvider::new(name, access)))

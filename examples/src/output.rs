@@ -46,7 +46,11 @@ impl OutputArgs {
     pub fn start(&self) -> anyhow::Result<(Output, CancellationToken)> {
         let stop = stop_at_signal(self.exit_after)?;
         let left = self.count.map_or(u64::MAX, NonZeroU64::get);
-        let output = Output { format: self.format, left: Arc::new(Mutex::new(left)), stop: stop.clone() };
+        let output = Output {
+            format: self.format,
+            left: Arc::new(Mutex::new(left)),
+            stop: stop.clone(),
+        };
         Ok((output, stop))
     }
 }
@@ -102,5 +106,7 @@ fn write(format: Format, record: &(impl Serialize + fmt::Display)) -> io::Result
 
 /// A text as one line without control characters: what comes from a cluster may hold anything.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }

@@ -31,9 +31,9 @@ pub(crate) struct Clusters {
 pub(crate) fn on_clusters<F: Future>(test: impl FnOnce(&'static Clusters) -> F) -> F::Output {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static CLUSTERS: OnceCell<Clusters> = OnceCell::const_new();
-    RUNTIME.get_or_init(|| Runtime::new().unwrap()).block_on(async {
-        test(CLUSTERS.get_or_init(start).await).await
-    })
+    RUNTIME
+        .get_or_init(|| Runtime::new().unwrap())
+        .block_on(async { test(CLUSTERS.get_or_init(start).await).await })
 }
 
 async fn start() -> Clusters {
@@ -58,8 +58,17 @@ pub(crate) fn kubeconfig(folder: &Path, plane: &ControlPlane) -> PathBuf {
 }
 
 pub(crate) async fn namespace(plane: &ControlPlane, name: &str) {
-    let object = Namespace { metadata: kube::api::ObjectMeta { name: Some(name.into()), ..Default::default() }, ..Default::default() };
-    Api::all(plane.client()).create(&PostParams::default(), &object).await.unwrap();
+    let object = Namespace {
+        metadata: kube::api::ObjectMeta {
+            name: Some(name.into()),
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    Api::all(plane.client())
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
 }
 
 pub(crate) fn maps(client: Client, namespace: &str) -> Api<ConfigMap> {
@@ -73,15 +82,24 @@ pub(crate) async fn create(plane: &ControlPlane, namespace: &str, name: &str, la
         "data": {"key": "value"},
     });
     let object = serde_json::from_value(object).unwrap();
-    maps(plane.client(), namespace).create(&PostParams::default(), &object).await.unwrap();
+    maps(plane.client(), namespace)
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn patch(plane: &ControlPlane, namespace: &str, name: &str, patch: Value) {
-    maps(plane.client(), namespace).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    maps(plane.client(), namespace)
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn delete(plane: &ControlPlane, namespace: &str, name: &str) {
-    maps(plane.client(), namespace).delete(name, &DeleteParams::default()).await.unwrap();
+    maps(plane.client(), namespace)
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 /// Waits until an object is as it should be; none for one that is not there.
@@ -99,7 +117,11 @@ pub(crate) async fn eventually(
         if wanted(found.as_ref()) {
             return;
         }
-        assert!(Instant::now() < deadline, "{what}: {} has {found:#?}", plane.name());
+        assert!(
+            Instant::now() < deadline,
+            "{what}: {} has {found:#?}",
+            plane.name()
+        );
         sleep(Duration::from_millis(50)).await;
     }
 }

@@ -35,22 +35,64 @@ fn wrong_flags_are_named_with_what_to_do() {
     let missing = &format!("{dir}/missing.yaml");
     for (example, args, words) in [
         ("configmaps", vec!["--bogus"], vec!["--bogus", "--help"]),
-        ("configmaps", vec!["--format", "xml"], vec!["--format", "xml", "text, json"]),
-        ("configmaps", vec!["--provider", "kinf"], vec!["--provider", "kinf", "file"]),
-        ("configmaps", vec!["--exit-after", "soon"], vec!["--exit-after", "soon"]),
-        ("configmaps", vec!["--kubeconfigs", dir], vec!["--kubeconfigs", dir, "--kubeconfig-dirs"]),
-        ("registry", vec!["--kubeconfig-dirs", file], vec!["--kubeconfig-dirs", file, "--kubeconfigs"]),
+        (
+            "configmaps",
+            vec!["--format", "xml"],
+            vec!["--format", "xml", "text, json"],
+        ),
+        (
+            "configmaps",
+            vec!["--provider", "kinf"],
+            vec!["--provider", "kinf", "file"],
+        ),
+        (
+            "configmaps",
+            vec!["--exit-after", "soon"],
+            vec!["--exit-after", "soon"],
+        ),
+        (
+            "configmaps",
+            vec!["--kubeconfigs", dir],
+            vec!["--kubeconfigs", dir, "--kubeconfig-dirs"],
+        ),
+        (
+            "registry",
+            vec!["--kubeconfig-dirs", file],
+            vec!["--kubeconfig-dirs", file, "--kubeconfigs"],
+        ),
         ("configmaps", vec!["--globs", "a/*"], vec!["--globs", "a/*"]),
-        ("configmaps", vec!["--provider", "single", "--kubeconfigs", missing], vec!["--kubeconfigs", missing]),
-        ("configmaps", vec!["--provider", "single", "--kubeconfigs", file], vec!["--kubeconfigs", file, "nowhere"]),
-        ("uniform", vec!["--plain", "--kubeconfigs", file], vec!["--plain", "--kubeconfigs"]),
+        (
+            "configmaps",
+            vec!["--provider", "single", "--kubeconfigs", missing],
+            vec!["--kubeconfigs", missing],
+        ),
+        (
+            "configmaps",
+            vec!["--provider", "single", "--kubeconfigs", file],
+            vec!["--kubeconfigs", file, "nowhere"],
+        ),
+        (
+            "uniform",
+            vec!["--plain", "--kubeconfigs", file],
+            vec!["--plain", "--kubeconfigs"],
+        ),
         ("sync-local-to-remote", vec![], vec!["--local-kubeconfig"]),
-        ("sync-local-to-remote", vec!["--local-kubeconfig", missing], vec!["--local-kubeconfig", missing]),
+        (
+            "sync-local-to-remote",
+            vec!["--local-kubeconfig", missing],
+            vec!["--local-kubeconfig", missing],
+        ),
     ] {
         let text = error(run(example, &args));
         for word in words {
-            assert!(text.contains(word), "{example} {args:?} does not mention {word}: {text}");
+            assert!(
+                text.contains(word),
+                "{example} {args:?} does not mention {word}: {text}"
+            );
         }
-        assert!(!text.contains("backtrace") && !text.contains("panicked"), "{text}");
+        assert!(
+            !text.contains("backtrace") && !text.contains("panicked"),
+            "{text}"
+        );
     }
 }

@@ -31,10 +31,18 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
                 "event": "live",
             })
         );
-        assert!(!program.lines().iter().any(|line| line["cluster"].as_str().unwrap().ends_with("+lyon")));
+        assert!(
+            !program
+                .lines()
+                .iter()
+                .any(|line| line["cluster"].as_str().unwrap().ends_with("+lyon"))
+        );
 
         kubeconfig(folder.path(), &clusters.lyon);
-        program.line("the cluster that joins", says("lyon.kubeconfig+lyon", "first", "live"));
+        program.line(
+            "the cluster that joins",
+            says("lyon.kubeconfig+lyon", "first", "live"),
+        );
         create(&clusters.lyon, "print", "second", ("a", "b")).await;
         program.line("a new object", says("+lyon", "second", "live"));
         delete(&clusters.berlin, "print", "first").await;
@@ -53,7 +61,11 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
                 && line["namespace"] == "print"
                 && line["cluster"].as_str().unwrap().ends_with("+lyon")
         };
-        assert_eq!(lines.iter().filter(deleted).count(), 0, "leaving is no deletion: {lines:#?}");
+        assert_eq!(
+            lines.iter().filter(deleted).count(),
+            0,
+            "leaving is no deletion: {lines:#?}"
+        );
     });
 }
 
@@ -65,7 +77,16 @@ fn runs_on_the_one_cluster_of_a_kubeconfig() {
         let hub = hub.to_str().unwrap();
         let output = crate::program::run(
             "configmaps",
-            ["--provider", "single", "--kubeconfigs", hub, "--count", "1", "--exit-after", "40"],
+            [
+                "--provider",
+                "single",
+                "--kubeconfigs",
+                hub,
+                "--count",
+                "1",
+                "--exit-after",
+                "40",
+            ],
         );
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(0));

@@ -3,6 +3,8 @@
 mod clusters;
 mod command_line;
 mod configmaps;
+#[cfg(feature = "demo")]
+mod demo;
 mod program;
 mod registry;
 mod sync;

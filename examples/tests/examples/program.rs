@@ -17,14 +17,23 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// The program of an example, next to this test's own.
 fn command(example: &str) -> Command {
     let this = std::env::current_exe().unwrap();
-    let path: PathBuf = this.parent().unwrap().parent().unwrap().join("examples").join(example);
+    let path: PathBuf = this
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples")
+        .join(example);
     assert!(
         path.exists(),
         "{} is not there: build it with cargo build -p examples --all-features --examples",
         path.display()
     );
     let mut command = Command::new(path);
-    command.env_remove("KUBECONFIG").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+        .env_remove("KUBECONFIG")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
     command
 }
 
@@ -86,12 +95,20 @@ impl Program {
                 move || {
                     let mut some = [0; 4096];
                     while let Ok(length @ 1..) = stderr.read(&mut some) {
-                        errors.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..length]));
+                        errors
+                            .lock()
+                            .unwrap()
+                            .push_str(&String::from_utf8_lossy(&some[..length]));
                     }
                 }
             }),
         ];
-        Self { child, lines, readers, errors }
+        Self {
+            child,
+            lines,
+            readers,
+            errors,
+        }
     }
 
     /// How many lines there are; those before can be left out in [`after`](Self::after).
@@ -135,13 +152,23 @@ impl Program {
     /// Ends it as Ctrl-C does; it must do so by itself and without an error.
     pub(crate) fn interrupt(mut self) -> Vec<Value> {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "it did not end after SIGINT\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "it did not end after SIGINT\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         };
         for reader in self.readers.drain(..) {
@@ -149,7 +176,10 @@ impl Program {
         }
         assert_eq!(status.code(), Some(0), "{}", self.log());
         let lines = self.lines();
-        assert!(lines.iter().all(Value::is_object), "stdout has nothing but its data: {lines:#?}");
+        assert!(
+            lines.iter().all(Value::is_object),
+            "stdout has nothing but its data: {lines:#?}"
+        );
         lines
     }
 }
@@ -164,7 +194,9 @@ impl Drop for Program {
 /// Whether a line says this of an object.
 pub(crate) fn says<'a>(cluster: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
     move |line| {
-        line["cluster"].as_str().is_some_and(|found| found.ends_with(cluster))
+        line["cluster"]
+            .as_str()
+            .is_some_and(|found| found.ends_with(cluster))
             && line["name"] == name
             && line["event"] == event
     }

@@ -11,7 +11,9 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
         let program = Program::start("registry", ["--kubeconfig-dirs", folder.path().to_str().unwrap()]);
         let of = |cluster: &'static str, event: &'static str, state: &'static str| {
             move |line: &serde_json::Value| {
-                line["cluster"].as_str().is_some_and(|name| name.ends_with(cluster))
+                line["cluster"]
+                    .as_str()
+                    .is_some_and(|name| name.ends_with(cluster))
                     && (event.is_empty() || line["event"] == event)
                     && (state.is_empty() || line["status"]["state"] == state)
             }
@@ -25,7 +27,13 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
         let broken = "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: 'https://x'}}]\n";
         std::fs::write(folder.path().join("broken.kubeconfig"), broken).unwrap();
         let line = program.line("a broken one", of("+x", "joined", "Broken"));
-        assert!(line["status"]["reason"].as_str().unwrap().contains("broken.kubeconfig"), "{line}");
+        assert!(
+            line["status"]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("broken.kubeconfig"),
+            "{line}"
+        );
 
         std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
         program.line("one that leaves", of("+lyon", "left", ""));
@@ -33,7 +41,12 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
 
         let text = run(
             "registry",
-            ["--kubeconfig-dirs", folder.path().to_str().unwrap(), "--exit-after", "3"],
+            [
+                "--kubeconfig-dirs",
+                folder.path().to_str().unwrap(),
+                "--exit-after",
+                "3",
+            ],
         );
         let text = String::from_utf8(text.stdout).unwrap();
         assert!(text.starts_with("CLUSTER ("), "{text}");

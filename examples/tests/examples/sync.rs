@@ -33,7 +33,13 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         create(hub, "sync", "short-lived", LABEL).await;
         create(hub, "sync-taken", "theirs", LABEL).await;
         create(berlin, "sync-taken", "theirs", ("somebody", "else")).await;
-        patch(berlin, "sync-taken", "theirs", json!({"data": {"key": "their value"}})).await;
+        patch(
+            berlin,
+            "sync-taken",
+            "theirs",
+            json!({"data": {"key": "their value"}}),
+        )
+        .await;
         let args = [
             "--local-kubeconfig",
             local.to_str().unwrap(),
@@ -46,7 +52,10 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         eventually(berlin, "sync", "settings", "the copy", is_copy).await;
         let copy = maps(berlin.client(), "sync").get("settings").await.unwrap();
         assert_eq!(entry(Some(&copy), "key"), Some("value"));
-        assert!(!copy.metadata.labels.unwrap().contains_key(LABEL.0), "a copy is not itself an original");
+        assert!(
+            !copy.metadata.labels.unwrap().contains_key(LABEL.0),
+            "a copy is not itself an original"
+        );
         program.line("what is another's stays", says("+berlin", "theirs", "conflict"));
         eventually(berlin, "sync", "short-lived", "all are copied", is_copy).await;
 
@@ -57,7 +66,13 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         }
 
         // The original changes.
-        patch(hub, "sync", "settings", json!({"data": {"key": "new", "more": "1"}})).await;
+        patch(
+            hub,
+            "sync",
+            "settings",
+            json!({"data": {"key": "new", "more": "1"}}),
+        )
+        .await;
         for plane in [berlin, lyon] {
             eventually(plane, "sync", "settings", "the update", |map| {
                 entry(map, "key") == Some("new") && entry(map, "more") == Some("1")
@@ -75,7 +90,11 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         ] {
             let mark = program.mark();
             patch(berlin, "sync", "settings", drift.clone()).await;
-            program.after(mark, &format!("{drift} is put right"), says("+berlin", "settings", "updated"));
+            program.after(
+                mark,
+                &format!("{drift} is put right"),
+                says("+berlin", "settings", "updated"),
+            );
             eventually(berlin, "sync", "settings", &drift.to_string(), |map| {
                 is_copy(map)
                     && entry(map, "key") == Some("new")
@@ -103,7 +122,13 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         assert!(!lines.iter().any(|line| line["name"] == "private"), "{lines:#?}");
         assert!(!lines.iter().any(|line| line["cluster"] == "hub"), "{lines:#?}");
         delete(hub, "sync", "orphan").await;
-        patch(hub, "sync", "settings", json!({"metadata": {"labels": {LABEL.0: null}}})).await;
+        patch(
+            hub,
+            "sync",
+            "settings",
+            json!({"metadata": {"labels": {LABEL.0: null}}}),
+        )
+        .await;
         let program = Program::start("sync-local-to-remote", args);
         for plane in [berlin, lyon] {
             for name in ["orphan", "settings"] {
@@ -129,13 +154,30 @@ fn immutable_copies_are_replaced() {
         patch(hub, "sync-immutable", "fixed", json!({"immutable": true})).await;
         let program = Program::start(
             "sync-local-to-remote",
-            ["--local-kubeconfig", local.to_str().unwrap(), "--provider-kubeconfigs", member.to_str().unwrap()],
+            [
+                "--local-kubeconfig",
+                local.to_str().unwrap(),
+                "--provider-kubeconfigs",
+                member.to_str().unwrap(),
+            ],
         );
-        eventually(berlin, "sync-immutable", "fixed", "the copy", |map| map.and_then(|map| map.immutable) == Some(true)).await;
+        eventually(berlin, "sync-immutable", "fixed", "the copy", |map| {
+            map.and_then(|map| map.immutable) == Some(true)
+        })
+        .await;
         delete(hub, "sync-immutable", "fixed").await;
         create(hub, "sync-immutable", "fixed", LABEL).await;
-        patch(hub, "sync-immutable", "fixed", json!({"immutable": true, "data": {"key": "another"}})).await;
-        eventually(berlin, "sync-immutable", "fixed", "the other copy", |map| entry(map, "key") == Some("another")).await;
+        patch(
+            hub,
+            "sync-immutable",
+            "fixed",
+            json!({"immutable": true, "data": {"key": "another"}}),
+        )
+        .await;
+        eventually(berlin, "sync-immutable", "fixed", "the other copy", |map| {
+            entry(map, "key") == Some("another")
+        })
+        .await;
         program.interrupt();
     });
 }

@@ -7,7 +7,11 @@ use crate::{
 };
 
 fn counted(map: Option<&ConfigMap>) -> Option<&str> {
-    map?.metadata.annotations.as_ref()?.get("example.io/entries").map(String::as_str)
+    map?.metadata
+        .annotations
+        .as_ref()?
+        .get("example.io/entries")
+        .map(String::as_str)
 }
 
 #[test]
@@ -25,15 +29,32 @@ fn the_plain_reconciler_works_on_every_cluster() {
         for plane in planes {
             let cluster = format!("+{}", plane.name());
             program.line("a first count", |line| {
-                line["cluster"].as_str().is_some_and(|name| name.ends_with(&cluster))
+                line["cluster"]
+                    .as_str()
+                    .is_some_and(|name| name.ends_with(&cluster))
                     && line["namespace"] == "uniform"
                     && line["name"] == "counted"
                     && line["entries"] == 1
             });
-            eventually(plane, "uniform", "counted", "the annotation", |map| counted(map) == Some("1")).await;
-            patch(plane, "uniform", "counted", json!({"data": {"more": "", "and more": null}})).await;
-            eventually(plane, "uniform", "counted", "the new count", |map| counted(map) == Some("2")).await;
-            eventually(plane, "uniform", "other", "no annotation", |map| counted(map).is_none()).await;
+            eventually(plane, "uniform", "counted", "the annotation", |map| {
+                counted(map) == Some("1")
+            })
+            .await;
+            patch(
+                plane,
+                "uniform",
+                "counted",
+                json!({"data": {"more": "", "and more": null}}),
+            )
+            .await;
+            eventually(plane, "uniform", "counted", "the new count", |map| {
+                counted(map) == Some("2")
+            })
+            .await;
+            eventually(plane, "uniform", "other", "no annotation", |map| {
+                counted(map).is_none()
+            })
+            .await;
         }
         program.interrupt();
     });
@@ -48,8 +69,13 @@ fn the_same_functions_run_in_kube_rs_own_controller() {
         create(plane, "plain", "counted", ("example.io/count", "true")).await;
         let kubeconfig = kubeconfig(folder.path(), plane);
         let program = Program::start_with("uniform", ["--plain"], [("KUBECONFIG", kubeconfig)]);
-        program.line("a count", |line| line["name"] == "counted" && line["namespace"] == "plain");
-        eventually(plane, "plain", "counted", "the annotation", |map| counted(map) == Some("1")).await;
+        program.line("a count", |line| {
+            line["name"] == "counted" && line["namespace"] == "plain"
+        });
+        eventually(plane, "plain", "counted", "the annotation", |map| {
+            counted(map) == Some("1")
+        })
+        .await;
         program.interrupt();
     });
 }
