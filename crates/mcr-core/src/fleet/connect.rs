@@ -116,7 +116,7 @@ impl Life<'_> {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
                 let mut slot = WorkSlot::take(&self.fleet.connect_slots).await;
-                slot.hold(SLOT_WHILE_WAITING, dial(self.fleet, &spec, why)).await
+                slot.hold(SLOT_WHILE_SILENT, dial(self.fleet, &spec, why)).await
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
@@ -154,9 +154,15 @@ impl Life<'_> {
         match result {
             Ok(connected) => self.connected(connected),
             Err(why) => {
+                let first_refusal = why.unauthorized && !self.refused;
                 let pause = self.backoff.next();
                 tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, retry_in = ?pause, "not connected");
                 self.unreachable(why);
+                if first_refusal {
+                    // A source may have another credential than the one that was refused: asked for at once,
+                    // once.
+                    return None;
+                }
                 let retry = Instant::now() + pause;
                 tokio::select! {
                     () = sleep_until(retry) => None,
@@ -268,9 +274,6 @@ async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Conne
     connected.asked = true;
     Ok(connected)
 }
-
-/// Connecting is bounded for the work it is; see [`WorkSlot`].
-const SLOT_WHILE_WAITING: Duration = Duration::from_secs(2);
 
 /// Hundreds of silent clusters may stand in line before one that is well: a second for each would keep it out for
 /// minutes.

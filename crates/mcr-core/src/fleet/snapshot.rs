@@ -44,12 +44,23 @@ pub struct ClusterStatus {
     /// When anything was last received from it.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_heard: Option<SystemTime>,
+    /// When anything was last heard on one of its watches.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_event: Option<SystemTime>,
     /// When it was last asked whether it answers.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_probe: Option<SystemTime>,
     /// When its credentials expire.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub credential_expires: Option<SystemTime>,
+    /// How many of its watches are listed.
+    pub kinds_listed: usize,
+    /// How many of its watches can't be listed before someone changes something.
+    pub kinds_blocked: usize,
+    /// How many objects are held of it.
+    pub objects: usize,
+    /// How many bytes of JSON are held of it.
+    pub bytes: usize,
     /// Its watches.
     pub kinds: Vec<KindStatus>,
 }
@@ -67,6 +78,7 @@ impl ClusterStatus {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let facts = cluster.facts();
         let state = cluster.state();
+        let kinds = cluster.kinds();
         Self {
             name: cluster.name().clone(),
             provider: cluster.provider().into(),
@@ -78,9 +90,14 @@ impl ClusterStatus {
             labels: facts.labels.clone(),
             properties: facts.properties.clone(),
             last_heard: cluster.transport().last_heard(),
+            last_event: kinds.iter().filter_map(|kind| kind.last_event).max(),
             last_probe: facts.last_probe,
             credential_expires: facts.credential_expires,
-            kinds: cluster.kinds(),
+            kinds_listed: kinds.iter().filter(|kind| kind.synced).count(),
+            kinds_blocked: kinds.iter().filter(|kind| kind.blocked).count(),
+            objects: kinds.iter().map(|kind| kind.objects).sum(),
+            bytes: kinds.iter().map(|kind| kind.bytes).sum(),
+            kinds,
         }
     }
 
@@ -96,8 +113,13 @@ impl ClusterStatus {
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
             last_heard: None,
+            last_event: None,
             last_probe: None,
             credential_expires: None,
+            kinds_listed: 0,
+            kinds_blocked: 0,
+            objects: 0,
+            bytes: 0,
             kinds: Vec::new(),
         }
     }
