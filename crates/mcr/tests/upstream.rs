@@ -10,6 +10,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{StreamExt, stream};
@@ -20,7 +21,7 @@ use k8s_openapi::api::{
 use kube::{Resource, ResourceExt, core::PartialObjectMeta};
 use mcr::{
     Access, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, ObjectKey, OwnsOptions, Predicate,
-    Provider, Request, WatchOptions, Watched,
+    Provider, Request, WatchOptions, WatchRequest, Watched,
     core::{Change, Discovery},
 };
 use serde_json::{Value, json};
@@ -283,6 +284,73 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
     );
     stop.cancel();
     running.await.unwrap();
+}
+
+/// Faults 27 and 28: registered again an index replaces the old one, and needs no watch of its kind.
+#[tokio::test(start_paused = true)]
+async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
+    let world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    a.put_map("ns/x", "1");
+    let calls = Arc::<AtomicUsize>::default();
+    for suffix in ["first", "second"] {
+        let calls = calls.clone();
+        world.fleet.index::<ConfigMap>("value", move |map| {
+            calls.fetch_add(1, Ordering::SeqCst);
+            let value = map
+                .data
+                .as_ref()
+                .and_then(|data| data.get("value"))
+                .cloned()
+                .unwrap_or_default();
+            vec![format!("{value} {suffix}")]
+        });
+    }
+    let cluster = world.cluster("a").await;
+    cluster.wait_for(mcr::ClusterState::is_ready).await;
+    assert_eq!((a.lists(), b.lists()), (0, 0));
+    let watch = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
+    let store = cluster.store::<ConfigMap>().unwrap();
+    store.wait_synced(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(store.by_index("value", "1 second").unwrap().len(), 1);
+    assert_eq!(store.by_index("value", "1 first").unwrap().len(), 0);
+    assert_eq!(b.lists(), 0);
+    drop(watch);
+    world.end().await;
+}
+
+/// Promise 14: who sees nothing is told why.
+#[tokio::test(start_paused = true)]
+async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
+    let lines = Lines::default();
+    let _second = tracing::Dispatch::new(Lines::default());
+    let _logging = tracing::subscriber::set_default(lines.clone());
+    let empty = World::new();
+    let said = || -> Vec<String> {
+        let state = lines.0.lock().unwrap();
+        state
+            .lines
+            .iter()
+            .filter(|(line, _)| line.contains("has no clusters"))
+            .map(|(line, _)| line.clone())
+            .collect()
+    };
+    sleep(9_000).await;
+    assert_eq!(said(), Vec::<String>::new());
+    sleep(2_000).await;
+    assert_eq!(
+        said(),
+        [
+            " message=the fleet has no clusters after 10 s provider=told state=it has not finished looking broken=0"
+        ]
+    );
+    empty.end().await;
+    let world = World::new();
+    world.join("a");
+    sleep(11_000).await;
+    assert_eq!(said().len(), 1, "not where there are clusters");
+    world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
