@@ -37,8 +37,8 @@ use crate::{
     watch::WatchRequest,
 };
 
-pub(crate) use counts::{KindCells, count};
 pub use counts::{CredentialCounts, FleetCounts, KindCounts};
+pub(crate) use counts::{KindCells, count};
 pub use events::{FleetEvent, FleetEvents};
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus};

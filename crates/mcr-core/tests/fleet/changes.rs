@@ -370,9 +370,15 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
         (cluster.state().reason() == Some(refused)).then_some(())
     })
     .await;
-    eventually(SOON, "a credential other than the refused one is asked for", || {
-        issuer.asked()[asked_before..].contains(&Refresh::Unauthorized).then_some(())
-    })
+    eventually(
+        SOON,
+        "a credential other than the refused one is asked for",
+        || {
+            issuer.asked()[asked_before..]
+                .contains(&Refresh::Unauthorized)
+                .then_some(())
+        },
+    )
     .await;
     let asked = issuer.asked();
     tokio::time::sleep(Duration::from_secs(5)).await;

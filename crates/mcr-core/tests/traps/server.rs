@@ -338,7 +338,8 @@ impl Shared {
                     }
                     Step::Live => {
                         let _live = Count::up(&self.live);
-                        self.watched.send_if_modified(|watched| watched.insert(asked.path.clone()));
+                        self.watched
+                            .send_if_modified(|watched| watched.insert(asked.path.clone()));
                         live(&asked.path, &mut events, &mut read, &mut write).await;
                         false
                     }

@@ -14,7 +14,9 @@ use std::{
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
-use mcr::{Action, BuildError, BuiltController, Controller, ControllerHandle, Fleet, Manager, Request, RequestObject};
+use mcr::{
+    Action, BuildError, BuiltController, Controller, ControllerHandle, Fleet, Manager, Request, RequestObject,
+};
 use mcr_provider_file::FileProvider;
 use mcr_testkit::control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule};
 use tokio::task::JoinHandle;
@@ -49,7 +51,12 @@ impl Seen {
     }
 
     pub(crate) fn count(&self, line: &str) -> usize {
-        self.lines.lock().unwrap().iter().filter(|known| *known == line).count()
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|known| *known == line)
+            .count()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -79,7 +86,10 @@ impl Seen {
 }
 
 /// Writes down `live|deleted|absent <context> <name>`.
-pub(crate) async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, std::convert::Infallible> {
+pub(crate) async fn note(
+    request: Request<ConfigMap>,
+    seen: Arc<Seen>,
+) -> Result<Action, std::convert::Infallible> {
     let key = request.key.to_string();
     seen.begin(&key);
     tokio::task::yield_now().await;
@@ -112,7 +122,10 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts with these files in the folder.
-    pub(crate) fn start(files: &[(&str, &str)], controllers: Vec<Result<BuiltController, BuildError>>) -> Self {
+    pub(crate) fn start(
+        files: &[(&str, &str)],
+        controllers: Vec<Result<BuiltController, BuildError>>,
+    ) -> Self {
         let folder = tempfile::tempdir().or_fail();
         for (name, yaml) in files {
             std::fs::write(folder.path().join(name), yaml).or_fail();
@@ -126,7 +139,13 @@ impl Running {
         let (fleet, controllers) = (manager.fleet().clone(), manager.controllers());
         let stop = CancellationToken::new();
         let task = tokio::spawn(manager.run_until(stop.clone()));
-        Self { folder, fleet, controllers, stop, task }
+        Self {
+            folder,
+            fleet,
+            controllers,
+            stop,
+            task,
+        }
     }
 
     /// Replaces a file in one step, as editors and mounted volumes do.
@@ -154,7 +173,11 @@ impl Running {
 
 /// Asks again and again until there is an answer.
 #[track_caller]
-pub(crate) fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+pub(crate) fn eventually<T>(
+    limit: Duration,
+    what: &str,
+    mut ask: impl FnMut() -> Option<T>,
+) -> impl Future<Output = T> {
     let what = what.to_owned();
     let caller = std::panic::Location::caller();
     async move {
@@ -163,14 +186,19 @@ pub(crate) fn eventually<T>(limit: Duration, what: &str, mut ask: impl FnMut() -
             if let Some(answer) = ask() {
                 return answer;
             }
-            assert!(started.elapsed() < limit, "not within {limit:?}: {what} ({caller})");
+            assert!(
+                started.elapsed() < limit,
+                "not within {limit:?}: {what} ({caller})"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
 /// A kubeconfig with these contexts.
-pub(crate) fn kubeconfig<'a>(contexts: impl IntoIterator<Item = (&'a str, String, String, Credentials)>) -> String {
+pub(crate) fn kubeconfig<'a>(
+    contexts: impl IntoIterator<Item = (&'a str, String, String, Credentials)>,
+) -> String {
     let mut builder = KubeconfigBuilder::new();
     for (name, server, ca, credentials) in contexts {
         builder = builder.context(name, server, ca, credentials);
@@ -188,19 +216,37 @@ pub(crate) fn config_maps(plane: &ControlPlane) -> kube::Api<ConfigMap> {
 }
 
 pub(crate) async fn create(plane: &ControlPlane, name: &str) {
-    let map = ConfigMap { metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() }, ..ConfigMap::default() };
-    config_maps(plane).create(&PostParams::default(), &map).await.or_fail();
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    };
+    config_maps(plane)
+        .create(&PostParams::default(), &map)
+        .await
+        .or_fail();
 }
 
 pub(crate) async fn touch(plane: &ControlPlane, name: &str, value: &str) {
     let patch = Patch::Merge(serde_json::json!({"data": {"value": value}}));
-    config_maps(plane).patch(name, &PatchParams::default(), &patch).await.or_fail();
+    config_maps(plane)
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+        .or_fail();
 }
 
 pub(crate) async fn delete(plane: &ControlPlane, name: &str) {
-    config_maps(plane).delete(name, &DeleteParams::default()).await.or_fail();
+    config_maps(plane)
+        .delete(name, &DeleteParams::default())
+        .await
+        .or_fail();
 }
 
 pub(crate) fn may_read_config_maps() -> Vec<PolicyRule> {
-    vec![policy_rule([""], ["configmaps"], ["get", "list", "watch"]), policy_rule([""], ["namespaces"], ["get"])]
+    vec![
+        policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
+        policy_rule([""], ["namespaces"], ["get"]),
+    ]
 }

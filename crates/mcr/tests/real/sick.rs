@@ -19,7 +19,10 @@ async fn seven_of_ten_contexts_reconcile_within_two_seconds_and_three_say_why_no
     create(&plane, "hello").await;
     let nobody = plane.user("nobody").create().await.or_fail();
     let hole = BlackHole::dig();
-    let refusing = std::net::TcpListener::bind("127.0.0.1:0").or_fail().local_addr().or_fail();
+    let refusing = std::net::TcpListener::bind("127.0.0.1:0")
+        .or_fail()
+        .local_addr()
+        .or_fail();
     let healthy: Vec<String> = (0..7).map(|i| format!("healthy-{i}")).collect();
     let at = |name, server: String| (name, server, plane.ca_pem(), plane.admin_credentials());
     // The sick ones come first: nobody may wait for them.
@@ -34,22 +37,40 @@ async fn seven_of_ten_contexts_reconcile_within_two_seconds_and_three_say_why_no
     let seen = Arc::new(Seen::default());
     let started = Instant::now();
     let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(Duration::from_secs(2), "seven clusters reconcile within 2 s", || {
-        healthy.iter().all(|name| seen.has(&format!("live {name} hello"))).then_some(())
-    })
+    eventually(
+        Duration::from_secs(2),
+        "seven clusters reconcile within 2 s",
+        || {
+            healthy
+                .iter()
+                .all(|name| seen.has(&format!("live {name} hello")))
+                .then_some(())
+        },
+    )
     .await;
     println!("seven healthy clusters reconciled after {:?}", started.elapsed());
 
-    let state = |context: &str| running.fleet.get(&running.cluster("fleet.kubeconfig", context)).or_fail().state();
+    let state = |context: &str| {
+        running
+            .fleet
+            .get(&running.cluster("fleet.kubeconfig", context))
+            .or_fail()
+            .state()
+    };
     eventually(Duration::from_secs(5), "the refusing one says so", || {
-        let refused = "can't connect: connection refused: nothing listens at this address; the API server may be down";
+        let refused =
+            "can't connect: connection refused: nothing listens at this address; the API server may be down";
         (state("refusing").reason() == Some(refused)).then_some(())
     })
     .await;
-    let reason = eventually(Duration::from_secs(30), "the black-holed one says so within 30 s", || match state("black-holed") {
-        ClusterState::Unreachable { reason } => Some(reason),
-        _ => None,
-    })
+    let reason = eventually(
+        Duration::from_secs(30),
+        "the black-holed one says so within 30 s",
+        || match state("black-holed") {
+            ClusterState::Unreachable { reason } => Some(reason),
+            _ => None,
+        },
+    )
     .await;
     assert_eq!(
         &*reason,
@@ -57,12 +78,22 @@ async fn seven_of_ten_contexts_reconcile_within_two_seconds_and_three_say_why_no
     );
     let blocked = running.controllers[0].status();
     let blocked = serde_json::to_string(&blocked).or_fail();
-    assert!(blocked.contains("configmaps is forbidden"), "the controller's status names the kind and why: {blocked}");
+    assert!(
+        blocked.contains("configmaps is forbidden"),
+        "the controller's status names the kind and why: {blocked}"
+    );
     assert!(!seen.any(|line| line.contains("forbidden")), "{:?}", seen.lines());
 
     nobody.allow(may_read_config_maps()).await.or_fail();
-    eventually(Duration::from_secs(20), "the forbidden one recovers", || seen.has("live forbidden hello").then_some(())).await;
-    assert!(!seen.any(|line| line.starts_with("deleted")), "{:?}", seen.lines());
+    eventually(Duration::from_secs(20), "the forbidden one recovers", || {
+        seen.has("live forbidden hello").then_some(())
+    })
+    .await;
+    assert!(
+        !seen.any(|line| line.starts_with("deleted")),
+        "{:?}",
+        seen.lines()
+    );
     running.stop().await;
 }
 
@@ -86,7 +117,11 @@ impl BlackHole {
             queue.push(stream);
             assert!(queue.len() < 100, "the queue of the listener fills up");
         }
-        Self { address, _listener: listener, _queue: queue }
+        Self {
+            address,
+            _listener: listener,
+            _queue: queue,
+        }
     }
 }
 
@@ -102,18 +137,35 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     let seen = Arc::new(Seen::default());
     let file = kubeconfig([admin("stops", &plane), admin("stays-up", &bystander)]);
     let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(Duration::from_secs(10), "both are seen", || (seen.has("live stops goes") && seen.has("live stops stays")).then_some(())).await;
+    eventually(Duration::from_secs(10), "both are seen", || {
+        (seen.has("live stops goes") && seen.has("live stops stays")).then_some(())
+    })
+    .await;
 
     plane.stop().await.or_fail();
     delete(&other_door, "goes").await;
     create(&bystander, "meanwhile").await;
-    eventually(Duration::from_secs(2), "the other cluster goes on", || seen.has("live stays-up meanwhile").then_some(())).await;
+    eventually(Duration::from_secs(2), "the other cluster goes on", || {
+        seen.has("live stays-up meanwhile").then_some(())
+    })
+    .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!seen.any(|line| line.starts_with("deleted")), "{:?}", seen.lines());
+    assert!(
+        !seen.any(|line| line.starts_with("deleted")),
+        "{:?}",
+        seen.lines()
+    );
     plane.restart().await.or_fail();
-    eventually(Duration::from_secs(35), "the delete arrives", || seen.has("deleted stops goes").then_some(())).await;
+    eventually(Duration::from_secs(35), "the delete arrives", || {
+        seen.has("deleted stops goes").then_some(())
+    })
+    .await;
     assert_eq!(seen.count("deleted stops goes"), 1);
-    assert!(!seen.any(|line| line == "deleted stops stays"), "{:?}", seen.lines());
+    assert!(
+        !seen.any(|line| line == "deleted stops stays"),
+        "{:?}",
+        seen.lines()
+    );
     running.stop().await;
 }
 
@@ -122,12 +174,20 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
 async fn forbidden_is_not_deleted() {
     let plane = ControlPlane::start().await.or_fail();
     create(&plane, "stays").await;
-    let robot = plane.service_account("default", "robot").cluster_rules(may_read_config_maps()).create().await.or_fail();
+    let robot = plane
+        .service_account("default", "robot")
+        .cluster_rules(may_read_config_maps())
+        .create()
+        .await
+        .or_fail();
     let context = |token: String| kubeconfig([("a", plane.url(), plane.ca_pem(), Credentials::Token(token))]);
     let seen = Arc::new(Seen::default());
     let file = context(robot.token().await.or_fail());
     let running = Running::start(&[("fleet.kubeconfig", &file)], vec![noting(&seen)]);
-    eventually(Duration::from_secs(10), "seen", || seen.has("live a stays").then_some(())).await;
+    eventually(Duration::from_secs(10), "seen", || {
+        seen.has("live a stays").then_some(())
+    })
+    .await;
 
     robot.revoke().await.or_fail();
     // Open watches go on after rights are withdrawn; new ones are refused.
@@ -136,14 +196,26 @@ async fn forbidden_is_not_deleted() {
     let cluster = running.cluster("fleet.kubeconfig", "a");
     eventually(Duration::from_secs(30), "the watch is refused", || {
         let kinds = running.fleet.get(&cluster).ok()?.kinds();
-        kinds.first()?.problem.as_ref().filter(|problem| problem.starts_with("forbidden")).map(|_| ())
+        kinds
+            .first()?
+            .problem
+            .as_ref()
+            .filter(|problem| problem.starts_with("forbidden"))
+            .map(|_| ())
     })
     .await;
     robot.allow(may_read_config_maps()).await.or_fail();
     touch(&plane, "stays", "again").await;
     let before = seen.count("live a stays");
-    eventually(Duration::from_secs(30), "it goes on", || (seen.count("live a stays") > before).then_some(())).await;
-    assert!(!seen.any(|line| line.starts_with("deleted") || line.starts_with("absent")), "{:?}", seen.lines());
+    eventually(Duration::from_secs(30), "it goes on", || {
+        (seen.count("live a stays") > before).then_some(())
+    })
+    .await;
+    assert!(
+        !seen.any(|line| line.starts_with("deleted") || line.starts_with("absent")),
+        "{:?}",
+        seen.lines()
+    );
     running.stop().await;
 }
 
@@ -154,12 +226,18 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let etcd = Etcd::start().await.or_fail();
     let gets_it = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
     let lacks_it = ControlPlane::builder().etcd(&etcd).start().await.or_fail();
-    let widgets = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
+    let widgets =
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.com", "v1", "Widget"), "widgets");
     let (seen, found) = (Arc::new(Seen::default()), Arc::new(Mutex::new(Vec::new())));
     let of_widgets = Controller::<DynamicObject>::with("widgets", &widgets).build(
         |request: Request<DynamicObject>, found: Arc<Mutex<Vec<String>>>| async move {
-            let colour = request.live().map(|widget| widget.data["spec"]["colour"].to_string());
-            found.lock().unwrap().push(format!("{} {colour:?}", request.name()));
+            let colour = request
+                .live()
+                .map(|widget| widget.data["spec"]["colour"].to_string());
+            found
+                .lock()
+                .unwrap()
+                .push(format!("{} {colour:?}", request.name()));
             Ok::<_, std::convert::Infallible>(())
         },
         found.clone(),
@@ -168,9 +246,11 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let running = Running::start(&[("f.kubeconfig", &file)], vec![noting(&seen), of_widgets]);
     create(&gets_it, "one").await;
     create(&lacks_it, "two").await;
-    eventually(Duration::from_secs(10), "ConfigMaps are reconciled in both", || {
-        (seen.has("live gets-it one") && seen.has("live lacks-it two")).then_some(())
-    })
+    eventually(
+        Duration::from_secs(10),
+        "ConfigMaps are reconciled in both",
+        || (seen.has("live gets-it one") && seen.has("live lacks-it two")).then_some(()),
+    )
     .await;
     let status = serde_json::to_string(&running.controllers[1].status()).or_fail();
     assert!(status.contains("does not serve this kind (404)"), "{status}");
@@ -180,11 +260,19 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let api = kube::Api::<DynamicObject>::namespaced_with(gets_it.client(), "default", &widgets);
     api.create(&Default::default(), &widget).await.or_fail();
     eventually(Duration::from_secs(30), "the new kind is reconciled", || {
-        found.lock().unwrap().iter().any(|line| line == r#"w Some("\"red\"")"#).then_some(())
+        found
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line == r#"w Some("\"red\"")"#)
+            .then_some(())
     })
     .await;
     create(&lacks_it, "three").await;
-    eventually(Duration::from_secs(5), "the cluster without it goes on", || seen.has("live lacks-it three").then_some(())).await;
+    eventually(Duration::from_secs(5), "the cluster without it goes on", || {
+        seen.has("live lacks-it three").then_some(())
+    })
+    .await;
     running.stop().await;
 }
 
@@ -207,12 +295,21 @@ async fn the_same_controller_runs_on_a_single_cluster() {
     let plane = ControlPlane::start().await.or_fail();
     create(&plane, "hello").await;
     let seen = Arc::new(Seen::default());
-    let manager = Manager::single(plane.client()).controller(noting(&seen)).build().or_fail();
+    let manager = Manager::single(plane.client())
+        .controller(noting(&seen))
+        .build()
+        .or_fail();
     let stop = tokio_util::sync::CancellationToken::new();
     let task = tokio::spawn(manager.run_until(stop.clone()));
-    eventually(Duration::from_secs(10), "reconciled", || seen.has("live local hello").then_some(())).await;
+    eventually(Duration::from_secs(10), "reconciled", || {
+        seen.has("live local hello").then_some(())
+    })
+    .await;
     delete(&plane, "hello").await;
-    eventually(Duration::from_secs(10), "deleted", || seen.has("deleted local hello").then_some(())).await;
+    eventually(Duration::from_secs(10), "deleted", || {
+        seen.has("deleted local hello").then_some(())
+    })
+    .await;
     stop.cancel();
     task.await.or_fail().or_fail();
 }
