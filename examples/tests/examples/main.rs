@@ -1,4 +1,5 @@
 //! Runs the examples as a user would: as programs, on real API servers.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod clusters;
 mod command_line;
