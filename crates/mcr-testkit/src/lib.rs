@@ -4,3 +4,5 @@
 
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(all(unix, feature = "faults"))]
+pub mod faults;

@@ -1,0 +1,106 @@
+//! The certificates proxies serve with. Made once for the process: hundreds of proxies share them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::{
+    ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+
+use super::FaultError;
+
+/// What a proxy shows of itself in the TLS greeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Face {
+    #[default]
+    Good,
+    WrongCa,
+    Expired,
+    WrongHost,
+}
+
+pub(super) struct Certificates {
+    pub(super) ca_pem: String,
+    pub(super) wrong_ca_pem: String,
+    good: Arc<ServerConfig>,
+    wrong_ca: Arc<ServerConfig>,
+    expired: Arc<ServerConfig>,
+    wrong_host: Arc<ServerConfig>,
+}
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+impl Certificates {
+    pub(super) fn shared() -> Result<Arc<Self>, FaultError> {
+        static SHARED: Mutex<Option<Arc<Certificates>>> = Mutex::new(None);
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*shared {
+            return Ok(made.clone());
+        }
+        let made = Arc::new(Self::new()?);
+        *shared = Some(made.clone());
+        Ok(made)
+    }
+
+    fn new() -> Result<Self, FaultError> {
+        let ca = authority("fault proxy CA")?;
+        let other = authority("another fault proxy CA")?;
+        let local = ["127.0.0.1", "localhost"];
+        Ok(Self {
+            good: server(&ca, &local, false)?,
+            wrong_ca: server(&other, &local, false)?,
+            expired: server(&ca, &local, true)?,
+            wrong_host: server(&ca, &["elsewhere.invalid"], false)?,
+            ca_pem: ca.pem(),
+            wrong_ca_pem: other.pem(),
+        })
+    }
+
+    pub(super) fn config(&self, face: Face) -> Arc<ServerConfig> {
+        match face {
+            Face::Good => self.good.clone(),
+            Face::WrongCa => self.wrong_ca.clone(),
+            Face::Expired => self.expired.clone(),
+            Face::WrongHost => self.wrong_host.clone(),
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> FaultError {
+    FaultError::Certificate(error.to_string())
+}
+
+fn authority(name: &str) -> Result<Issuer, FaultError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(failed)?).map_err(failed)
+}
+
+fn server(issuer: &Issuer, names: &[&str], expired: bool) -> Result<Arc<ServerConfig>, FaultError> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    params.distinguished_name.push(DnType::CommonName, "fault proxy");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    if expired {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    }
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.signed_by(&key, issuer).map_err(failed)?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(failed)?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .map_err(failed)?;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,172 @@
+//! The client's side of a connection, as far as the bytes: it can fall silent and be reset.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, BytesMut};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::watch,
+};
+use tokio_util::sync::ReusableBoxFuture;
+
+use super::certificates::Face;
+
+/// How new connections are met. Of several the first counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Mode {
+    Refuse,
+    BlackHole,
+    Silent,
+    Reset,
+    #[default]
+    Open,
+}
+
+/// What holds for the connections of a proxy. Connections are numbered as they come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wire {
+    pub(super) mode: Mode,
+    pub(super) face: Face,
+    /// Connections before this one never say a word again.
+    pub(super) dead_before: u64,
+    /// Connections before this one are reset.
+    pub(super) reset_before: u64,
+}
+
+impl Wire {
+    fn freezes(&self, connection: u64) -> bool {
+        matches!(self.mode, Mode::BlackHole | Mode::Silent) || connection < self.dead_before
+    }
+
+    pub(super) fn resets(&self, connection: u64) -> bool {
+        connection < self.reset_before
+    }
+}
+
+/// A client that has gone must be noticed while nothing may be said to it, so what it sends is read meanwhile,
+/// up to this much.
+const STASH: usize = 256 * 1024;
+
+/// See the module.
+pub(super) struct Gate {
+    io: TcpStream,
+    connection: u64,
+    wire: watch::Receiver<Wire>,
+    /// Wakes the connection's task when the wire changes.
+    changed: ReusableBoxFuture<'static, watch::Receiver<Wire>>,
+    stash: BytesMut,
+}
+
+async fn changed(mut wire: watch::Receiver<Wire>) -> watch::Receiver<Wire> {
+    if wire.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    wire
+}
+
+impl Gate {
+    pub(super) fn new(io: TcpStream, connection: u64, wire: watch::Receiver<Wire>) -> Self {
+        Self {
+            io,
+            connection,
+            changed: ReusableBoxFuture::new(changed(wire.clone())),
+            wire,
+            stash: BytesMut::new(),
+        }
+    }
+
+    /// Waits until the client has said something that may be answered.
+    pub(super) async fn spoken_to(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|cx| {
+            if self.stash.is_empty() || self.is_frozen(cx) {
+                ready!(self.poll_stash(cx))?;
+            }
+            if self.is_frozen(cx) {
+                Poll::Pending
+            } else {
+                Poll::Ready(Ok(()))
+            }
+        })
+        .await
+    }
+
+    /// Registers the task to be woken when the answer changes.
+    fn is_frozen(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Poll::Ready(wire) = self.changed.poll(cx) {
+            self.changed.set(changed(wire));
+        }
+        self.wire.borrow().freezes(self.connection)
+    }
+
+    /// Reads into the stash: ready when there is something new in it and the gate is open.
+    fn poll_stash(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let frozen = self.is_frozen(cx);
+            if !frozen && !self.stash.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.stash.len() >= STASH {
+                return Poll::Pending;
+            }
+            let mut space = [0; 8192];
+            let mut space = ReadBuf::new(&mut space);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut space))?;
+            if space.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            self.stash.extend_from_slice(space.filled());
+        }
+    }
+}
+
+impl AsyncRead for Gate {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        if gate.is_frozen(cx) {
+            ready!(gate.poll_stash(cx))?;
+        }
+        if gate.stash.is_empty() {
+            return Pin::new(&mut gate.io).poll_read(cx, buf);
+        }
+        let count = gate.stash.len().min(buf.remaining());
+        buf.put_slice(&gate.stash[..count]);
+        gate.stash.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Gate {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        if gate.is_frozen(cx) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut gate.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        if gate.is_frozen(cx) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut gate.io).poll_shutdown(cx)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // Without lingering, closing a socket sends a reset. A socket that can't be told so is closed politely.
+        if self.wire.borrow().resets(self.connection) {
+            let _ = self.io.set_zero_linger();
+        }
+    }
+}

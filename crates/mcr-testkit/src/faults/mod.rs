@@ -1,0 +1,54 @@
+//! A proxy in front of an API server that fails in every way, switched while it runs.
+//!
+//! A [`FaultProxy`] listens on 127.0.0.1 and passes everything on to an [`Upstream`]: a real API server, a
+//! simulated one, plain HTTP. Give its kubeconfig to the code under test, then make it fail:
+//!
+//! ```no_run
+//! # async fn test(upstream: mcr_testkit::faults::Upstream) -> Result<(), Box<dyn std::error::Error>> {
+//! use mcr_testkit::faults::{Fault, FaultProxy, Match};
+//!
+//! let proxy = FaultProxy::start(upstream).await?;
+//! let kubeconfig = proxy.kubeconfig_with_token("secret"); // hand it to the code under test
+//!
+//! proxy.set(Fault::BlackHole).await; // open connections fall silent, new ones get no answer to their SYN
+//! proxy.set(Fault::Forbidden.on(Match::any().resource("secrets"))).await; // 403 on one kind
+//! proxy.set(Fault::GoneEvent.on(Match::any().times(1))).await; // a 410 in one running watch
+//! proxy.clear().await;
+//! # Ok(()) }
+//! ```
+//!
+//! [`Fault`] lists what there is. A [`Match`] narrows a fault to some requests. A [`Schedule`] is a series of
+//! faults over many proxies that is made from a seed, so that a failing run can be run again.
+//!
+//! # What a proxy can and can't do
+//! TLS ends at the proxy, which has certificates of its own, the same for all proxies of a process: trust
+//! [`FaultProxy::ca_pem`]. Bearer tokens are passed on. Client certificates can't be: let the proxy
+//! authenticate itself by [`Upstream::client_certificate`]. HTTP/1.1 only, no upgrades (`exec`, `port-forward`).
+//! Bodies are changed only where they are JSON.
+//!
+//! A proxy costs a task and a socket, a connection through it a task and two sockets; hundreds in a process are
+//! fine.
+
+mod body;
+mod certificates;
+mod error;
+mod fault;
+mod gate;
+mod http_service;
+mod listener;
+mod proxy;
+mod random;
+mod request;
+mod rules;
+mod schedule;
+mod stale;
+mod upstream;
+mod watch_body;
+
+pub use error::FaultError;
+pub use fault::Fault;
+pub use proxy::{FaultProxy, FaultProxyBuilder, ProxyStats};
+pub use request::Match;
+pub use rules::{Rule, RuleId};
+pub use schedule::{Schedule, ScheduleBuilder, Step};
+pub use upstream::Upstream;

@@ -1,0 +1,381 @@
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    Fault, FaultError, Rule, RuleId, Upstream,
+    certificates::{Certificates, Face},
+    gate::{Mode, Wire},
+    listener::{self, Command, Port},
+    random::new_seed,
+    rules::{Active, Dice, Rules},
+    stale::Memory,
+    upstream::{UpstreamClient, kubeconfig},
+};
+
+/// A proxy in front of an API server that can be made to fail; see the [module](super).
+///
+/// Clones are handles of the same proxy, which ends with the last of them. Methods that change faults return when
+/// the change is in force; several at the same time take effect one after the other.
+#[derive(Clone)]
+pub struct FaultProxy {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    _end: Arc<DropGuard>,
+}
+
+/// What the tasks of a proxy share.
+pub(super) struct Shared {
+    name: Option<String>,
+    upstream: Mutex<Arc<UpstreamClient>>,
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) rules: watch::Sender<Rules>,
+    pub(super) wire: watch::Sender<Wire>,
+    pub(super) address: watch::Sender<SocketAddr>,
+    pub(super) dice: Arc<Dice>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) next_connection: AtomicU64,
+    pub(super) connections: AtomicU64,
+    pub(super) open: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) token: CancellationToken,
+    /// Held while faults change.
+    changing: tokio::sync::Mutex<u64>,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Shared {
+    pub(super) fn upstream(&self) -> Arc<UpstreamClient> {
+        self.upstream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn trouble(&self, what: String) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+    }
+}
+
+/// Puts a [`FaultProxy`] together; made by [`FaultProxy::builder`].
+#[derive(Debug)]
+#[must_use = "a proxy exists once start() was awaited"]
+pub struct FaultProxyBuilder {
+    upstream: Upstream,
+    name: Option<String>,
+    seed: Option<u64>,
+}
+
+impl FaultProxyBuilder {
+    /// Sets the name of the context, cluster and user in its kubeconfigs. Default: `proxy`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets what decides about [probabilities](super::Match::probability). Default: another one each time.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the proxy, on a free port of 127.0.0.1. Its tasks run on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`FaultError`] if the upstream's address or certificates are not usable, or there is no port to be had.
+    /// Whether the upstream answers is not looked at.
+    pub async fn start(self) -> Result<FaultProxy, FaultError> {
+        let certificates = Certificates::shared()?;
+        let upstream = UpstreamClient::new(&self.upstream)?;
+        let port = Port::open().map_err(FaultError::Listen)?;
+        let token = CancellationToken::new();
+        let (commands, receiver) = mpsc::channel(1);
+        let shared = Arc::new(Shared {
+            name: self.name,
+            upstream: Mutex::new(Arc::new(upstream)),
+            certificates,
+            rules: watch::Sender::default(),
+            wire: watch::Sender::default(),
+            address: watch::Sender::new(port.address()),
+            dice: Arc::new(Dice::new(self.seed.unwrap_or_else(new_seed))),
+            memory: Arc::default(),
+            next_connection: AtomicU64::new(1),
+            connections: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            token: token.clone(),
+            changing: tokio::sync::Mutex::default(),
+            trouble: Mutex::default(),
+        });
+        tokio::spawn(listener::run(shared.clone(), port, receiver));
+        Ok(FaultProxy {
+            shared,
+            commands,
+            _end: Arc::new(token.drop_guard()),
+        })
+    }
+}
+
+/// What a proxy has seen so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProxyStats {
+    /// Connections whose TLS greeting went well.
+    pub connections: u64,
+    /// How many of them are open.
+    pub open: u64,
+    /// Requests.
+    pub requests: u64,
+    /// How often a fault hit an answer or a line of a watch. Faults of the connection don't count.
+    pub hits: u64,
+}
+
+impl FaultProxy {
+    /// Starts a proxy, without faults so far.
+    ///
+    /// # Errors
+    /// As of [`FaultProxyBuilder::start`].
+    pub async fn start(upstream: impl Into<Upstream>) -> Result<Self, FaultError> {
+        Self::builder(upstream).start().await
+    }
+
+    /// A builder, to name the proxy or give it a seed.
+    pub fn builder(upstream: impl Into<Upstream>) -> FaultProxyBuilder {
+        FaultProxyBuilder {
+            upstream: upstream.into(),
+            name: None,
+            seed: None,
+        }
+    }
+
+    /// Where it listens now: `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address())
+    }
+
+    /// Where it listens now.
+    pub fn address(&self) -> SocketAddr {
+        *self.shared.address.borrow()
+    }
+
+    /// Follows [where it listens](Self::address), which [`Fault::AddressChange`] changes.
+    pub fn address_changes(&self) -> watch::Receiver<SocketAddr> {
+        self.shared.address.subscribe()
+    }
+
+    /// The certificate authority that clients must trust, PEM. All proxies of a process have the same.
+    pub fn ca_pem(&self) -> String {
+        self.shared.certificates.ca_pem.clone()
+    }
+
+    /// The certificate authority behind [`Fault::WrongCa`], PEM. A client that is told to trust it is served while
+    /// that fault lasts: a change of CA.
+    pub fn wrong_ca_pem(&self) -> String {
+        self.shared.certificates.wrong_ca_pem.clone()
+    }
+
+    /// A kubeconfig of this proxy for a bearer token, which is passed on to the upstream unless the proxy has
+    /// credentials of its own there.
+    pub fn kubeconfig_with_token(&self, token: &str) -> String {
+        self.kubeconfig(&json!({ "token": token }))
+    }
+
+    /// A kubeconfig of this proxy without credentials, for a proxy that has its own at the upstream.
+    pub fn kubeconfig_without_credentials(&self) -> String {
+        self.kubeconfig(&json!({}))
+    }
+
+    fn kubeconfig(&self, user: &serde_json::Value) -> String {
+        let name = self.shared.name.as_deref().unwrap_or("proxy");
+        kubeconfig(name, &self.url(), &self.ca_pem(), user)
+    }
+
+    /// A kubeconfig of this proxy for a user of the control plane behind it. Client certificates are of no use
+    /// here: the proxy can't pass them on.
+    #[cfg(feature = "control-plane")]
+    pub fn kubeconfig_for(&self, credentials: &crate::control_plane::Credentials) -> String {
+        let name = self.shared.name.as_deref().unwrap_or("proxy");
+        crate::control_plane::KubeconfigBuilder::new()
+            .context(name, self.url(), self.ca_pem(), credentials.clone())
+            .to_yaml()
+    }
+
+    /// Passes requests on to another upstream from now on: the same address is another cluster. Running answers
+    /// go on; [`reset_connections`](Self::reset_connections) ends them.
+    ///
+    /// # Errors
+    /// [`FaultError`] if the address or certificates are not usable.
+    pub fn set_upstream(&self, upstream: impl Into<Upstream>) -> Result<(), FaultError> {
+        let client = Arc::new(UpstreamClient::new(&upstream.into())?);
+        *self
+            .shared
+            .upstream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
+    }
+
+    /// Makes this the only fault.
+    pub async fn set(&self, rule: impl Into<Rule>) -> RuleId {
+        self.change(Some(rule.into()), |_| false).await
+    }
+
+    /// Adds a fault to those in force.
+    pub async fn add(&self, rule: impl Into<Rule>) -> RuleId {
+        self.change(Some(rule.into()), |_| true).await
+    }
+
+    /// Ends one fault. Does nothing if it has ended already.
+    pub async fn remove(&self, id: RuleId) {
+        self.change(None, |known| known != id).await;
+    }
+
+    /// Ends all faults. Connections that [`Fault::HalfOpen`] killed stay dead, and a proxy that has moved stays
+    /// where it is.
+    pub async fn clear(&self) {
+        self.change(None, |_| false).await;
+    }
+
+    /// The faults in force, in the order they were set.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.shared
+            .rules
+            .borrow()
+            .iter()
+            .map(|active| active.rule.clone())
+            .collect()
+    }
+
+    /// Resets all open connections, once.
+    pub async fn reset_connections(&self) {
+        let _changing = self.shared.changing.lock().await;
+        self.wire(|wire, next| wire.reset_before = next);
+    }
+
+    /// What it has seen so far.
+    pub fn stats(&self) -> ProxyStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ProxyStats {
+            connections: count(&self.shared.connections),
+            open: count(&self.shared.open),
+            requests: count(&self.shared.requests),
+            hits: count(&self.shared.dice.hits),
+        }
+    }
+
+    /// What the proxy itself could not do, if there was anything: there were no more ports or file descriptors.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Changes the wire, told the number of the next connection. Connections look at the wire after they have got
+    /// their number, so each either counts here or sees the change.
+    fn wire(&self, change: impl FnOnce(&mut Wire, u64)) {
+        let shared = &self.shared;
+        shared
+            .wire
+            .send_modify(|wire| change(wire, shared.next_connection.load(Ordering::SeqCst)));
+    }
+
+    async fn change(&self, add: Option<Rule>, keep: impl Fn(RuleId) -> bool) -> RuleId {
+        let mut last = self.shared.changing.lock().await;
+        let mut rules: Vec<Arc<Active>> = {
+            let now = self.shared.rules.borrow();
+            now.iter().filter(|active| keep(active.id)).cloned().collect()
+        };
+        let id = RuleId(*last + 1);
+        let added = add.as_ref().map(|rule| rule.fault.clone());
+        if let Some(rule) = add {
+            *last = id.0;
+            rules.push(Arc::new(Active::new(id, rule)));
+        }
+        let (mode, face) = (mode(&rules), face(&rules));
+        self.shared.rules.send_replace(Arc::new(rules));
+
+        let before = *self.shared.wire.borrow();
+        if mode == Mode::BlackHole {
+            // First the silence, then the full queue: in between a connection may come, but no answer.
+            self.wire(|wire, _| wire.mode = mode);
+        }
+        if before.mode != mode {
+            self.command(|done| Command::Meet(mode, done)).await;
+        }
+        if added == Some(Fault::AddressChange) {
+            self.command(Command::Move).await;
+        }
+        self.wire(|wire, next| {
+            wire.mode = mode;
+            wire.face = face;
+            match added {
+                Some(
+                    Fault::Refuse
+                    | Fault::Reset
+                    | Fault::WrongCa
+                    | Fault::ExpiredCertificate
+                    | Fault::WrongHost
+                    | Fault::AddressChange,
+                ) => wire.reset_before = next,
+                Some(Fault::HalfOpen) => wire.dead_before = next,
+                _ => {}
+            }
+        });
+        id
+    }
+
+    async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
+        let (done, wait) = oneshot::channel();
+        // Fails only if the runtime of the proxy has ended, and with it the proxy.
+        if self.commands.send(command(done)).await.is_ok() {
+            let _ = wait.await;
+        }
+    }
+}
+
+fn mode(rules: &[Arc<Active>]) -> Mode {
+    rules
+        .iter()
+        .map(|active| match active.fault() {
+            Fault::Refuse => Mode::Refuse,
+            Fault::BlackHole => Mode::BlackHole,
+            Fault::Silent => Mode::Silent,
+            Fault::Reset => Mode::Reset,
+            _ => Mode::Open,
+        })
+        .min()
+        .unwrap_or_default()
+}
+
+fn face(rules: &[Arc<Active>]) -> Face {
+    rules
+        .iter()
+        .find_map(|active| match active.fault() {
+            Fault::WrongCa => Some(Face::WrongCa),
+            Fault::ExpiredCertificate => Some(Face::Expired),
+            Fault::WrongHost => Some(Face::WrongHost),
+            _ => None,
+        })
+        .unwrap_or_default()
+}
+
+impl fmt::Debug for FaultProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultProxy")
+            .field("name", &self.shared.name)
+            .field("address", &self.address())
+            .field("rules", &self.rules())
+            .finish_non_exhaustive()
+    }
+}

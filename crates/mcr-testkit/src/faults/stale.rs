@@ -1,0 +1,133 @@
+//! What a proxy remembers of the past, for reads that are to be stale.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use http::{HeaderValue, Method, Uri};
+use http_body::Body as _;
+use http_body_util::{BodyExt, StreamBody};
+
+use super::body::{Body, full};
+
+/// How many answers are remembered, and how long one may be.
+const ANSWERS: usize = 256;
+const BYTES: usize = 4 * 1024 * 1024;
+
+/// The last answers to lists and reads of objects, by what was asked.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Answers>);
+
+#[derive(Default)]
+struct Answers {
+    by_key: HashMap<String, Remembered>,
+    /// Oldest first.
+    order: VecDeque<String>,
+}
+
+#[derive(Clone)]
+pub(super) struct Remembered {
+    content_type: Option<HeaderValue>,
+    chunks: Vec<Bytes>,
+}
+
+impl Remembered {
+    pub(super) fn content_type(&self) -> Option<HeaderValue> {
+        self.content_type.clone()
+    }
+
+    pub(super) fn body(&self) -> Body {
+        let mut whole = BytesMut::new();
+        for chunk in &self.chunks {
+            whole.extend_from_slice(chunk);
+        }
+        full(whole.freeze())
+    }
+}
+
+/// Two requests with the same key get the same answer as long as nothing changes.
+pub(super) fn key(method: &Method, uri: &Uri, accept: Option<&HeaderValue>) -> Option<String> {
+    if *method != Method::GET {
+        return None;
+    }
+    let volatile = [
+        "resourceVersion=",
+        "resourceVersionMatch=",
+        "timeoutSeconds=",
+        "timeout=",
+    ];
+    let query: Vec<&str> = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !volatile.iter().any(|name| pair.starts_with(name)))
+        .collect();
+    let accept = accept.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Some(format!("{}?{} {accept}", uri.path(), query.join("&")))
+}
+
+impl Memory {
+    pub(super) fn get(&self, key: &str) -> Option<Remembered> {
+        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.by_key.get(key).cloned()
+    }
+
+    fn put(&self, key: String, answer: Remembered) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.by_key.insert(key.clone(), answer).is_none() {
+            answers.order.push_back(key);
+        }
+        if answers.order.len() > ANSWERS
+            && let Some(oldest) = answers.order.pop_front()
+        {
+            answers.by_key.remove(&oldest);
+        }
+    }
+
+    /// Passes a body on and remembers it once it is complete, if it is not too long.
+    pub(super) fn tee(self: &Arc<Self>, key: String, content_type: Option<HeaderValue>, body: Body) -> Body {
+        struct Tee {
+            body: Body,
+            chunks: Vec<Bytes>,
+            length: usize,
+        }
+        let memory = self.clone();
+        let tee = Tee {
+            body,
+            chunks: Vec::new(),
+            length: 0,
+        };
+        let frames = stream::unfold(Some((tee, key, content_type)), move |state| {
+            let memory = memory.clone();
+            async move {
+                let (mut tee, key, content_type) = state?;
+                let frame = match tee.body.frame().await? {
+                    Ok(frame) => frame,
+                    Err(error) => return Some((Err(error), None)),
+                };
+                if let Some(data) = frame.data_ref() {
+                    tee.length += data.len();
+                    tee.chunks.push(data.clone());
+                }
+                if tee.length > BYTES {
+                    tee.chunks.clear();
+                } else if tee.body.is_end_stream() {
+                    // A body of known length is not asked for what follows its last byte.
+                    let chunks = std::mem::take(&mut tee.chunks);
+                    memory.put(
+                        key.clone(),
+                        Remembered {
+                            content_type: content_type.clone(),
+                            chunks,
+                        },
+                    );
+                }
+                Some((Ok(frame), Some((tee, key, content_type))))
+            }
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+}
