@@ -84,6 +84,10 @@ pub enum ManagerError {
         "the manager was given a fleet of its own and providers or fleet settings besides: give those to the fleet's builder"
     )]
     TwoFleets,
+    /// Metrics and health can't be served.
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Serve(#[from] crate::server::ServeError),
     /// Signals can't be listened to.
     #[error("can't listen to signals: {0}")]
     Signals(#[source] std::io::Error),

@@ -9,17 +9,23 @@ mod error;
 mod failure;
 mod manager;
 mod mapper;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod predicate;
 pub mod queue;
 mod reconciler;
+mod report;
 mod request;
 mod selector;
+#[cfg(feature = "server")]
+pub mod server;
 mod signals;
 
 pub use action::{Action, IntoAction};
 pub use controller::{
     BuiltController, ClusterEnqueue, Controller, ControllerClusterStatus, ControllerCounts, ControllerHandle,
-    ControllerStatus, Enqueue, GateStatus, OwnsOptions, WaitingKind, WatchOptions,
+    ControllerStatus, Enqueue, GateStatus, OwnsOptions, QueueStatus, RunningRequest, WaitingKind,
+    WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
 pub use manager::{Manager, ManagerBuilder};
@@ -27,6 +33,7 @@ pub use mapper::Watched;
 pub use predicate::Predicate;
 pub use queue::Backoff;
 pub use reconciler::Reconciler;
+pub use report::{ClusterReport, ControllerReport, FleetReport};
 pub use request::{Request, RequestKey, RequestObject, Target};
 pub use selector::ClusterSelector;
 

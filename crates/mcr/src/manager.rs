@@ -11,7 +11,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{BuildError, BuiltController, ControllerHandle, ManagerError, failure::panic_text, signals};
+#[cfg(feature = "server")]
+use crate::server::Server;
+use crate::{
+    BuildError, BuiltController, ControllerHandle, FleetReport, ManagerError, failure::panic_text, signals,
+};
 
 type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
 
@@ -29,6 +33,8 @@ pub struct Manager {
     controllers: Vec<BuiltController>,
     tasks: Vec<(Arc<str>, Task)>,
     shutdown_grace: Duration,
+    #[cfg(feature = "server")]
+    serve: Option<crate::server::ServerOptions>,
 }
 
 /// Puts a [`Manager`] together.
@@ -42,6 +48,8 @@ pub struct ManagerBuilder {
     tasks: Vec<(Arc<str>, Task)>,
     shutdown_grace: Duration,
     equal_names: bool,
+    #[cfg(feature = "server")]
+    serve: Option<crate::server::ServerOptions>,
 }
 
 impl Manager {
@@ -56,6 +64,8 @@ impl Manager {
             tasks: Vec::new(),
             shutdown_grace: Duration::from_secs(30),
             equal_names: false,
+            #[cfg(feature = "server")]
+            serve: None,
         }
     }
 
@@ -73,6 +83,17 @@ impl Manager {
     /// Shows what the controllers do, in the order they were added.
     pub fn controllers(&self) -> Vec<ControllerHandle> {
         self.controllers.iter().map(BuiltController::handle).collect()
+    }
+
+    /// The state of the fleet, its providers and controllers at this moment.
+    pub fn report(&self) -> FleetReport {
+        FleetReport::of(&self.fleet, &self.controllers())
+    }
+
+    /// The fleet and the controllers as metrics, for programs that serve them themselves.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(&self, options: crate::metrics::MetricsOptions) -> crate::metrics::Metrics {
+        crate::metrics::Metrics::new(&self.fleet, self.controllers(), options)
     }
 
     /// Runs until SIGINT or SIGTERM, or until a controller or task fails.
@@ -102,14 +123,26 @@ impl Manager {
     /// As of [`run`](Self::run).
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         signals::raise_open_files();
+        #[cfg(feature = "server")]
+        let handles = self.controllers();
         let Self {
             fleet,
             controllers,
             tasks,
             shutdown_grace,
+            #[cfg(feature = "server")]
+            serve,
         } = self;
         let (working, serving) = (CancellationToken::new(), CancellationToken::new());
         let _ends = (working.clone().drop_guard(), serving.clone().drop_guard());
+        // Ended by being dropped, if nothing else.
+        #[cfg(feature = "server")]
+        let (mut server, shown) = (JoinSet::new(), CancellationToken::new());
+        #[cfg(feature = "server")]
+        if let Some(options) = serve {
+            let bound = Server::bind(options, &fleet, handles, working.clone())?;
+            server.spawn(bound.run(shown.clone()));
+        }
         let mut fleet_task = JoinSet::new();
         fleet_task.spawn({
             let (fleet, stop) = (fleet.clone(), serving.clone());
@@ -158,6 +191,12 @@ impl Manager {
                     grace: limit,
                 }))
             }
+        }
+        // How the fleet ends can be seen to the end.
+        #[cfg(feature = "server")]
+        {
+            shown.cancel();
+            let _ = timeout(Duration::from_secs(3), server.join_next()).await;
         }
         result
     }
@@ -297,6 +336,25 @@ impl ManagerBuilder {
         self
     }
 
+    /// Serves `/metrics`, `/clusters`, `/healthz` and `/readyz` while the manager runs; see [`server`](crate::server).
+    ///
+    /// An address that can't be listened on ends [`Manager::run`] at once, before anything is begun. Giving
+    /// another one replaces the first.
+    ///
+    /// ```no_run
+    /// use mcr::{Manager, ManagerError, Provider, server::ServerOptions};
+    ///
+    /// # async fn example(provider: impl Provider) -> Result<(), ManagerError> {
+    /// // At 127.0.0.1:8080: from this machine only. A SocketAddr says otherwise.
+    /// Manager::builder().provider(provider).serve(ServerOptions::default()).build()?.run().await
+    /// # }
+    /// ```
+    #[cfg(feature = "server")]
+    pub fn serve(mut self, options: impl Into<crate::server::ServerOptions>) -> Self {
+        self.serve = Some(options.into());
+        self
+    }
+
     /// How long controllers and tasks may take to end after the manager is told to stop. Default 30 seconds.
     ///
     /// A tenth of it is kept for aborting what controllers still run then. A task that has not ended by the end
@@ -340,6 +398,8 @@ impl ManagerBuilder {
             controllers,
             tasks: self.tasks,
             shutdown_grace: self.shutdown_grace,
+            #[cfg(feature = "server")]
+            serve: self.serve,
         })
     }
 }

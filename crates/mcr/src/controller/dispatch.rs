@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use mcr_core::{ClusterName, ObjectKey};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{
@@ -48,11 +49,17 @@ fn start(engine: &Arc<Engine>, work: Job) {
     );
     let (engine, spawner) = (engine.clone(), member.clone());
     let core = engine.core.clone();
+    core.counters.waits.observe(work.queued_for);
+    let run = core
+        .counters
+        .runs
+        .begin(RequestKey::new(work.cluster.clone(), work.key.clone()));
     // If the task is not started, the guard in it ends the run all the same.
     let guard = RunGuard {
         core: core.clone(),
         member,
         work,
+        run,
         id: None,
         outcome: None,
     };
@@ -71,6 +78,8 @@ struct RunGuard {
     core: Arc<Core>,
     member: Arc<Member>,
     work: Job,
+    /// Its number among all that run.
+    run: u64,
     /// None before the task is spawned.
     id: Option<u64>,
     outcome: Option<Outcome>,
@@ -90,6 +99,7 @@ impl RunGuard {
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
+        self.core.counters.runs.end(self.run);
         if let Some(id) = self.id {
             self.member.ended(id);
             if self.outcome.is_none() {
@@ -117,6 +127,7 @@ async fn reconcile(engine: &Arc<Engine>, member: &Member, work: &Job) -> Outcome
         local: member.local.clone(),
     };
     let token = call.token.clone();
+    let began = Instant::now();
     let run = AssertUnwindSafe(core.plan.runner.clone().run(call)).catch_unwind();
     let ended = match core.plan.timeout {
         Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| limit),
@@ -124,6 +135,7 @@ async fn reconcile(engine: &Arc<Engine>, member: &Member, work: &Job) -> Outcome
     };
     // Whatever the reconciler left running that listens to its token ends with it.
     token.cancel();
+    core.counters.durations.observe(began.elapsed());
     count(&core.counters.reconciles);
     judge(engine, member, work, &found, ended)
 }
@@ -146,10 +158,12 @@ fn judge(
             if let Found::Deleted(object) = found {
                 member.buried(&work.key, object);
             }
+            count(&core.counters.successes);
             success(found, action)
         }
         Ok(Ok(Ended::Failed(failure))) => match excuse(engine, member, &failure) {
             Some(why) => {
+                count(&core.counters.dropped);
                 tracing::debug!(error = %failure.text, "request ends: {why}");
                 Outcome::Drop
             }
@@ -160,13 +174,16 @@ fn judge(
             }
         },
         Ok(Ok(Ended::Decided(failure, action))) => {
-            if excuse(engine, member, &failure).is_none() {
+            if excuse(engine, member, &failure).is_some() {
+                count(&core.counters.dropped);
+            } else {
                 count(&core.counters.errors);
                 tracing::warn!(error = %failure.text, requeue_after = ?action.requeue_after(), "reconcile failed");
             }
             action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter)
         }
         Ok(Ok(Ended::Undecodable(error))) => {
+            count(&core.counters.dropped);
             if let Found::Live(object) = found
                 && member.is_news(&work.key, object.resource_version())
             {

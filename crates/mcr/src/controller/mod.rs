@@ -8,6 +8,7 @@ mod enqueue;
 mod finish;
 mod follow;
 mod gate;
+mod measure;
 mod member;
 mod options;
 mod plan;
@@ -19,5 +20,10 @@ pub use builder::Controller;
 pub use built::BuiltController;
 pub use enqueue::{ClusterEnqueue, Enqueue};
 pub use gate::{GateStatus, WaitingKind};
+#[cfg(feature = "metrics")]
+pub(crate) use measure::HistogramRead;
+pub use measure::RunningRequest;
 pub use options::{OwnsOptions, WatchOptions};
-pub use status::{ControllerClusterStatus, ControllerCounts, ControllerHandle, ControllerStatus};
+pub use status::{
+    ControllerClusterStatus, ControllerCounts, ControllerHandle, ControllerStatus, QueueStatus,
+};
