@@ -16,18 +16,18 @@ pub(crate) struct Args {
     pub(crate) args: Vec<OsString>,
 }
 
+const DEMO: [&str; 6] = ["-p", "examples", "--example", "demo", "--features", "demo"];
+
 /// Becomes the demo, so that its exit code and what Ctrl-C does are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut command = workspace::cargo();
-    command
-        .args(["run", "--quiet", "-p", "examples", "--example", "demo"])
-        .args(["--features", "demo", "--"])
-        .args(&args.args);
+    let mut run = workspace::cargo();
+    run.args(["run", "--quiet"]).args(DEMO).arg("--").args(&args.args);
     if !args.args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        command.env("KUBEBUILDER_ASSETS", assets::ensure(&assets::Args::default())?);
+        run.env("KUBEBUILDER_ASSETS", assets::ensure(&assets::Args::default())?);
     }
-    eprintln!("demo: building it; this takes a while the first time");
-    become_it(&mut command).context("starting cargo")
+    // By itself, for the first time takes minutes and cargo's progress should be seen.
+    workspace::check(workspace::cargo().arg("build").args(DEMO))?;
+    become_it(&mut run).context("starting cargo")
 }
 
 #[cfg(unix)]
