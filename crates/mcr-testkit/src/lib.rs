@@ -6,3 +6,5 @@
 pub mod control_plane;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
+#[cfg(feature = "sim")]
+pub mod sim;

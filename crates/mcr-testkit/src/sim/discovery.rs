@@ -1,0 +1,159 @@
+use serde_json::{Value, json};
+
+use super::kinds::{Kind, Kinds};
+
+/// What `/version` says.
+pub(super) fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.1-sim", "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc", "platform": "simulated",
+    })
+}
+
+/// `/api`.
+pub(super) fn core_versions() -> Value {
+    json!({
+        "kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443" }],
+    })
+}
+
+/// `/apis`.
+pub(super) fn groups(kinds: &Kinds) -> Value {
+    let groups: Vec<Value> = kinds
+        .groups()
+        .iter()
+        .map(|(name, versions)| group_of(name, versions))
+        .collect();
+    json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
+}
+
+/// `/apis/<group>`.
+pub(super) fn group(kinds: &Kinds, name: &str) -> Option<Value> {
+    let groups = kinds.groups();
+    let (name, versions) = groups.iter().find(|(group, _)| group == name)?;
+    let mut group = group_of(name, versions);
+    group["kind"] = "APIGroup".into();
+    group["apiVersion"] = "v1".into();
+    Some(group)
+}
+
+fn group_of(name: &str, versions: &[String]) -> Value {
+    let version =
+        |version: &String| json!({ "groupVersion": format!("{name}/{version}"), "version": version });
+    let versions: Vec<Value> = versions.iter().map(version).collect();
+    json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
+}
+
+/// `/api/v1` and `/apis/<group>/<version>`.
+pub(super) fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
+    let mut list = Vec::new();
+    for kind in kinds.in_version(group, version) {
+        list.push(resource(kind));
+        if kind.has_scale {
+            list.push(json!({
+                "name": format!("{}/scale", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+                "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"],
+            }));
+        }
+        if kind.has_status {
+            list.push(json!({
+                "name": format!("{}/status", kind.plural), "singularName": "", "namespaced": kind.namespaced,
+                "kind": kind.kind, "verbs": ["get", "patch", "update"],
+            }));
+        }
+    }
+    if list.is_empty() {
+        return None;
+    }
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list,
+    }))
+}
+
+fn resource(kind: &Kind) -> Value {
+    let mut resource = json!({
+        "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
+        "kind": kind.kind, "verbs": kind.verbs(),
+    });
+    if !kind.short_names.is_empty() {
+        resource["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        resource["categories"] = json!(kind.categories);
+    }
+    resource
+}
+
+/// The aggregated form of `/api` (core) or `/apis`.
+pub(super) fn aggregated(kinds: &Kinds, core: bool) -> Value {
+    let groups = if core {
+        vec![(String::new(), vec!["v1".to_owned()])]
+    } else {
+        kinds.groups()
+    };
+    let items: Vec<Value> = groups
+        .iter()
+        .map(|(group, versions)| {
+            let versions: Vec<Value> = versions
+                .iter()
+                .map(|version| {
+                    let resources: Vec<Value> = kinds
+                        .in_version(group, version)
+                        .map(|kind| aggregated_resource(kind))
+                        .collect();
+                    json!({ "version": version, "resources": resources, "freshness": "Current" })
+                })
+                .collect();
+            let metadata = if group.is_empty() {
+                json!({})
+            } else {
+                json!({ "name": group })
+            };
+            json!({ "metadata": metadata, "versions": versions })
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    })
+}
+
+fn aggregated_resource(kind: &Kind) -> Value {
+    let response = |name: &str| match &kind.custom {
+        Some(_) => json!({ "group": kind.group, "version": kind.version, "kind": name }),
+        None => json!({ "group": "", "version": "", "kind": name }),
+    };
+    let mut subresources = Vec::new();
+    if kind.has_scale {
+        subresources.push(json!({
+            "subresource": "scale", "verbs": ["get", "patch", "update"],
+            "responseKind": { "group": "autoscaling", "version": "v1", "kind": "Scale" },
+        }));
+    }
+    if kind.has_status {
+        subresources.push(json!({
+            "subresource": "status", "verbs": ["get", "patch", "update"],
+            "responseKind": response(&kind.kind),
+        }));
+    }
+    let mut resource = json!({
+        "resource": kind.plural, "responseKind": response(&kind.kind),
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular, "verbs": kind.verbs(),
+    });
+    if !kind.short_names.is_empty() {
+        resource["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        resource["categories"] = json!(kind.categories);
+    }
+    if !subresources.is_empty() {
+        resource["subresources"] = json!(subresources);
+    }
+    resource
+}

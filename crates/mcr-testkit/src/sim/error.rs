@@ -1,0 +1,229 @@
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+
+/// A refusal, as an API server would answer it: the content of a `Status`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimError {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    details: Option<Value>,
+    token: Option<String>,
+}
+
+impl SimError {
+    /// The HTTP status.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// The machine-readable reason, such as `NotFound`; empty where an API server gives none.
+    pub fn reason(&self) -> &str {
+        self.reason
+    }
+
+    /// The message for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The `Status` object a client is sent.
+    pub fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        if let Some(token) = &self.token {
+            status["metadata"]["continue"] = token.as_str().into();
+        }
+        status
+    }
+
+    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            token: None,
+        }
+    }
+
+    pub(super) fn with(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// What a Go server says when an error has no Status of its own.
+    pub(super) fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    pub(super) fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(404, "NotFound", message).with(json!({}))
+    }
+
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", message).with(json!({}))
+    }
+
+    pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} not found", kind.quoted(name))).with(kind.details(name))
+    }
+
+    pub(super) fn already_exists(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} already exists", kind.quoted(name));
+        Self::new(409, "AlreadyExists", message).with(kind.details(name))
+    }
+
+    pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {}: {why}", kind.quoted(name));
+        Self::new(409, "Conflict", message).with(kind.details(name))
+    }
+
+    pub(super) fn stale(kind: &Kind, name: &str) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(kind, name, why)
+    }
+
+    pub(super) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    pub(super) fn not_acceptable() -> Self {
+        let message = "only the following media types are accepted: application/json, application/yaml";
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    pub(super) fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    pub(super) fn too_large_version(asked: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        Self::new(504, "Timeout", message).with(json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        }))
+    }
+
+    /// 422 about an object. The resource's kind is written as API servers do: `Widget.example.com "w"`.
+    pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+        let qualified = match group {
+            "" => kind.to_owned(),
+            group => format!("{kind}.{group}"),
+        };
+        let texts: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let text = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let causes: Vec<Value> = causes
+            .iter()
+            .map(|cause| json!({ "reason": cause.reason, "message": cause.message, "field": cause.field }))
+            .collect();
+        let mut details = json!({ "kind": kind, "causes": causes });
+        if !group.is_empty() {
+            details["group"] = group.into();
+        }
+        if !name.is_empty() {
+            details["name"] = name.into();
+        }
+        let message = format!("{qualified} \"{name}\" is invalid: {text}");
+        Self::new(422, "Invalid", message).with(details)
+    }
+
+    pub(super) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
+        Self::invalid("meta.k8s.io", kind, "", causes)
+    }
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Cause {
+    pub(super) field: String,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Cause {
+    pub(super) fn forbidden(field: &str, why: impl fmt::Display) -> Self {
+        Self::of(field, "FieldValueForbidden", format!("Forbidden: {why}"))
+    }
+
+    pub(super) fn required(field: &str, why: &str) -> Self {
+        let message = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        Self::of(field, "FieldValueRequired", message)
+    }
+
+    /// The value as it is to be shown: text in quotes.
+    pub(super) fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::of(
+            field,
+            "FieldValueInvalid",
+            format!("Invalid value: {shown}: {why}"),
+        )
+    }
+
+    pub(super) fn unsupported(field: &str, shown: impl fmt::Display, supported: &[&str]) -> Self {
+        let supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
+        let message = format!(
+            "Unsupported value: {shown}: supported values: {}",
+            supported.join(", ")
+        );
+        Self::of(field, "FieldValueNotSupported", message)
+    }
+
+    pub(super) fn of(field: &str, reason: &'static str, message: String) -> Self {
+        Self {
+            field: field.to_owned(),
+            reason,
+            message,
+        }
+    }
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl SimError {
+    /// With the token to go on with, as in the 410 of a page.
+    pub(super) fn set_continue(&mut self, token: String) {
+        self.token = Some(token);
+    }
+}

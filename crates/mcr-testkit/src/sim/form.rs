@@ -1,0 +1,198 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::error::SimError;
+use super::kinds::Kind;
+use super::list::Page;
+use super::object::Object;
+use super::table;
+
+/// The form an answer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Full,
+    /// `PartialObjectMetadata`, or a list of such.
+    Metadata {
+        list: bool,
+    },
+    Table(Include),
+}
+
+/// What of its object a row of a table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// What a client accepts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accepted {
+    pub(super) form: Form,
+    pub(super) yaml: bool,
+    /// The aggregated form of discovery.
+    pub(super) aggregated: bool,
+}
+
+impl Accepted {
+    /// The first of the media types that is known.
+    pub(super) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
+        let plain = Self {
+            form: Form::Full,
+            yaml: false,
+            aggregated: false,
+        };
+        if header.trim().is_empty() {
+            return Ok(plain);
+        }
+        for media in header.split(',') {
+            let mut parts = media.split(';').map(str::trim);
+            let yaml = match parts.next().unwrap_or_default() {
+                "application/json" | "application/*" | "*/*" => false,
+                "application/yaml" => true,
+                _ => continue,
+            };
+            let parameter = |name: &str| {
+                media
+                    .split(';')
+                    .filter_map(|part| part.trim().split_once('='))
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| value)
+            };
+            let wanted = (parameter("as"), parameter("g"), parameter("v"));
+            let form = match wanted {
+                (None, ..) => Form::Full,
+                (Some("Table"), Some("meta.k8s.io"), Some("v1")) => Form::Table(include_of(include)?),
+                (Some("PartialObjectMetadata"), Some("meta.k8s.io"), Some("v1")) => {
+                    Form::Metadata { list: false }
+                }
+                (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), Some("v1")) => {
+                    Form::Metadata { list: true }
+                }
+                (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => {
+                    return Ok(Self {
+                        aggregated: true,
+                        yaml,
+                        ..plain
+                    });
+                }
+                _ => continue,
+            };
+            return Ok(Self { form, yaml, ..plain });
+        }
+        Err(SimError::not_acceptable())
+    }
+}
+
+fn include_of(text: &str) -> Result<Include, SimError> {
+    match text {
+        "" | "Metadata" => Ok(Include::Metadata),
+        "None" => Ok(Include::None),
+        "Object" => Ok(Include::Object),
+        other => Err(SimError::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"{other}\": must be 'Metadata', 'Object', 'None', or empty"
+        ))),
+    }
+}
+
+/// One object, as an answer or in a watch event.
+pub(super) fn write_object(
+    kind: &Kind,
+    object: &Object,
+    form: Form,
+    with_columns: bool,
+    to: &mut Vec<u8>,
+) -> Result<(), SimError> {
+    match form {
+        Form::Full => object.write_as(kind, to),
+        Form::Metadata { list: false } => object.write_metadata(to),
+        Form::Metadata { list: true } => return Err(SimError::internal("content is not a list")),
+        Form::Table(include) => {
+            let metadata = json!({ "resourceVersion": object.version.to_string() });
+            let rows = vec![table::row(kind, object, include)];
+            let table = table::table(kind, metadata, rows, with_columns);
+            to.extend_from_slice(table.to_string().as_bytes());
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>) -> Result<(), SimError> {
+    let mut metadata = json!({ "resourceVersion": page.version.to_string() });
+    if let Some(token) = &page.token {
+        metadata["continue"] = token.as_str().into();
+    } else if kind.custom.is_some() && form == Form::Full {
+        metadata["continue"] = "".into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    let (list_kind, api_version) = match form {
+        Form::Full => (kind.list_kind.to_string(), kind.api_version()),
+        Form::Metadata { list: true } => (
+            "PartialObjectMetadataList".to_owned(),
+            "meta.k8s.io/v1".to_owned(),
+        ),
+        Form::Metadata { list: false } => {
+            return Err(SimError::internal("content is a list"));
+        }
+        Form::Table(include) => {
+            let rows = page
+                .objects
+                .iter()
+                .map(|object| table::row(kind, object, include));
+            let table = table::table(kind, metadata, rows.collect(), true);
+            to.extend_from_slice(table.to_string().as_bytes());
+            return Ok(());
+        }
+    };
+    let size: usize = page.objects.iter().map(|object| object.body().len() + 96).sum();
+    to.reserve(size + 256);
+    let head = format!(
+        "{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":["
+    );
+    to.extend_from_slice(head.as_bytes());
+    for (index, object) in page.objects.iter().enumerate() {
+        if index > 0 {
+            to.push(b',');
+        }
+        write_item(kind, object, form, to);
+    }
+    to.extend_from_slice(b"]}");
+    Ok(())
+}
+
+fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
+    match form {
+        Form::Metadata { .. } => object.write_metadata(to),
+        // Items of built-in kinds have no header, those of custom ones do.
+        _ if kind.custom.is_none() => to.extend_from_slice(object.body()),
+        _ => object.write_as(kind, to),
+    }
+}
+
+/// A bookmark carries nothing but a version.
+pub(super) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
+    let mut metadata = json!({ "resourceVersion": version.to_string() });
+    if initial_end {
+        metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+    }
+    match form {
+        Form::Full => json!({ "kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata }),
+        Form::Metadata { .. } => {
+            json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+        }
+        Form::Table(_) => {
+            let object = json!({ "kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata });
+            let version = json!({ "resourceVersion": version.to_string() });
+            table::table(
+                kind,
+                version,
+                vec![json!({ "cells": [], "object": object })],
+                false,
+            )
+        }
+    }
+}

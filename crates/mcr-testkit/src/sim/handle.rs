@@ -1,0 +1,418 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use http::request::Parts;
+use http::{Method, Response};
+use serde_json::{Value, json};
+
+use super::audit::{COMPLETE, Pending, STARTED, SimAuditEvent};
+use super::auth::{Attributes, SimUser};
+use super::body::SimBody;
+use super::cluster::Inner;
+use super::error::SimError;
+use super::form::{self, Accepted, Form};
+use super::kinds::Kind;
+use super::list;
+use super::patch::Patch;
+use super::query::{ListOptions, Query};
+use super::route::{Route, Target};
+use super::watch::Watch;
+use super::write::{Verb, Write};
+use super::{clock, discovery, read, review, scale};
+
+/// What is sent back.
+pub(super) enum Answer {
+    Json(u16, Vec<u8>),
+    Text(u16, &'static str),
+    Watch(Box<Watch>),
+}
+
+impl Answer {
+    pub(super) fn value(code: u16, value: &Value) -> Self {
+        Self::Json(code, value.to_string().into_bytes())
+    }
+}
+
+fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// Answers a request. Nothing here waits.
+pub(super) fn handle(
+    cluster: &Arc<Inner>,
+    parts: &Parts,
+    body: &Bytes,
+    certificate: Option<&[u8]>,
+) -> Response<SimBody> {
+    let received = clock::now_precise();
+    let query = Query::parse(parts.uri.query());
+    let route = Route::of(parts.uri.path());
+    let accepted = Accepted::parse(header(&parts.headers, ACCEPT), query.text("includeObject"));
+    let authorization = parts
+        .headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let user = cluster.users().authenticate(authorization, certificate);
+
+    let request = Request {
+        cluster,
+        parts,
+        query: &query,
+        body,
+        form: accepted.as_ref().map_or(Form::Full, |accepted| accepted.form),
+    };
+    let (name, outcome) = match user {
+        Ok(user) => {
+            let impersonated = request.impersonate(user);
+            match impersonated {
+                Ok(user) => {
+                    let outcome = request.authorised(&user, &route, &accepted);
+                    (user.name.clone(), outcome)
+                }
+                Err(error) => (String::new(), Err(error)),
+            }
+        }
+        Err(error) => (String::new(), Err(error)),
+    };
+    let yaml = accepted.is_ok_and(|accepted| accepted.yaml);
+    let event = request.audit(&route, name, received);
+    request.respond(outcome, event, yaml)
+}
+
+pub(super) struct Request<'a> {
+    pub(super) cluster: &'a Arc<Inner>,
+    pub(super) parts: &'a Parts,
+    pub(super) query: &'a Query,
+    pub(super) body: &'a Bytes,
+    pub(super) form: Form,
+}
+
+impl Request<'_> {
+    fn impersonate(&self, user: Arc<SimUser>) -> Result<Arc<SimUser>, SimError> {
+        let name = header(&self.parts.headers, "impersonate-user");
+        if name.is_empty() {
+            return Ok(user);
+        }
+        let wanted = Attributes {
+            verb: "impersonate",
+            resource: "users",
+            name,
+            ..Attributes::default()
+        };
+        if !user.may(&wanted) {
+            return Err(wanted.forbidden(&user));
+        }
+        let known = self.cluster.users().by_name(name);
+        let mut user = known.map_or_else(|| SimUser::new(name), |user| (*user).clone());
+        let groups = self.parts.headers.get_all("impersonate-group");
+        user.groups.extend(
+            groups
+                .iter()
+                .filter_map(|group| group.to_str().ok())
+                .map(str::to_owned),
+        );
+        Ok(Arc::new(user))
+    }
+
+    fn authorised(
+        &self,
+        user: &SimUser,
+        route: &Route,
+        accepted: &Result<Accepted, SimError>,
+    ) -> Result<Answer, SimError> {
+        let path = self.parts.uri.path();
+        let Route::Resource(target) = route else {
+            let method = self.parts.method.as_str().to_lowercase();
+            let wanted = Attributes {
+                verb: &method,
+                path: Some(path),
+                ..Attributes::default()
+            };
+            if !user.may(&wanted) {
+                return Err(wanted.forbidden(user));
+            }
+            return Ok(self.plain(route, accepted));
+        };
+        let verb = target.verb(&self.parts.method, self.query);
+        let only = selected_name(self.query);
+        let wanted = target.attributes(verb, if target.name.is_empty() { &only } else { "" });
+        if !user.may(&wanted) {
+            return Err(target.attributes(verb, &target.name).forbidden(user));
+        }
+        // The kind is looked up first: nobody learns from a 406 what is served.
+        let kind = target.kind(&self.cluster.store().kinds)?;
+        let Some(kind) = kind else {
+            return Ok(Answer::Text(404, "404 page not found\n"));
+        };
+        self.resource(user, &kind, target, verb, accepted)
+    }
+
+    fn plain(&self, route: &Route, accepted: &Result<Accepted, SimError>) -> Answer {
+        let aggregated = accepted.as_ref().is_ok_and(|accepted| accepted.aggregated);
+        let kinds = self.cluster.store().kinds.clone();
+        let found = match route {
+            Route::Text(text) => return Answer::Text(200, text),
+            Route::Version => Some(discovery::version()),
+            Route::CoreVersions | Route::Groups if aggregated => Some(discovery::aggregated(
+                &kinds,
+                matches!(route, Route::CoreVersions),
+            )),
+            Route::CoreVersions => Some(discovery::core_versions()),
+            Route::Groups => Some(discovery::groups(&kinds)),
+            Route::Group(group) => discovery::group(&kinds, group),
+            Route::Resources(group, version) => discovery::resources(&kinds, group, version),
+            Route::Resource(_) | Route::Nothing => None,
+        };
+        match found {
+            Some(value) => Answer::value(200, &value),
+            None => Answer::Text(404, "404 page not found\n"),
+        }
+    }
+
+    fn resource(
+        &self,
+        user: &SimUser,
+        kind: &Arc<Kind>,
+        target: &Target,
+        verb: &str,
+        accepted: &Result<Accepted, SimError>,
+    ) -> Result<Answer, SimError> {
+        let custom = kind.custom.is_some();
+        let misplaced = if kind.namespaced {
+            target.namespace.is_empty()
+        } else {
+            !target.namespace.is_empty()
+        };
+        if misplaced && (!kind.namespaced || !target.name.is_empty()) {
+            return Err(SimError::no_such_resource());
+        }
+        if misplaced && !matches!(verb, "list" | "watch") {
+            return Err(SimError::method_not_allowed());
+        }
+        let fits = match verb {
+            "get" | "update" | "patch" | "delete" => !target.name.is_empty(),
+            "create" => target.name.is_empty(),
+            "deletecollection" => kind.has_collection_delete,
+            "list" | "watch" => !kind.create_only,
+            _ => false,
+        };
+        let fits = fits && (!kind.create_only || verb == "create");
+        if !fits && !(custom && verb == "patch") {
+            return Err(SimError::method_not_allowed());
+        }
+        let accepted = accepted.as_ref().map_err(Clone::clone)?;
+        if accepted.aggregated {
+            return Err(SimError::not_acceptable());
+        }
+        match &*target.subresource {
+            "" => {}
+            "status" if kind.has_status && matches!(verb, "get" | "update" | "patch") => {}
+            "finalize" if kind.is_namespaces() && verb == "update" => {}
+            "scale" if kind.has_scale => return scale::answer(self, kind, target, verb),
+            _ if custom => return Err(SimError::not_found(kind, &target.name)),
+            _ => return Err(SimError::no_such_resource()),
+        }
+        match verb {
+            "get" => {
+                let key = super::object::key(&target.namespace, &target.name);
+                let found = self.cluster.store().get(&kind.resource, &key).cloned();
+                let object = found.ok_or_else(|| SimError::not_found(kind, &target.name))?;
+                self.object(kind, &object, 200)
+            }
+            "list" => self.list(kind, target),
+            "watch" => self.watch(kind, target),
+            "create" if kind.create_only => {
+                let object = read::object(kind, self.content_type(), self.body)?;
+                let answer = review::answer(self.cluster, kind, user, object)?;
+                Ok(Answer::value(201, &answer))
+            }
+            "deletecollection" => self.delete_collection(kind, target),
+            _ => self.write(kind, target, verb),
+        }
+    }
+
+    fn list(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
+        let options = ListOptions::parse(kind, self.query)?;
+        let page = list::list(&self.cluster.store(), kind, &target.namespace, &options)?;
+        let mut bytes = Vec::new();
+        form::write_page(kind, &page, self.form, &mut bytes)?;
+        Ok(Answer::Json(200, bytes))
+    }
+
+    fn watch(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
+        let options = ListOptions::parse(kind, self.query)?;
+        let store = self.cluster.store();
+        let watch = Watch::start(self.cluster, &store, kind, &target.namespace, &options, self.form);
+        Ok(Answer::Watch(Box::new(watch)))
+    }
+
+    fn delete_collection(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
+        let options = ListOptions::parse(kind, self.query)?;
+        let delete = read::delete_options(self.content_type(), self.body, self.query)?;
+        let mut store = self.cluster.store();
+        let page = list::list(&store, kind, &target.namespace, &options)?;
+        for object in &page.objects {
+            let mut write = Write::new(kind, object.namespace(), object.name(), "");
+            write.dry_run = self.query.dry_run("DeleteOptions")?;
+            write.run_in(self.cluster, &mut store, Verb::Delete(delete.clone()))?;
+        }
+        let mut bytes = Vec::new();
+        form::write_page(kind, &page, self.form, &mut bytes)?;
+        Ok(Answer::Json(200, bytes))
+    }
+
+    fn write(&self, kind: &Arc<Kind>, target: &Target, verb: &str) -> Result<Answer, SimError> {
+        let media = self.content_type();
+        let mut write = Write::new(kind, &target.namespace, &target.name, "");
+        write.subresource = &target.subresource;
+        write.manager = self.manager();
+        let (options, doing) = match verb {
+            "create" => (
+                "CreateOptions",
+                Verb::Create(read::object(kind, media, self.body)?),
+            ),
+            "update" => (
+                "UpdateOptions",
+                Verb::Update(read::object(kind, media, self.body)?),
+            ),
+            "delete" => {
+                let options = read::delete_options(media, self.body, self.query)?;
+                let given = &options["dryRun"];
+                write.dry_run = given
+                    .as_array()
+                    .is_some_and(|given| given.iter().any(|word| word == "All"));
+                ("DeleteOptions", Verb::Delete(options))
+            }
+            _ if media.starts_with("application/apply-patch+") => {
+                read::apply_options(self.query)?;
+                let object = read::apply(kind, media, self.body)?;
+                let force = self.query.flag("force") == Some(true);
+                ("PatchOptions", Verb::Apply { object, force })
+            }
+            _ => {
+                let patch = Patch::parse(kind, media, self.body)?;
+                read::patch_options(self.query)?;
+                if target.name.is_empty() {
+                    return Err(SimError::method_not_allowed());
+                }
+                ("PatchOptions", Verb::Patch(patch))
+            }
+        };
+        write.dry_run |= self.query.dry_run(options)?;
+        let done = write.run(self.cluster, doing)?;
+        if done.removed && !kind.delete_answers_object {
+            let value = done.object.value();
+            let mut details = kind.details(&target.name);
+            details["uid"] = value["metadata"]["uid"].clone();
+            return Ok(Answer::value(
+                200,
+                &json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+                }),
+            ));
+        }
+        self.object(kind, &done.object, if done.created { 201 } else { 200 })
+    }
+
+    fn object(&self, kind: &Kind, object: &super::object::Object, code: u16) -> Result<Answer, SimError> {
+        let mut bytes = Vec::new();
+        form::write_object(kind, object, self.form, true, &mut bytes)?;
+        Ok(Answer::Json(code, bytes))
+    }
+
+    /// The media type of the body, without parameters.
+    pub(super) fn content_type(&self) -> &str {
+        let whole = header(&self.parts.headers, CONTENT_TYPE);
+        whole.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Whose changes these are: as asked for, else the client's name.
+    pub(super) fn manager(&self) -> String {
+        let agent = header(&self.parts.headers, USER_AGENT);
+        let own = agent.split('/').next().unwrap_or_default();
+        let asked = self.query.text("fieldManager");
+        let manager = if asked.is_empty() { own } else { asked };
+        (if manager.is_empty() { "unknown" } else { manager }).to_owned()
+    }
+
+    fn audit(&self, route: &Route, user: String, received: String) -> SimAuditEvent {
+        let uri = &self.parts.uri;
+        let mut event = SimAuditEvent {
+            stage: COMPLETE,
+            verb: self.parts.method.as_str().to_lowercase(),
+            uri: uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            user,
+            user_agent: header(&self.parts.headers, USER_AGENT).to_owned(),
+            group: String::new(),
+            resource: String::new(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            code: 0,
+            received,
+        };
+        if let Route::Resource(target) = route {
+            target
+                .verb(&self.parts.method, self.query)
+                .clone_into(&mut event.verb);
+            target.group.clone_into(&mut event.group);
+            target.plural.clone_into(&mut event.resource);
+            target.subresource.clone_into(&mut event.subresource);
+            target.namespace.clone_into(&mut event.namespace);
+            target.name.clone_into(&mut event.name);
+        }
+        event
+    }
+
+    fn respond(
+        &self,
+        outcome: Result<Answer, SimError>,
+        mut event: SimAuditEvent,
+        yaml: bool,
+    ) -> Response<SimBody> {
+        let answer = outcome
+            .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
+        let (code, media, body) = match answer {
+            Answer::Text(code, text) => (code, "text/plain; charset=utf-8", SimBody::full(text)),
+            Answer::Watch(mut watch) => {
+                event.code = 200;
+                event.stage = STARTED;
+                watch.audited = Some(Pending(Box::new(event.clone())));
+                (200, "application/json", SimBody::watch(watch))
+            }
+            Answer::Json(code, bytes) if yaml => match read::to_yaml(&bytes) {
+                Some(text) => (code, "application/yaml", SimBody::full(text)),
+                None => (code, "application/json", SimBody::full(bytes)),
+            },
+            Answer::Json(code, mut bytes) => {
+                bytes.push(b'\n');
+                (code, "application/json", SimBody::full(bytes))
+            }
+        };
+        event.code = code;
+        self.cluster.audit_push(event);
+        let body = if self.parts.method == Method::HEAD {
+            SimBody::full(Bytes::new())
+        } else {
+            body
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();
+        response
+            .headers_mut()
+            .insert(CONTENT_TYPE, http::HeaderValue::from_static(media));
+        response
+    }
+}
+
+fn selected_name(query: &Query) -> String {
+    let name = query.text("fieldSelector").split(',').find_map(|term| {
+        let (path, value) = term.split_once('=')?;
+        (path == "metadata.name").then(|| value.trim_start_matches('=').to_owned())
+    });
+    name.unwrap_or_default()
+}

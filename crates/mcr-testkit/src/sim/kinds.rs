@@ -1,0 +1,258 @@
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::builtin::ROWS;
+use super::schema::Schema;
+
+type Text = Cow<'static, str>;
+
+/// One version of a resource. Built-in ones are shared by all clusters of the process, those of a
+/// CRD by the clusters it was given to at their making.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) group: Text,
+    pub(super) version: Text,
+    pub(super) plural: Text,
+    pub(super) singular: Text,
+    pub(super) kind: Text,
+    pub(super) list_kind: Text,
+    pub(super) short_names: Vec<Text>,
+    pub(super) categories: Vec<Text>,
+    pub(super) namespaced: bool,
+    pub(super) has_status: bool,
+    pub(super) has_generation: bool,
+    pub(super) has_scale: bool,
+    pub(super) create_on_update: bool,
+    pub(super) update_needs_version: bool,
+    pub(super) delete_answers_object: bool,
+    pub(super) create_only: bool,
+    pub(super) has_collection_delete: bool,
+    /// Where its objects are: versions of one resource share them.
+    pub(super) resource: Arc<str>,
+    pub(super) custom: Option<Custom>,
+}
+
+/// What only resources of a CRD have.
+#[derive(Debug)]
+pub(super) struct Custom {
+    pub(super) schema: Option<Schema>,
+    /// Name, type and JSON path of the columns of its table form.
+    pub(super) columns: Vec<(String, String, String, i64)>,
+    pub(super) selectable: Vec<String>,
+    pub(super) storage: bool,
+}
+
+impl Kind {
+    pub(super) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `widgets.example.com "w"`, as messages name it.
+    pub(super) fn quoted(&self, name: &str) -> String {
+        format!("{} \"{name}\"", self.resource)
+    }
+
+    pub(super) fn details(&self, name: &str) -> Value {
+        let mut details = json!({ "name": name, "kind": self.plural });
+        if !self.group.is_empty() {
+            details["group"] = (*self.group).into();
+        }
+        details
+    }
+
+    /// In the order in which discovery lists them.
+    pub(super) fn verbs(&self) -> Vec<&'static str> {
+        if self.create_only {
+            return vec!["create"];
+        }
+        if self.custom.is_some() {
+            return vec![
+                "delete",
+                "deletecollection",
+                "get",
+                "list",
+                "patch",
+                "create",
+                "update",
+                "watch",
+            ];
+        }
+        let mut verbs = vec!["create", "delete"];
+        if self.has_collection_delete {
+            verbs.push("deletecollection");
+        }
+        verbs.extend(["get", "list", "patch", "update", "watch"]);
+        verbs
+    }
+
+    /// As the conflicts of deletions name it.
+    pub(super) fn kind_in_conflicts(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.to_string()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    pub(super) fn is_namespaces(&self) -> bool {
+        self.group.is_empty() && self.plural == "namespaces"
+    }
+
+    pub(super) fn is_crds(&self) -> bool {
+        &*self.resource == CRDS
+    }
+}
+
+pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub(super) const NAMESPACES: &str = "namespaces";
+
+pub(super) type Versions = BTreeMap<(Text, Text), Vec<Arc<Kind>>>;
+
+/// The built-in kinds, made once.
+pub(super) fn builtins() -> &'static Versions {
+    static BUILTINS: OnceLock<Versions> = OnceLock::new();
+    BUILTINS.get_or_init(|| {
+        let mut versions = Versions::new();
+        for row in ROWS {
+            let has = |flag: char| row.flags.contains(flag);
+            let words =
+                |list: &'static str| list.split(',').filter(|word| !word.is_empty()).map(Cow::Borrowed);
+            let kind = Kind {
+                group: row.group.into(),
+                version: row.version.into(),
+                plural: row.plural.into(),
+                singular: row.singular.into(),
+                kind: row.kind.into(),
+                list_kind: format!("{}List", row.kind).into(),
+                short_names: words(row.short).collect(),
+                categories: words(row.category).collect(),
+                namespaced: has('N'),
+                has_status: has('S'),
+                has_generation: has('G'),
+                has_scale: has('C'),
+                create_on_update: has('U'),
+                update_needs_version: has('V'),
+                delete_answers_object: has('R'),
+                create_only: has('-'),
+                has_collection_delete: !has('X'),
+                resource: resource_id(row.group, row.plural),
+                custom: None,
+            };
+            let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
+            versions.entry(at).or_default().push(Arc::new(kind));
+        }
+        versions
+    })
+}
+
+/// `widgets.example.com`, `configmaps`.
+pub(super) fn resource_id(group: &str, plural: &str) -> Arc<str> {
+    if group.is_empty() {
+        plural.into()
+    } else {
+        format!("{plural}.{group}").into()
+    }
+}
+
+/// The kinds of one cluster: the built-in ones and those of its CRDs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kinds {
+    /// By group and version; a group's versions in the order of its CRD.
+    custom: Arc<Versions>,
+    /// Which CRD brought which kinds.
+    crds: Arc<HashMap<String, Vec<Arc<Kind>>>>,
+}
+
+impl Kinds {
+    pub(super) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
+        self.in_version(group, version)
+            .find(|kind| kind.plural == plural)
+            .cloned()
+    }
+
+    pub(super) fn of_object(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.in_version(group, version)
+            .find(|kind| kind.kind == name && !kind.create_only)
+            .cloned()
+    }
+
+    /// By `configmaps` or `widgets.example.com`: the version objects are stored in.
+    pub(super) fn of_resource(&self, resource: &str) -> Option<Arc<Kind>> {
+        let all = builtins().values().chain(self.custom.values()).flatten();
+        let mut found = all.filter(|kind| &*kind.resource == resource);
+        let first = found.next()?;
+        let stored = std::iter::once(first)
+            .chain(found)
+            .find(|kind| kind.custom.as_ref().is_some_and(|custom| custom.storage));
+        Some(stored.unwrap_or(first).clone())
+    }
+
+    pub(super) fn in_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
+        // The key's strings need not be static to be looked up, but its type says so.
+        let at = (Cow::Owned(group.to_owned()), Cow::Owned(version.to_owned()));
+        let built_in = builtins().get(&at).into_iter().flatten();
+        built_in.chain(self.custom.get(&at).into_iter().flatten())
+    }
+
+    /// Groups other than the core group, with their versions, the preferred one first.
+    pub(super) fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (group, version) in builtins().keys().chain(self.custom.keys()) {
+            if !group.is_empty() {
+                groups
+                    .entry(group.to_string())
+                    .or_default()
+                    .push(version.to_string());
+            }
+        }
+        for versions in groups.values_mut() {
+            versions.sort_by_key(|version| std::cmp::Reverse(stability(version)));
+        }
+        groups.into_iter().collect()
+    }
+
+    pub(super) fn set_crd(&mut self, name: &str, kinds: Vec<Arc<Kind>>) {
+        Arc::make_mut(&mut self.crds).insert(name.to_owned(), kinds);
+        self.rebuild();
+    }
+
+    pub(super) fn remove_crd(&mut self, name: &str) -> Vec<Arc<Kind>> {
+        let gone = Arc::make_mut(&mut self.crds).remove(name).unwrap_or_default();
+        self.rebuild();
+        gone
+    }
+
+    fn rebuild(&mut self) {
+        let mut versions = Versions::new();
+        for kind in self.crds.values().flatten() {
+            let at = (kind.group.clone(), kind.version.clone());
+            versions.entry(at).or_default().push(kind.clone());
+        }
+        for kinds in versions.values_mut() {
+            kinds.sort_by(|a, b| a.plural.cmp(&b.plural));
+        }
+        self.custom = Arc::new(versions);
+    }
+}
+
+/// Kubernetes' order of versions: v2 before v1 before v1beta1 before v1alpha1.
+fn stability(version: &str) -> (u8, u32, u32) {
+    let rest = version.strip_prefix('v').unwrap_or(version);
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (major, rest) = rest.split_at(digits);
+    let major = major.parse().unwrap_or(0);
+    let (level, minor) = match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+        (Some(minor), _) => (1, minor),
+        (_, Some(minor)) => (0, minor),
+        _ => (2, ""),
+    };
+    (level, major, minor.parse().unwrap_or(0))
+}

@@ -1,0 +1,150 @@
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::error::SimError;
+use super::kinds::Kind;
+use super::object::Object;
+use super::query::{From, ListOptions};
+use super::store::Store;
+
+/// A page of a list.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) version: u64,
+    pub(super) objects: Vec<Arc<Object>>,
+    pub(super) token: Option<String>,
+    pub(super) remaining: Option<u64>,
+}
+
+/// Lists as Kubernetes 1.31 and later do, from a cache that is up to date.
+pub(super) fn list(
+    store: &Store,
+    kind: &Kind,
+    namespace: &str,
+    options: &ListOptions,
+) -> Result<Page, SimError> {
+    if let Some(token) = &options.token {
+        return next_page(store, kind, namespace, options, token);
+    }
+    let current = store.version;
+    match options.from {
+        From::Version(version) if version > current => Err(SimError::too_large_version(version, current)),
+        From::Version(version) if options.exact || (options.limit.is_some() && version < current) => {
+            // A page of a version without a match is of exactly that version, as in etcd.
+            let objects = store.at(&kind.resource, namespace, "", version)?;
+            Ok(page(objects.iter(), options, version, namespace))
+        }
+        // The cache answers these whole, whatever the limit.
+        From::Any => {
+            let whole = ListOptions {
+                limit: None,
+                ..options.clone()
+            };
+            let objects = store.current(&kind.resource, namespace, "");
+            Ok(page(objects, &whole, current, namespace))
+        }
+        From::Newest | From::Version(_) => {
+            let objects = store.current(&kind.resource, namespace, "");
+            Ok(page(objects, options, current, namespace))
+        }
+    }
+}
+
+fn next_page(
+    store: &Store,
+    kind: &Kind,
+    namespace: &str,
+    options: &ListOptions,
+    token: &str,
+) -> Result<Page, SimError> {
+    let (version, after) = read_token(token, namespace)?;
+    if matches!(options.from, From::Version(_)) {
+        let message = "specifying resource version is not allowed when using continue";
+        return Err(SimError::bad_request(message));
+    }
+    // A token that says "go on with the newest", given to who could not have the old one.
+    if version == 0 {
+        let objects = store.current(&kind.resource, namespace, &after);
+        return Ok(page(objects, options, store.version, namespace));
+    }
+    match store.at(&kind.resource, namespace, &after, version) {
+        Ok(objects) => Ok(page(objects.iter(), options, version, namespace)),
+        Err(_) => {
+            let message = "The provided continue parameter is too old to display a consistent list result. \
+                           You can start a new list without the continue parameter, or use the continue token \
+                           in this response to retrieve the remainder of the results. Continuing with the \
+                           provided token results in an inconsistent list - objects that were created, modified, \
+                           or deleted between the time the first chunk was returned and now may show up in the list.";
+            let mut error = SimError::expired(message);
+            error.set_continue(write_token(0, &after, namespace));
+            Err(error)
+        }
+    }
+}
+
+fn page<'a>(
+    objects: impl Iterator<Item = &'a Arc<Object>>,
+    options: &ListOptions,
+    version: u64,
+    namespace: &str,
+) -> Page {
+    let limit = options.limit.and_then(|limit| usize::try_from(limit).ok());
+    let mut fitting = objects.filter(|object| options.selector.matches(object));
+    let mut chosen = Vec::new();
+    while limit.is_none_or(|limit| chosen.len() < limit)
+        && let Some(object) = fitting.next()
+    {
+        chosen.push(object.clone());
+    }
+    let rest = if limit.is_some() { fitting.count() } else { 0 };
+    let token = chosen
+        .last()
+        .filter(|_| rest > 0)
+        .map(|last| write_token(version, &last.key, namespace));
+    // With a selector a server does not know how many of the rest would fit.
+    let remaining = (rest > 0 && options.selector.is_empty()).then(|| u64::try_from(rest).unwrap_or(0));
+    Page {
+        version,
+        objects: chosen,
+        token,
+        remaining,
+    }
+}
+
+/// The format of a real one: the key is relative to what is listed, and ends before the next.
+fn write_token(version: u64, last: &str, namespace: &str) -> String {
+    let relative = last
+        .strip_prefix(namespace)
+        .filter(|_| !namespace.is_empty())
+        .map_or_else(|| format!("/{last}"), str::to_owned);
+    let version: Value = if version == 0 { json!(-1) } else { json!(version) };
+    let token = json!({ "v": "meta.k8s.io/v1", "rv": version, "start": format!("{relative}\0") });
+    URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn read_token(token: &str, namespace: &str) -> Result<(u64, String), SimError> {
+    let bad = |why: &str| {
+        SimError::bad_request(format!(
+            "invalid continue token: continue key is not valid: {why}"
+        ))
+    };
+    let bytes = URL_SAFE_NO_PAD
+        .decode(token.trim_end_matches('='))
+        .or_else(|_| STANDARD_NO_PAD.decode(token.trim_end_matches('=')))
+        .map_err(|error| bad(&error.to_string()))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+    if token["v"] != "meta.k8s.io/v1" {
+        return Err(bad("server does not recognize this encoded version"));
+    }
+    let version = match token["rv"].as_i64() {
+        Some(-1) => 0,
+        Some(version) if version > 0 => version.unsigned_abs(),
+        _ => return Err(bad("incorrect encoded start resourceVersion")),
+    };
+    let start = token["start"].as_str().unwrap_or_default();
+    let start = start.trim_end_matches('\0').trim_start_matches('/');
+    Ok((version, super::object::key(namespace, start)))
+}

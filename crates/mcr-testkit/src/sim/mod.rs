@@ -1,0 +1,47 @@
+//! A simulated Kubernetes API server in memory.
+
+mod apply;
+mod audit;
+mod auth;
+mod body;
+mod builder;
+mod builtin;
+mod clock;
+mod cluster;
+mod crd;
+mod defaults;
+mod discovery;
+mod error;
+mod form;
+mod handle;
+mod kinds;
+mod kubeconfig;
+mod list;
+mod managed;
+mod object;
+mod patch;
+mod query;
+mod read;
+mod review;
+mod route;
+mod scale;
+mod schema;
+mod selector;
+mod server;
+mod service;
+mod shape;
+mod store;
+mod table;
+mod tls;
+mod watch;
+mod write;
+
+pub use audit::{SimAuditEvent, SimAuditLog, SimAuditMark};
+pub use auth::{SimRule, SimUser};
+pub use body::SimBody;
+pub use builder::SimBuilder;
+pub use cluster::SimCluster;
+pub use error::SimError;
+pub use server::{SimFleet, SimServer, SimServerError};
+pub use service::SimService;
+pub use tls::{SimCertificate, SimTls};

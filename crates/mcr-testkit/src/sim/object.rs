@@ -1,0 +1,176 @@
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::kinds::Kind;
+
+/// An object as it is kept: compact JSON, and what selecting needs.
+///
+/// `apiVersion` and `kind` are not part of it: every version of a resource serves the same object
+/// under its own header, and built-in kinds leave them out in lists.
+#[derive(Debug)]
+pub(super) struct Object {
+    /// `namespace/name`, or `name` of a cluster-wide one; the order of these is the order of a list.
+    pub(super) key: Box<str>,
+    pub(super) version: u64,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    body: Box<[u8]>,
+}
+
+#[derive(Deserialize)]
+struct OnlyMetadata<'a> {
+    #[serde(borrow)]
+    metadata: &'a RawValue,
+}
+
+impl Object {
+    /// Takes an object whose metadata is complete but for the version.
+    pub(super) fn new(mut value: Value, version: u64) -> Self {
+        if let Some(object) = value.as_object_mut() {
+            object.remove("apiVersion");
+            object.remove("kind");
+        }
+        let metadata = metadata_mut(&mut value);
+        metadata.insert("resourceVersion".to_owned(), version.to_string().into());
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
+        let key = key(text("namespace"), text("name"));
+        let labels = metadata.get("labels").and_then(Value::as_object);
+        let labels = labels
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())))
+            .collect();
+        Self {
+            key: key.into(),
+            version,
+            labels,
+            body: value.to_string().into_bytes().into(),
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels
+            .iter()
+            .find(|(name, _)| &**name == key)
+            .map(|(_, value)| &**value)
+    }
+
+    /// The object without `apiVersion` and `kind`.
+    pub(super) fn value(&self) -> Value {
+        // It was written by this file.
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The object as a version of its resource serves it.
+    pub(super) fn value_as(&self, kind: &Kind) -> Value {
+        let mut value = self.value();
+        value["apiVersion"] = kind.api_version().into();
+        value["kind"] = (*kind.kind).into();
+        value
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    pub(super) fn write_as(&self, kind: &Kind, to: &mut Vec<u8>) {
+        let (api_version, name) = (kind.api_version(), &kind.kind);
+        to.extend_from_slice(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{name}\",").as_bytes());
+        // There is always metadata: never an empty object.
+        to.extend_from_slice(self.body.get(1..).unwrap_or_default());
+    }
+
+    pub(super) fn write_metadata(&self, to: &mut Vec<u8>) {
+        let metadata = serde_json::from_slice::<OnlyMetadata<'_>>(&self.body).map(|only| only.metadata.get());
+        to.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
+        to.extend_from_slice(metadata.unwrap_or("{}").as_bytes());
+        to.push(b'}');
+    }
+
+    /// What is only tried has no version.
+    pub(super) fn forget_version(&mut self) {
+        let mut value = self.value();
+        metadata_mut(&mut value).remove("resourceVersion");
+        self.body = value.to_string().into_bytes().into();
+    }
+
+    /// What remains to be told of an object that is gone since `version`.
+    pub(super) fn at(&self, version: u64) -> Self {
+        Self::new(self.value(), version)
+    }
+}
+
+pub(super) fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
+}
+
+/// The metadata, made if there is none.
+pub(super) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let slot = &mut value["metadata"];
+    if !slot.is_object() {
+        *slot = json!({});
+    }
+    match slot {
+        Value::Object(map) => map,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value["metadata"][field].as_str().unwrap_or_default()
+}
+
+pub(super) fn has_finalizers(value: &Value) -> bool {
+    value["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|finalizers| !finalizers.is_empty())
+}
+
+/// An object in a sorted set, found by its key without a second copy of it.
+#[derive(Clone, Debug)]
+pub(super) struct ByKey(pub(super) Arc<Object>);
+
+impl Borrow<str> for ByKey {
+    fn borrow(&self) -> &str {
+        &self.0.key
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}

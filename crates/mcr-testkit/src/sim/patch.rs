@@ -1,0 +1,172 @@
+use serde_json::Value;
+
+use super::error::SimError;
+use super::kinds::Kind;
+use super::schema::ListKind;
+use super::shape::{Shape, item_key};
+
+/// A patch that is not an apply.
+#[derive(Debug)]
+pub(super) enum Patch {
+    Json(json_patch::Patch),
+    Merge(Value),
+    /// Merges the lists whose items have names; `$patch: replace` and `delete`, `$deleteFromPrimitiveList`
+    /// are known, `$setElementOrder` and `$retainKeys` are ignored.
+    Strategic(Value),
+}
+
+const FORMATS: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+const BUILT_IN_FORMATS: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/strategic-merge-patch+json";
+
+impl Patch {
+    pub(super) fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
+        let custom = kind.custom.is_some();
+        match media {
+            "application/json-patch+json" => {
+                let patch = serde_json::from_slice(body).map_err(|_| {
+                    let found = go_name(body);
+                    SimError::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {found} into Go value of type []handlers.jsonPatchOp"
+                    ))
+                })?;
+                Ok(Self::Json(patch))
+            }
+            "application/merge-patch+json" => Ok(Self::Merge(Self::object(body)?)),
+            "application/strategic-merge-patch+json" if !custom => Ok(Self::Strategic(Self::object(body)?)),
+            _ => Err(Self::unknown_format(kind)),
+        }
+    }
+
+    pub(super) fn unknown_format(kind: &Kind) -> SimError {
+        SimError::unsupported_media_type(if kind.custom.is_some() {
+            FORMATS
+        } else {
+            BUILT_IN_FORMATS
+        })
+    }
+
+    fn object(body: &[u8]) -> Result<Value, SimError> {
+        match serde_json::from_slice(body) {
+            Ok(value @ Value::Object(_)) => Ok(value),
+            Ok(_) => Err(SimError::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                go_name(body)
+            ))),
+            Err(error) => Err(SimError::bad_request(format!("error decoding patch: {error}"))),
+        }
+    }
+
+    /// The patched object.
+    pub(super) fn apply(&self, kind: &Kind, before: &Value) -> Result<Value, SimError> {
+        let mut object = before.clone();
+        match self {
+            Self::Json(patch) => {
+                json_patch::patch(&mut object, patch).map_err(|_| {
+                    let message = "the server rejected our request due to an error in our request";
+                    SimError::new(422, "Invalid", message).with(serde_json::json!({}))
+                })?;
+            }
+            Self::Merge(patch) => json_patch::merge(&mut object, patch),
+            Self::Strategic(patch) => merge(Shape::root(kind), &mut object, patch),
+        }
+        Ok(object)
+    }
+}
+
+fn go_name(body: &[u8]) -> &'static str {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Object(_)) => "object",
+        Ok(Value::Array(_)) => "array",
+        Ok(Value::String(_)) => "string",
+        Ok(Value::Number(_)) => "number",
+        _ => "bool",
+    }
+}
+
+fn merge(shape: Shape<'_>, value: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if changes.get("$patch").is_some_and(|word| word == "replace") || !value.is_object() {
+        *value = without_directives(patch);
+        if changes.get("$patch").is_some_and(|word| word == "replace") {
+            return;
+        }
+    }
+    let Value::Object(map) = value else { return };
+    for (name, change) in changes {
+        if let Some(field) = name.strip_prefix("$deleteFromPrimitiveList/") {
+            let gone = change.as_array();
+            if let Some(Value::Array(items)) = map.get_mut(field) {
+                items.retain(|item| !gone.is_some_and(|gone| gone.contains(item)));
+            }
+            continue;
+        }
+        if name.starts_with('$') {
+            continue;
+        }
+        let below = shape.field(name);
+        match (change, map.get_mut(name)) {
+            (Value::Null, _) => {
+                map.remove(name);
+            }
+            (Value::Object(_), Some(old)) => {
+                if change["$patch"] == "delete" {
+                    map.remove(name);
+                } else {
+                    merge(below, old, change);
+                }
+            }
+            (Value::Array(new), Some(Value::Array(old))) if below.list() != ListKind::Atomic => {
+                merge_list(below, old, new);
+            }
+            _ => {
+                map.insert(name.clone(), without_directives(change));
+            }
+        }
+    }
+}
+
+fn merge_list(shape: Shape<'_>, old: &mut Vec<Value>, new: &[Value]) {
+    let list = shape.list();
+    if new.iter().any(|item| item["$patch"] == "replace") {
+        *old = new
+            .iter()
+            .filter(|item| item["$patch"].is_null())
+            .map(without_directives)
+            .collect();
+        return;
+    }
+    // The patch names one key of an item; a port without a protocol is the TCP one.
+    for item in new {
+        let key = item_key(&list, item);
+        let at = old.iter().position(|known| item_key(&list, known) == key);
+        match (item["$patch"] == "delete", at) {
+            (true, Some(at)) => {
+                old.remove(at);
+            }
+            (true, None) => {}
+            (false, Some(at)) => {
+                if let Some(known) = old.get_mut(at) {
+                    merge(shape.item(), known, item);
+                }
+            }
+            (false, None) => old.push(without_directives(item)),
+        }
+    }
+}
+
+/// A value as it is inserted: directives and nulls are no content.
+fn without_directives(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
+            .map(|(name, value)| (name.clone(), without_directives(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_directives).collect(),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,190 @@
+use super::error::{Cause, SimError};
+use super::kinds::Kind;
+use super::selector::Selector;
+
+/// The query of a request, decoded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(query: Option<&str>) -> Self {
+        let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        Self(pairs.into_owned().collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name)
+            .filter(|value| !value.is_empty())
+            .map(|value| !matches!(value, "false" | "0"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, SimError> {
+        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        match text.parse::<i64>() {
+            Ok(number) => Ok(u64::try_from(number).ok().filter(|number| *number > 0)),
+            Err(_) => Err(SimError::bad_request(format!(
+                "strconv.ParseInt: parsing \"{text}\": invalid syntax"
+            ))),
+        }
+    }
+
+    /// Whether a write is only tried.
+    pub(super) fn dry_run(&self, options: &str) -> Result<bool, SimError> {
+        match self.get("dryRun") {
+            None => Ok(false),
+            Some("All") => Ok(true),
+            Some(other) => {
+                let cause = Cause::unsupported("dryRun", format!("[\"{other}\"]"), &["All"]);
+                Err(SimError::invalid_options(options, &[cause]))
+            }
+        }
+    }
+}
+
+/// Which state a list or watch asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// No version: the newest.
+    Newest,
+    /// `0`: any.
+    Any,
+    Version(u64),
+}
+
+/// The options of a list or watch.
+#[derive(Clone, Debug)]
+pub(super) struct ListOptions {
+    pub(super) selector: Selector,
+    pub(super) from: From,
+    pub(super) exact: bool,
+    pub(super) limit: Option<u64>,
+    pub(super) token: Option<String>,
+    pub(super) timeout: Option<u64>,
+    pub(super) bookmarks: bool,
+    /// Whether a watch starts with the state, where that was said.
+    pub(super) initial: Option<bool>,
+}
+
+impl ListOptions {
+    pub(super) fn parse(kind: &Kind, query: &Query) -> Result<Self, SimError> {
+        let watch = query.flag("watch") == Some(true);
+        let limit = query.number("limit")?;
+        let timeout = query.number("timeoutSeconds")?;
+        validate(query, watch)?;
+        let selector = Selector::parse(kind, query.text("labelSelector"), query.text("fieldSelector"))?;
+        let version = query.text("resourceVersion");
+        let from = match version {
+            "" => From::Newest,
+            "0" => From::Any,
+            text => match text.parse() {
+                Ok(version) => From::Version(version),
+                Err(_) => {
+                    let why = format!(
+                        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+                    );
+                    return Err(if watch {
+                        SimError::internal(why)
+                    } else {
+                        SimError::bad_request(format!("invalid resource version: {why}"))
+                    });
+                }
+            },
+        };
+        Ok(Self {
+            selector,
+            from,
+            exact: query.text("resourceVersionMatch") == "Exact",
+            limit,
+            token: query
+                .get("continue")
+                .filter(|token| !token.is_empty())
+                .map(str::to_owned),
+            timeout,
+            bookmarks: query.flag("allowWatchBookmarks") == Some(true),
+            initial: query.flag("sendInitialEvents"),
+        })
+    }
+}
+
+/// The rules for combining options, with the words of Kubernetes' validation.
+fn validate(query: &Query, watch: bool) -> Result<(), SimError> {
+    const MATCH: &str = "resourceVersionMatch";
+    let (version, matching) = (query.text("resourceVersion"), query.text(MATCH));
+    let continued = !query.text("continue").is_empty();
+    let mut causes = Vec::new();
+    let mut forbid = |field: &str, why: &str| causes.push(Cause::forbidden(field, why));
+    if watch {
+        match query.flag("sendInitialEvents") {
+            Some(_) => {
+                if matching != "NotOlderThan" {
+                    forbid(
+                        MATCH,
+                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                    );
+                    if !matching.is_empty() {
+                        let shown = format!("\"{matching}\"");
+                        causes.push(Cause::unsupported(MATCH, shown, &["NotOlderThan"]));
+                    }
+                }
+                if continued {
+                    let why = "sendInitialEvents is forbidden when continue is provided";
+                    causes.push(Cause::forbidden(MATCH, why));
+                }
+            }
+            None => {
+                if !matching.is_empty() {
+                    let why =
+                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                    forbid(MATCH, why);
+                }
+                if continued {
+                    forbid(
+                        MATCH,
+                        "resourceVersionMatch is forbidden when continue is provided",
+                    );
+                }
+            }
+        }
+    } else {
+        if query.flag("sendInitialEvents").is_some() {
+            forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+        }
+        if !matching.is_empty() {
+            if version.is_empty() {
+                forbid(
+                    MATCH,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
+            }
+            if continued {
+                forbid(
+                    MATCH,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                );
+            }
+            if !matches!(matching, "Exact" | "NotOlderThan") {
+                let shown = format!("\"{matching}\"");
+                causes.push(Cause::unsupported(MATCH, shown, &["Exact", "NotOlderThan", ""]));
+            } else if matching == "Exact" && version == "0" {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                causes.push(Cause::forbidden(MATCH, why));
+            }
+        }
+    }
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(SimError::invalid_options("ListOptions", &causes))
+    }
+}

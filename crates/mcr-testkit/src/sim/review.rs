@@ -1,0 +1,73 @@
+use serde_json::{Value, json};
+
+use super::auth::{Attributes, SimUser};
+use super::cluster::Inner;
+use super::error::SimError;
+use super::kinds::Kind;
+
+/// Kinds that answer a question and store nothing.
+pub(super) fn answer(
+    cluster: &Inner,
+    kind: &Kind,
+    user: &SimUser,
+    mut object: Value,
+) -> Result<Value, SimError> {
+    object["kind"] = (*kind.kind).into();
+    object["apiVersion"] = kind.api_version().into();
+    if object["metadata"].is_null() {
+        object["metadata"] = json!({});
+    }
+    let allowed = |user: &SimUser, spec: &Value| {
+        let resource = &spec["resourceAttributes"];
+        let word = |field: &str| resource[field].as_str().unwrap_or_default();
+        let path = &spec["nonResourceAttributes"];
+        user.may(&Attributes {
+            verb: path["verb"].as_str().unwrap_or(word("verb")),
+            group: word("group"),
+            resource: word("resource"),
+            subresource: word("subresource"),
+            namespace: word("namespace"),
+            name: word("name"),
+            path: path["path"].as_str(),
+        })
+    };
+    match &*kind.plural {
+        "selfsubjectreviews" => {
+            let mut info = json!({ "username": user.name, "groups": user.all_groups() });
+            if !user.uid.is_empty() {
+                info["uid"] = user.uid.as_str().into();
+            }
+            object["status"] = json!({ "userInfo": info });
+        }
+        "selfsubjectaccessreviews" => {
+            let allowed = allowed(user, &object["spec"]);
+            object["status"] = json!({ "allowed": allowed });
+        }
+        "subjectaccessreviews" | "localsubjectaccessreviews" => {
+            let spec = &object["spec"];
+            let name = spec["user"].as_str().unwrap_or_default();
+            let known = cluster.users().by_name(name);
+            let mut asked = known.map_or_else(|| SimUser::new(name), |user| (*user).clone());
+            let groups = spec["groups"].as_array().into_iter().flatten();
+            asked
+                .groups
+                .extend(groups.filter_map(Value::as_str).map(str::to_owned));
+            let allowed = allowed(&asked, spec);
+            object["status"] = json!({ "allowed": allowed });
+        }
+        "tokenreviews" => {
+            let token = object["spec"]["token"].as_str().unwrap_or_default();
+            let header = format!("Bearer {token}");
+            let found = cluster.users().authenticate(Some(&header), None);
+            object["status"] = match found {
+                Ok(user) => json!({
+                    "authenticated": true,
+                    "user": { "username": user.name, "groups": user.all_groups() },
+                }),
+                Err(_) => json!({ "error": "invalid bearer token", "user": {} }),
+            };
+        }
+        _ => return Err(SimError::method_not_allowed()),
+    }
+    Ok(object)
+}

@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use http::Method;
+
+use super::auth::Attributes;
+use super::error::SimError;
+use super::kinds::{Kind, Kinds};
+use super::query::Query;
+
+/// What a path is about.
+#[derive(Debug)]
+pub(super) enum Route {
+    Text(&'static str),
+    Version,
+    CoreVersions,
+    Groups,
+    Group(String),
+    Resources(String, String),
+    Resource(Target),
+    /// Nothing is served there.
+    Nothing,
+}
+
+/// A resource, a collection of it or an object.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) plural: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) subresource: String,
+}
+
+impl Route {
+    pub(super) fn of(path: &str) -> Self {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        match parts.as_slice() {
+            ["healthz" | "livez" | "readyz", ..] => Self::Text("ok"),
+            ["version"] => Self::Version,
+            ["api"] => Self::CoreVersions,
+            ["apis"] => Self::Groups,
+            ["api", version] => Self::Resources(String::new(), (*version).to_owned()),
+            ["apis", group] => Self::Group((*group).to_owned()),
+            ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),
+            ["api", version, rest @ ..] => Self::resource("", version, rest),
+            ["apis", group, version, rest @ ..] => Self::resource(group, version, rest),
+            _ => Self::Nothing,
+        }
+    }
+
+    fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
+        let (namespace, rest) = match rest {
+            // Subresources of namespaces look like resources in them.
+            ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
+                ("", ["namespaces", name, sub].to_vec())
+            }
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest.to_vec()),
+            rest => ("", rest.to_vec()),
+        };
+        let part = |index: usize| rest.get(index).map_or("", |part| part).to_owned();
+        if rest.len() > 3 {
+            return Self::Nothing;
+        }
+        Self::Resource(Target {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: part(0),
+            namespace: namespace.to_owned(),
+            name: part(1),
+            subresource: part(2),
+        })
+    }
+}
+
+impl Target {
+    /// The verb of a request, as rules and audit logs name it.
+    pub(super) fn verb(&self, method: &Method, query: &Query) -> &'static str {
+        let one = !self.name.is_empty();
+        match *method {
+            Method::GET | Method::HEAD if one => "get",
+            Method::GET | Method::HEAD if query.flag("watch") == Some(true) => "watch",
+            Method::GET | Method::HEAD => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if one => "delete",
+            Method::DELETE => "deletecollection",
+            _ => "",
+        }
+    }
+
+    pub(super) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+        Attributes {
+            verb,
+            group: &self.group,
+            resource: &self.plural,
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: if self.name.is_empty() { name } else { &self.name },
+            path: None,
+        }
+    }
+
+    /// The kind it names, if it is served.
+    pub(super) fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
+        if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
+            return Ok(Some(kind));
+        }
+        if kinds.in_version(&self.group, &self.version).next().is_some() {
+            return Err(SimError::no_such_resource());
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,308 @@
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::body::SimBody;
+use super::cluster::SimCluster;
+use super::error::SimError;
+use super::kubeconfig;
+use super::tls::{SimCertificate, SimTls};
+
+/// Why a simulated cluster could not be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimServerError {
+    /// The operating system refused to listen.
+    #[error("listening on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The refusal.
+        source: std::io::Error,
+    },
+    /// A key or certificate could not be made.
+    #[error("making certificates: {0}")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// One simulated cluster behind TLS on 127.0.0.1. Dropping it closes the port and all connections.
+#[derive(Debug)]
+pub struct SimServer {
+    cluster: SimCluster,
+    listening: Listening,
+}
+
+/// Many simulated clusters behind one listener and one certificate: `https://127.0.0.1:<port>/clusters/<name>`.
+///
+/// One port, one certificate and one task for all of them, and a task per connection: made for
+/// thousands. Where a test is to cut off one cluster's address, serve it alone.
+#[derive(Clone, Debug)]
+pub struct SimFleet {
+    inner: Arc<FleetInner>,
+}
+
+#[derive(Debug)]
+struct FleetInner {
+    clusters: Arc<Clusters>,
+    listening: Listening,
+}
+
+#[derive(Debug, Default)]
+struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
+
+impl Clusters {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, SimCluster>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct Listening {
+    address: SocketAddr,
+    tls: SimTls,
+    stop: CancellationToken,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Which cluster a request is for, and the request without the part that said so.
+#[derive(Clone, Debug)]
+enum Serves {
+    One(SimCluster),
+    Many(Arc<Clusters>),
+}
+
+impl Serves {
+    fn cluster<B>(&self, mut request: Request<B>) -> Option<(SimCluster, Request<B>)> {
+        match self {
+            Self::One(cluster) => Some((cluster.clone(), request)),
+            Self::Many(clusters) => {
+                let whole = request.uri().path_and_query()?.as_str();
+                let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
+                let cluster = clusters.lock().get(name)?.clone();
+                let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
+                *request.uri_mut() = rest;
+                Some((cluster, request))
+            }
+        }
+    }
+}
+
+impl SimCluster {
+    /// Serves it over TLS on a free port of 127.0.0.1, with a certificate authority of its own.
+    ///
+    /// # Errors
+    ///
+    /// When there is no free port.
+    pub async fn serve(&self) -> Result<SimServer, SimServerError> {
+        self.serve_at(0, &SimTls::new()?).await
+    }
+
+    /// Serves it on this port (0 for a free one) of 127.0.0.1 with these certificates, for a server
+    /// that comes back at the same address, or many that share an authority.
+    ///
+    /// # Errors
+    ///
+    /// When the port is taken.
+    pub async fn serve_at(&self, port: u16, tls: &SimTls) -> Result<SimServer, SimServerError> {
+        let listening = listen(port, tls, Serves::One(self.clone())).await?;
+        Ok(SimServer {
+            cluster: self.clone(),
+            listening,
+        })
+    }
+}
+
+impl SimServer {
+    /// The cluster it serves.
+    pub fn cluster(&self) -> &SimCluster {
+        &self.cluster
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listening.address
+    }
+
+    /// `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.listening.address)
+    }
+
+    /// What clients must trust, PEM.
+    pub fn ca_pem(&self) -> String {
+        self.listening.tls.ca_pem()
+    }
+
+    /// Its certificates, to serve others or the same again with.
+    pub fn tls(&self) -> &SimTls {
+        &self.listening.tls
+    }
+
+    /// A kubeconfig of the user who may do everything, with one context named after the cluster.
+    pub fn kubeconfig(&self) -> String {
+        self.kubeconfig_with_token(&self.cluster.admin_token())
+    }
+
+    /// The same with the token of another user.
+    pub fn kubeconfig_with_token(&self, token: &str) -> String {
+        kubeconfig::with_token(self.cluster.name(), &self.url(), &self.ca_pem(), token)
+    }
+
+    /// The same with a client certificate.
+    pub fn kubeconfig_with_certificate(&self, certificate: &SimCertificate) -> String {
+        kubeconfig::with_certificate(self.cluster.name(), &self.url(), &self.ca_pem(), certificate)
+    }
+}
+
+impl SimFleet {
+    /// Serves clusters by their names. Names must be different.
+    ///
+    /// # Errors
+    ///
+    /// When there is no free port.
+    pub async fn serve(clusters: impl IntoIterator<Item = SimCluster>) -> Result<Self, SimServerError> {
+        let named = clusters
+            .into_iter()
+            .map(|cluster| (cluster.inner.name.clone(), cluster));
+        let clusters = Arc::new(Clusters(Mutex::new(named.collect())));
+        let listening = listen(0, &SimTls::new()?, Serves::Many(clusters.clone())).await?;
+        let inner = FleetInner { clusters, listening };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Adds a cluster, or replaces the one of its name.
+    pub fn add(&self, cluster: SimCluster) {
+        self.inner
+            .clusters
+            .lock()
+            .insert(cluster.inner.name.clone(), cluster);
+    }
+
+    /// Stops serving a cluster: its paths answer 404, its watches end.
+    pub fn remove(&self, name: &str) -> Option<SimCluster> {
+        let removed = self.inner.clusters.lock().remove(name)?;
+        removed.end_watches();
+        Some(removed)
+    }
+
+    /// A cluster by name.
+    pub fn get(&self, name: &str) -> Option<SimCluster> {
+        self.inner.clusters.lock().get(name).cloned()
+    }
+
+    /// `https://127.0.0.1:<port>/clusters/<name>`, whether there is such a cluster or not.
+    pub fn url(&self, name: &str) -> String {
+        format!("https://{}/clusters/{name}", self.inner.listening.address)
+    }
+
+    /// What clients must trust, PEM.
+    pub fn ca_pem(&self) -> String {
+        self.inner.listening.tls.ca_pem()
+    }
+
+    /// A kubeconfig of the user who may do everything in a cluster, if it is served.
+    pub fn kubeconfig(&self, name: &str) -> Option<String> {
+        let token = self.get(name)?.admin_token();
+        Some(kubeconfig::with_token(
+            name,
+            &self.url(name),
+            &self.ca_pem(),
+            &token,
+        ))
+    }
+}
+
+async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, SimServerError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let failed = |source| SimServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let stop = CancellationToken::new();
+    tokio::spawn(accept(listener, tls.clone(), serves, stop.clone()));
+    Ok(Listening {
+        address,
+        tls: tls.clone(),
+        stop,
+    })
+}
+
+async fn accept(listener: TcpListener, tls: SimTls, serves: Serves, stop: CancellationToken) {
+    let acceptor = tls.acceptor();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors, most likely: others may be closed meanwhile.
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            continue;
+        };
+        let connection = connection(stream, acceptor.clone(), serves.clone());
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = connection => {}
+            }
+        });
+    }
+}
+
+async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Serves) {
+    // Small answers should not wait for an acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let Ok(stream) = acceptor.accept(stream).await else {
+        return;
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate: Option<Arc<[u8]>> = certificates
+        .and_then(<[_]>::first)
+        .map(|certificate| certificate.as_ref().into());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (serves, certificate) = (serves.clone(), certificate.clone());
+        async move { Ok::<_, Infallible>(answer(&serves, certificate, request).await) }
+    });
+    // A client that goes away in the middle is its own affair.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(
+    serves: &Serves,
+    certificate: Option<Arc<[u8]>>,
+    request: Request<Incoming>,
+) -> Response<SimBody> {
+    match serves.cluster(request) {
+        Some((cluster, request)) => {
+            cluster
+                .service()
+                .with_certificate(certificate)
+                .answer(request)
+                .await
+        }
+        None => {
+            let status = SimError::no_such_resource().to_status();
+            let mut response = Response::new(SimBody::full(status.to_string()));
+            *response.status_mut() = http::StatusCode::NOT_FOUND;
+            response
+        }
+    }
+}

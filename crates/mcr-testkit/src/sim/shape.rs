@@ -1,0 +1,124 @@
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::schema::ListKind;
+
+/// How the lists and maps at a place are merged. Custom resources say it in their schema; of built-in
+/// kinds the usual lists are known by name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape<'a> {
+    kind: &'a Kind,
+    /// The schema here; null where there is none.
+    schema: &'a Value,
+    /// The name of the field this is the value of.
+    field: &'a str,
+    /// And that of the field above.
+    parent: &'a str,
+}
+
+static NONE: Value = Value::Null;
+
+impl<'a> Shape<'a> {
+    pub(super) fn root(kind: &'a Kind) -> Self {
+        let schema = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref());
+        Self {
+            kind,
+            schema: schema.map_or(&NONE, |schema| schema.root()),
+            field: "",
+            parent: "",
+        }
+    }
+
+    pub(super) fn field(self, name: &'a str) -> Self {
+        let known = &self.schema["properties"][name];
+        let schema = if known.is_null() {
+            &self.schema["additionalProperties"]
+        } else {
+            known
+        };
+        Self {
+            schema,
+            field: name,
+            parent: self.field,
+            ..self
+        }
+    }
+
+    pub(super) fn item(self) -> Self {
+        Self {
+            schema: &self.schema["items"],
+            ..self
+        }
+    }
+
+    pub(super) fn is_atomic_map(self) -> bool {
+        if self.kind.custom.is_some() {
+            return self.schema["x-kubernetes-map-type"] == "atomic";
+        }
+        matches!(
+            self.field,
+            "labelSelector"
+                | "namespaceSelector"
+                | "podSelector"
+                | "nodeSelector"
+                | "valueFrom"
+                | "resourceRef"
+        ) || (self.field == "selector" && &*self.kind.resource != "services")
+    }
+
+    pub(super) fn list(self) -> ListKind {
+        let keys = |keys: &[&str]| ListKind::Map(keys.iter().map(|key| (*key).to_owned()).collect());
+        match self.field {
+            "ownerReferences" => return keys(&["uid"]),
+            "finalizers" => return ListKind::Set,
+            _ => {}
+        }
+        if self.kind.custom.is_some() {
+            return match self.schema["x-kubernetes-list-type"].as_str() {
+                Some("set") => ListKind::Set,
+                Some("map") => {
+                    let words = self.schema["x-kubernetes-list-map-keys"].as_array();
+                    let words = words.into_iter().flatten().filter_map(Value::as_str);
+                    ListKind::Map(words.map(str::to_owned).collect())
+                }
+                _ => ListKind::Atomic,
+            };
+        }
+        match (self.parent, self.field) {
+            (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env") => {
+                keys(&["name"])
+            }
+            (_, "imagePullSecrets" | "secrets" | "resourceClaims") => keys(&["name"]),
+            (_, "volumeMounts") => keys(&["mountPath"]),
+            (_, "volumeDevices") => keys(&["devicePath"]),
+            (_, "conditions") => keys(&["type"]),
+            (_, "hostAliases") => keys(&["ip"]),
+            (_, "topologySpreadConstraints") => keys(&["topologyKey", "whenUnsatisfiable"]),
+            ("containers" | "initContainers", "ports") => keys(&["containerPort", "protocol"]),
+            ("spec", "ports") => keys(&["port", "protocol"]),
+            ("webhooks", _) => ListKind::Atomic,
+            (_, "webhooks") => keys(&["name"]),
+            _ => ListKind::Atomic,
+        }
+    }
+}
+
+/// The name of an item in a set of fields, if the list is not replaced as a whole.
+pub(super) fn item_key(list: &ListKind, item: &Value) -> Option<String> {
+    match list {
+        ListKind::Atomic => None,
+        ListKind::Set => Some(format!("v:{item}")),
+        ListKind::Map(keys) => {
+            let mut named = json!({});
+            for key in keys {
+                match item.get(key) {
+                    Some(value) => named[key] = value.clone(),
+                    // The one key with a default in built-in kinds.
+                    None if key == "protocol" => named[key] = "TCP".into(),
+                    None => {}
+                }
+            }
+            Some(format!("k:{named}"))
+        }
+    }
+}

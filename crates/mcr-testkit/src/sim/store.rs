@@ -1,0 +1,304 @@
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::error::SimError;
+use super::kinds::Kinds;
+use super::object::{ByKey, Object};
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl Change {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One write in the history of a resource.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) change: Change,
+    /// Of a deletion: the last state, under the version of the deletion.
+    pub(super) object: Arc<Object>,
+    /// What was there before; watches with a selector and lists of the past need it.
+    pub(super) previous: Option<Arc<Object>>,
+}
+
+/// The objects of one resource and its latest history.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    objects: BTreeSet<ByKey>,
+    log: VecDeque<Event>,
+    /// Up to this version history is forgotten.
+    forgotten: u64,
+    /// Who waits for a write, by the number of the watch.
+    waiting: HashMap<u64, Waker>,
+}
+
+/// The data of a cluster. Writes to it are made under one lock, so versions are in order.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) version: u64,
+    pub(super) kinds: Kinds,
+    tables: HashMap<Arc<str>, Table>,
+    /// How many writes per resource are remembered.
+    window: usize,
+    compacted: u64,
+    /// Watches to wake once the lock is free.
+    pub(super) wakes: Vec<Waker>,
+}
+
+impl Store {
+    pub(super) fn new(window: usize) -> Self {
+        Self {
+            version: 1,
+            kinds: Kinds::default(),
+            tables: HashMap::new(),
+            window,
+            compacted: 0,
+            wakes: Vec::new(),
+        }
+    }
+
+    /// Another store with the same objects, sharing their memory. Its history starts now.
+    pub(super) fn fork(&self, window: usize) -> Self {
+        let copy = |(resource, table): (&Arc<str>, &Table)| {
+            let table = Table {
+                objects: table.objects.clone(),
+                forgotten: self.version,
+                ..Table::default()
+            };
+            (resource.clone(), table)
+        };
+        Self {
+            version: self.version,
+            kinds: self.kinds.clone(),
+            tables: self.tables.iter().map(copy).collect(),
+            window,
+            compacted: self.version,
+            wakes: Vec::new(),
+        }
+    }
+
+    pub(super) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+        self.tables.get(resource)?.objects.get(key).map(|entry| &entry.0)
+    }
+
+    /// The version the next write will have.
+    pub(super) fn next_version(&self) -> u64 {
+        self.version + 1
+    }
+
+    /// Puts an object of [`next_version`](Self::next_version).
+    pub(super) fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
+        let table = self.table(resource);
+        let previous = table.objects.replace(ByKey(object.clone())).map(|entry| entry.0);
+        let change = if previous.is_some() {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        self.record(
+            resource,
+            Event {
+                change,
+                object,
+                previous,
+            },
+        );
+    }
+
+    pub(super) fn remove(&mut self, resource: &Arc<str>, key: &str) {
+        let version = self.next_version();
+        let Some(ByKey(previous)) = self.table(resource).objects.take(key) else {
+            return;
+        };
+        let event = Event {
+            change: Change::Deleted,
+            object: Arc::new(previous.at(version)),
+            previous: Some(previous),
+        };
+        self.record(resource, event);
+    }
+
+    fn record(&mut self, resource: &Arc<str>, event: Event) {
+        self.version = event.object.version;
+        let window = self.window;
+        let table = self.table(resource);
+        table.log.push_back(event);
+        while table.log.len() > window {
+            table.forget_oldest();
+        }
+        let waiting: Vec<Waker> = table.waiting.drain().map(|(_, waker)| waker).collect();
+        self.wakes.extend(waiting);
+    }
+
+    fn table(&mut self, resource: &Arc<str>) -> &mut Table {
+        let forgotten = self.compacted;
+        self.tables.entry(resource.clone()).or_insert_with(|| Table {
+            forgotten,
+            ..Table::default()
+        })
+    }
+
+    /// Forgets history up to a version: older places answer 410.
+    pub(super) fn compact(&mut self, version: u64) {
+        let version = version.min(self.version);
+        self.compacted = self.compacted.max(version);
+        for table in self.tables.values_mut() {
+            while table
+                .log
+                .front()
+                .is_some_and(|event| event.object.version <= version)
+            {
+                table.forget_oldest();
+            }
+            table.forgotten = table.forgotten.max(version);
+            // A watch that is behind learns of it now.
+            let waiting = table.waiting.drain().map(|(_, waker)| waker);
+            self.wakes.extend(waiting);
+        }
+    }
+
+    /// Forgets the history of one resource.
+    pub(super) fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
+        let table = self.table(resource);
+        table.log = VecDeque::new();
+        table.forgotten = version;
+    }
+
+    /// The objects of a namespace (or of all, for ""), in order, as they are.
+    pub(super) fn current<'a>(
+        &'a self,
+        resource: &str,
+        namespace: &str,
+        after: &str,
+    ) -> impl Iterator<Item = &'a Arc<Object>> {
+        let prefix = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        };
+        let start = if after.is_empty() {
+            Bound::Included(prefix.as_str())
+        } else {
+            Bound::Excluded(after)
+        };
+        let table = self.tables.get(resource);
+        let range = table.map(|table| table.objects.range::<str, _>((start, Bound::Unbounded)));
+        range
+            .into_iter()
+            .flatten()
+            .map(|entry| &entry.0)
+            .take_while(move |object| object.key.starts_with(&prefix))
+    }
+
+    /// The same as it was at a version, which is 410 if history does not reach there.
+    pub(super) fn at(
+        &self,
+        resource: &str,
+        namespace: &str,
+        after: &str,
+        version: u64,
+    ) -> Result<Vec<Arc<Object>>, SimError> {
+        if version < self.forgotten(resource) {
+            return Err(SimError::expired(
+                "The resourceVersion for the provided list is too old.",
+            ));
+        }
+        let mut objects: BTreeSet<ByKey> = self
+            .current(resource, namespace, after)
+            .cloned()
+            .map(ByKey)
+            .collect();
+        let log = self.tables.get(resource).map(|table| &table.log);
+        // Undone from the newest on: the oldest write after the version has the last word.
+        let newer = log.into_iter().flatten().rev();
+        for event in newer.take_while(|event| event.object.version > version) {
+            objects.remove(&*event.object.key);
+            if let Some(previous) = &event.previous {
+                objects.insert(ByKey(previous.clone()));
+            }
+        }
+        let prefix = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        };
+        let objects = objects.into_iter().map(|entry| entry.0);
+        Ok(objects
+            .filter(|object| object.key.starts_with(&prefix) && (after.is_empty() || &*object.key > after))
+            .collect())
+    }
+
+    pub(super) fn forgotten(&self, resource: &str) -> u64 {
+        self.tables
+            .get(resource)
+            .map_or(self.compacted, |table| table.forgotten)
+    }
+
+    /// The writes after a version, oldest first.
+    pub(super) fn since(&self, resource: &str, version: u64) -> impl Iterator<Item = &Event> {
+        let log = self.tables.get(resource).map(|table| &table.log);
+        let start = log.map_or(0, |log| {
+            log.partition_point(|event| event.object.version <= version)
+        });
+        log.into_iter().flat_map(move |log| log.range(start..))
+    }
+
+    pub(super) fn wait(&mut self, resource: &Arc<str>, watch: u64, waker: Waker) {
+        self.table(resource).waiting.insert(watch, waker);
+    }
+
+    pub(super) fn forget_watch(&mut self, resource: &str, watch: u64) {
+        if let Some(table) = self.tables.get_mut(resource) {
+            table.waiting.remove(&watch);
+            if table.waiting.is_empty() {
+                table.waiting.shrink_to_fit();
+            }
+        }
+    }
+
+    pub(super) fn wake_resource(&mut self, resource: &Arc<str>) {
+        let waiting: Vec<Waker> = self
+            .table(resource)
+            .waiting
+            .drain()
+            .map(|(_, waker)| waker)
+            .collect();
+        self.wakes.extend(waiting);
+    }
+
+    pub(super) fn wake_all(&mut self) {
+        for table in self.tables.values_mut() {
+            self.wakes.extend(table.waiting.drain().map(|(_, waker)| waker));
+        }
+    }
+
+    pub(super) fn object_count(&self) -> usize {
+        self.tables.values().map(|table| table.objects.len()).sum()
+    }
+
+    pub(super) fn resources(&self) -> Vec<Arc<str>> {
+        self.tables.keys().cloned().collect()
+    }
+}
+
+impl Table {
+    fn forget_oldest(&mut self) {
+        if let Some(event) = self.log.pop_front() {
+            self.forgotten = event.object.version;
+        }
+    }
+}

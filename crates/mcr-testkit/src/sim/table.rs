@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::clock;
+use super::form::Include;
+use super::kinds::Kind;
+use super::object::Object;
+
+/// The table form of a list, which `kubectl get` shows.
+///
+/// Custom resources have the columns of their CRD. Built-in ones have name and age only, where real
+/// servers know columns for most of them.
+pub(super) fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
+    let columns = if with_columns { columns(kind) } else { Value::Null };
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        "columnDefinitions": columns, "rows": rows,
+    })
+}
+
+fn columns(kind: &Kind) -> Value {
+    let name = "Name must be unique within a namespace. Is required when creating resources, although some \
+                resources may allow a client to request the generation of an appropriate name automatically. Name \
+                is primarily intended for creation idempotence and configuration definition. Cannot be updated. \
+                More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+    let mut columns = vec![json!({
+        "name": "Name", "type": "string", "format": "name", "description": name, "priority": 0,
+    })];
+    match &kind.custom {
+        Some(custom) => {
+            for (name, column_type, path, priority) in &custom.columns {
+                let description = format!("Custom resource definition column (in JSONPath format): {path}");
+                columns.push(json!({
+                    "name": name, "type": column_type, "format": "", "description": description,
+                    "priority": priority,
+                }));
+            }
+        }
+        None => columns.push(json!({
+            "name": "Age", "type": "string", "format": "", "description": "Time since its creation",
+            "priority": 0,
+        })),
+    }
+    Value::Array(columns)
+}
+
+pub(super) fn row(kind: &Kind, object: &Object, include: Include) -> Value {
+    let value = object.value_as(kind);
+    let mut cells = vec![json!(object.name())];
+    match &kind.custom {
+        Some(custom) => {
+            for (_, column_type, path, _) in &custom.columns {
+                let found = path
+                    .trim_start_matches('.')
+                    .split('.')
+                    .try_fold(&value, |value, part| value.get(part))
+                    .cloned()
+                    .unwrap_or_default();
+                cells.push(if column_type == "date" { age(&found) } else { found });
+            }
+        }
+        None => cells.push(age(&value["metadata"]["creationTimestamp"])),
+    }
+    let object = match include {
+        Include::None => Value::Null,
+        Include::Object => value,
+        Include::Metadata => {
+            let metadata = &value["metadata"];
+            json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+        }
+    };
+    json!({ "cells": cells, "object": object })
+}
+
+fn age(time: &Value) -> Value {
+    match time.as_str().and_then(clock::since) {
+        Some(age) => human(age).into(),
+        None => "<unknown>".into(),
+    }
+}
+
+/// As `kubectl` writes short durations.
+fn human(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..600 if seconds % 60 > 0 => format!("{}m{}s", seconds / 60, seconds % 60),
+        120..10_800 => format!("{}m", seconds / 60),
+        10_800..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

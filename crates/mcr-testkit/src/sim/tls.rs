@@ -1,0 +1,123 @@
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::SimServerError;
+
+/// A certificate authority, the certificate of a server on this machine, and what rustls makes of
+/// them. One serves any number of clusters; making one takes less than a millisecond.
+#[derive(Clone)]
+pub struct SimTls(Arc<Inner>);
+
+struct Inner {
+    authority: CertifiedIssuer<'static, KeyPair>,
+    config: Arc<rustls::ServerConfig>,
+}
+
+/// A client certificate and its key, PEM.
+#[derive(Clone)]
+pub struct SimCertificate {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    pub(super) der: Vec<u8>,
+}
+
+fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SimServerError {
+    SimServerError::Tls(error.into())
+}
+
+impl SimTls {
+    /// A new authority with a server certificate for 127.0.0.1 and localhost.
+    ///
+    /// # Errors
+    ///
+    /// When keys or certificates cannot be made.
+    pub fn new() -> Result<Self, SimServerError> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "simulated Kubernetes");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(failed)?;
+        let authority = CertifiedIssuer::self_signed(params, key).map_err(failed)?;
+
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"];
+        let mut params = CertificateParams::new(names.map(str::to_owned)).map_err(failed)?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "kube-apiserver");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, &authority).map_err(failed)?;
+
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).map_err(failed)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(failed)?;
+        let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, private)
+            .map_err(failed)?;
+        let config = Arc::new(config);
+        Ok(Self(Arc::new(Inner { authority, config })))
+    }
+
+    /// What clients must trust, PEM.
+    pub fn ca_pem(&self) -> String {
+        self.0.authority.pem()
+    }
+
+    /// A client certificate that servers with this authority verify. Whose it is, a cluster is told by
+    /// [`set_certificate_user`](super::SimCluster::set_certificate_user).
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn client_certificate(&self, common_name: &str) -> Result<SimCertificate, SimServerError> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, &self.0.authority).map_err(failed)?;
+        Ok(SimCertificate {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            der: certificate.der().to_vec(),
+        })
+    }
+
+    pub(super) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
+        self.0.config.clone().into()
+    }
+}
+
+impl std::fmt::Debug for SimTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimTls").finish_non_exhaustive()
+    }
+}
+
+/// Never the key.
+impl std::fmt::Debug for SimCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimCertificate").finish_non_exhaustive()
+    }
+}

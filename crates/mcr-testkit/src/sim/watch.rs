@@ -1,0 +1,267 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::{Instant, Sleep};
+
+use super::cluster::Inner;
+use super::error::SimError;
+use super::form::{self, Form};
+use super::kinds::Kind;
+use super::object::Object;
+use super::query::{From, ListOptions};
+use super::selector::Selector;
+use super::store::{Change, Event, Store};
+
+/// How many bytes of events are handed over at once.
+const CHUNK: usize = 64 * 1024;
+
+/// A running watch. It has no task: whoever reads the body asks it, and a write wakes the reader.
+pub(super) struct Watch {
+    cluster: Arc<Inner>,
+    number: u64,
+    epoch: u64,
+    kind: Arc<Kind>,
+    namespace: Box<str>,
+    selector: Selector,
+    form: Form,
+    /// All up to here has been told.
+    version: u64,
+    /// What existed when it started, told first.
+    initial: std::vec::IntoIter<Arc<Object>>,
+    /// Whether the end of `initial` is announced.
+    announce: bool,
+    bookmarks: bool,
+    deadline: Instant,
+    next_bookmark: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// A table has its columns in the first event only.
+    told_columns: bool,
+    ended: bool,
+    lines: Vec<u8>,
+    /// What the audit log is told at the end.
+    pub(super) audited: Option<super::audit::Pending>,
+}
+
+impl Watch {
+    pub(super) fn start(
+        cluster: &Arc<Inner>,
+        store: &Store,
+        kind: &Arc<Kind>,
+        namespace: &str,
+        options: &ListOptions,
+        form: Form,
+    ) -> Self {
+        let wants_state = match options.initial {
+            Some(initial) => initial,
+            None => !matches!(options.from, From::Version(_)),
+        };
+        let version = match options.from {
+            // The state is told as it is now, whatever version was asked for.
+            From::Version(version) if !wants_state => version,
+            _ => store.version,
+        };
+        let initial: Vec<Arc<Object>> = if wants_state {
+            let current = store.current(&kind.resource, namespace, "");
+            current
+                .filter(|object| options.selector.matches(object))
+                .cloned()
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let now = Instant::now();
+        let timeout = options
+            .timeout
+            .map_or(cluster.settings.watch_timeout, Duration::from_secs);
+        let deadline = now + timeout;
+        let next_bookmark = now + cluster.settings.bookmark_interval;
+        Self {
+            cluster: cluster.clone(),
+            number: cluster.next_watch(),
+            epoch: cluster.epoch(),
+            kind: kind.clone(),
+            namespace: namespace.into(),
+            selector: options.selector.clone(),
+            form,
+            version,
+            initial: initial.into_iter(),
+            announce: options.initial == Some(true) && options.bookmarks,
+            bookmarks: options.bookmarks,
+            deadline,
+            next_bookmark,
+            timer: Box::pin(tokio::time::sleep_until(deadline.min(next_bookmark))),
+            told_columns: false,
+            ended: false,
+            lines: Vec::new(),
+            audited: None,
+        }
+    }
+
+    pub(super) fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        loop {
+            self.tell_initial();
+            if self.lines.is_empty() {
+                self.tell_news(context);
+            }
+            if !self.lines.is_empty() {
+                let lines = std::mem::take(&mut self.lines);
+                return Poll::Ready(Some(lines.into()));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            if self.timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.on_time();
+        }
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        let end = now >= self.deadline;
+        if self.bookmarks && (end || now >= self.next_bookmark) {
+            self.next_bookmark = now + self.cluster.settings.bookmark_interval;
+            self.bookmark(false);
+        }
+        if end {
+            self.ended = true;
+        }
+        // A watch without bookmarks sleeps to its end.
+        let next = if self.bookmarks {
+            self.deadline.min(self.next_bookmark)
+        } else {
+            self.deadline
+        };
+        self.timer.as_mut().reset(next);
+    }
+
+    fn tell_initial(&mut self) {
+        while self.lines.len() < CHUNK {
+            let Some(object) = self.initial.next() else {
+                if std::mem::take(&mut self.announce) {
+                    self.bookmark(true);
+                }
+                return;
+            };
+            self.tell(Change::Added, &object);
+        }
+    }
+
+    /// Writes what happened since, or registers to be woken.
+    fn tell_news(&mut self, context: &mut Context<'_>) {
+        let cluster = self.cluster.clone();
+        let mut store = cluster.store();
+        if cluster.epoch() != self.epoch {
+            self.ended = true;
+            return;
+        }
+        if store
+            .kinds
+            .find(&self.kind.group, &self.kind.version, &self.kind.plural)
+            .is_none()
+        {
+            // Its CRD is gone: a server ends such watches.
+            self.ended = true;
+            return;
+        }
+        let forgotten = store.forgotten(&self.kind.resource);
+        if self.version < forgotten && self.version < store.version {
+            let (version, oldest) = (self.version, forgotten + 1);
+            let message = format!("too old resource version: {version} ({oldest})");
+            self.error(&SimError::expired(message));
+            self.ended = true;
+            return;
+        }
+        let mut told = self.version;
+        let news: Vec<Event> = store.since(&self.kind.resource, self.version).cloned().collect();
+        for event in &news {
+            if self.lines.len() >= CHUNK {
+                break;
+            }
+            told = event.object.version;
+            if !self.namespace.is_empty() && event.object.namespace() != &*self.namespace {
+                continue;
+            }
+            let matches = |object: &Arc<Object>| self.selector.matches(object);
+            let before = event.previous.as_ref().is_some_and(matches);
+            let after = event.change != Change::Deleted && matches(&event.object);
+            match (before, after) {
+                (false, true) => self.tell(Change::Added, &event.object),
+                (true, true) => self.tell(Change::Modified, &event.object),
+                (true, false) => match (&event.previous, event.change) {
+                    // It left the selection: told as it was, at the version of the write.
+                    (Some(previous), Change::Modified) => {
+                        let object = previous.at(event.object.version);
+                        self.tell(Change::Deleted, &object);
+                    }
+                    _ => self.tell(Change::Deleted, &event.object),
+                },
+                (false, false) => {}
+            }
+        }
+        if self.lines.len() < CHUNK {
+            // A version of the future, which another replica may have told, is kept.
+            told = told.max(store.version.max(self.version));
+        }
+        self.version = told;
+        if self.lines.is_empty() {
+            store.wait(&self.kind.resource, self.number, context.waker().clone());
+        }
+    }
+
+    fn tell(&mut self, change: Change, object: &Object) {
+        let head = format!("{{\"type\":\"{}\",\"object\":", change.word());
+        self.lines.extend_from_slice(head.as_bytes());
+        let columns = !std::mem::replace(&mut self.told_columns, true);
+        let form = match self.form {
+            Form::Metadata { .. } => Form::Metadata { list: false },
+            form => form,
+        };
+        if let Err(error) = form::write_object(&self.kind, object, form, columns, &mut self.lines) {
+            self.lines
+                .extend_from_slice(error.to_status().to_string().as_bytes());
+        }
+        self.lines.extend_from_slice(b"}\n");
+    }
+
+    fn bookmark(&mut self, initial_end: bool) {
+        let object = form::bookmark(&self.kind, self.form, self.version, initial_end);
+        let line = json!({ "type": "BOOKMARK", "object": object });
+        self.lines.extend_from_slice(format!("{line}\n").as_bytes());
+    }
+
+    fn error(&mut self, error: &SimError) {
+        let line = json!({ "type": "ERROR", "object": error.to_status() });
+        self.lines.extend_from_slice(format!("{line}\n").as_bytes());
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.cluster.watch_ended();
+        self.cluster
+            .store()
+            .forget_watch(&self.kind.resource, self.number);
+        if let Some(pending) = self.audited.take() {
+            self.cluster.audit_end(pending);
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("resource", &self.kind.resource)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
