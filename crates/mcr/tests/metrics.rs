@@ -1,0 +1,365 @@
+//! Metrics: what is exposed, for how long, and what it costs.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+#[path = "support/series.rs"]
+mod series;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{
+    Action, BoxError, BuiltController, Controller, ControllerHandle, Fleet, FleetReport, Request,
+    metrics::{METRICS, Metrics, MetricsOptions, PerCluster},
+};
+use series::Scrape;
+use support::{World, until, until_true};
+
+/// Succeeds, fails, panics or hangs, as the object's name says.
+async fn by_name(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, BoxError> {
+    match request.name() {
+        "fails" => Err("no".into()),
+        "panics" => panic!("at the disco"),
+        "hangs" => std::future::pending().await,
+        _ => Ok(Action::done()),
+    }
+}
+
+fn maps(name: &str) -> BuiltController {
+    Controller::<ConfigMap>::new(name)
+        .timeout(Duration::from_secs(3600))
+        .build(by_name, Arc::new(()))
+        .unwrap()
+}
+
+fn metrics(fleet: &Fleet, controllers: &[ControllerHandle], per_cluster: PerCluster) -> Metrics {
+    let options = MetricsOptions::default().per_cluster(per_cluster);
+    Metrics::new(fleet, controllers.iter().cloned(), options)
+}
+
+fn scrape(metrics: &Metrics) -> Scrape {
+    Scrape::parse(&metrics.text())
+}
+
+/// Prints the table where it differs: `MCR_BLESS=1` writes it.
+#[tokio::test]
+async fn the_table_in_the_documentation_is_what_is_exposed() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let berlin = world.join("berlin");
+    berlin.put_map("default/a", "1");
+    until_true(|| handle.status().counts.successes == 1).await;
+    let scrape = scrape(&metrics(&world.fleet, &[handle], PerCluster::default()));
+
+    let families: Vec<(&str, &str)> = scrape.families.iter().map(|(name, kind)| (&**name, &**kind)).collect();
+    let described: Vec<(&str, &str)> = METRICS
+        .iter()
+        .map(|metric| (metric.name.strip_suffix("_total").unwrap_or(metric.name), metric.kind.as_str()))
+        .collect();
+    assert_eq!(families, described);
+    let mut seen = BTreeSet::new();
+    for series in &scrape.series {
+        let metric = METRICS
+            .iter()
+            .find(|metric| {
+                let suffix = series.name.strip_prefix(metric.name);
+                suffix.is_some_and(|suffix| ["", "_sum", "_count", "_bucket"].contains(&suffix))
+            })
+            .unwrap_or_else(|| panic!("{} is not described", series.name));
+        let labels: BTreeSet<&str> = series.labels.keys().map(|key| &**key).filter(|key| *key != "le").collect();
+        assert_eq!(labels, metric.labels.iter().copied().collect(), "{}", series.name);
+        seen.insert(metric.name);
+    }
+    // This cluster is reached by a ready client, whose credentials can't be seen.
+    let without: Vec<_> = METRICS.iter().map(|metric| metric.name).filter(|name| !seen.contains(name)).collect();
+    assert_eq!(without, ["mcr_cluster_credential_expiry_timestamp_seconds"]);
+    // As Prometheus wants them, and none without an explanation.
+    for metric in METRICS {
+        assert!(metric.name.starts_with("mcr_") && !metric.help.is_empty() && !metric.help.ends_with('.'));
+        assert_eq!(metric.name.ends_with("_total"), metric.kind.as_str() == "counter", "{}", metric.name);
+    }
+
+    let mut table = "| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    for metric in METRICS {
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, kind) = (metric.name, metric.kind.as_str());
+        writeln!(table, "| `{name}` | {kind} | {} | {} |", labels.join(", "), metric.help).unwrap();
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (begin, end) = ("<!-- table -->\n\n", "\n<!-- end -->");
+    let (before, rest) = text.split_once(begin).expect("the place of the table");
+    let (is, after) = rest.split_once(end).expect("the end of the table");
+    if std::env::var_os("MCR_BLESS").is_some() {
+        std::fs::write(page, format!("{before}{begin}{table}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(is, table, "docs/metrics.md is not what is exposed; MCR_BLESS=1 puts it right");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_reconciles_come_to_is_counted() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let berlin = world.join("berlin");
+    for name in ["fine", "also-fine", "fails", "panics", "hangs"] {
+        berlin.put_map(&format!("default/{name}"), "1");
+    }
+    let metrics = metrics(&world.fleet, &[handle.clone()], PerCluster::default());
+    let result = |scrape: &Scrape, result: &str| {
+        scrape.get("mcr_reconciles_total", &[("controller", "animals"), ("result", result)]).unwrap()
+    };
+    let of = until(|| {
+        let scrape = scrape(&metrics);
+        let done = result(&scrape, "success") == 2.0
+            && result(&scrape, "error") >= 1.0
+            && result(&scrape, "panic") >= 1.0
+            && scrape.get("mcr_reconciles_running", &[]) == Some(1.0);
+        done.then_some(scrape)
+    })
+    .await;
+    assert!(of.get("mcr_reconcile_retries_total", &[]).unwrap() >= 2.0);
+    assert!(of.get("mcr_reconcile_longest_running_seconds", &[]).unwrap() > 0.0);
+    assert_eq!(of.get("mcr_controller_clusters", &[("gate", "open")]), Some(1.0));
+    assert_eq!(of.get("mcr_clusters", &[("state", "Ready")]), Some(1.0));
+    assert_eq!(of.get("mcr_store_objects", &[("kind", "configmaps")]), Some(5.0));
+    assert!(of.get("mcr_store_bytes", &[("kind", "configmaps")]).unwrap() > 100.0);
+    assert_eq!(of.get("mcr_lists_total", &[]), Some(1.0));
+    assert!(of.get("mcr_list_bytes_total", &[]).unwrap() > 10.0);
+    assert_eq!(of.get("mcr_cluster_objects", &[("cluster", "berlin")]), Some(5.0));
+    assert_eq!(of.get("mcr_cluster_kinds_listed", &[("cluster", "berlin")]), Some(1.0));
+    assert_eq!(of.get("mcr_cluster_state", &[("state", "Ready"), ("provider", "told")]), Some(1.0));
+    assert!(of.get("mcr_cluster_last_event_age_seconds", &[]).unwrap() < 60.0);
+    let longest = handle.status().queue.longest_running.unwrap();
+    assert_eq!((longest.cluster.as_str(), longest.object.as_str()), ("berlin", "default/hangs"));
+
+    // Buckets add up to what ended, and waits were measured for everything that began.
+    let count = of.get("mcr_reconcile_duration_seconds_count", &[]).unwrap();
+    assert_eq!(of.get("mcr_reconcile_duration_seconds_bucket", &[("le", "+Inf")]), Some(count));
+    assert!(of.get("mcr_queue_wait_seconds_count", &[]).unwrap() >= count);
+
+    // The cluster leaves: the one that hangs is aborted or told to end, sums stay, series of the cluster go.
+    berlin.forbid("configmaps");
+    world.remove("berlin");
+    let of = until(|| {
+        let scrape = scrape(&metrics);
+        (scrape.get("mcr_reconciles_running", &[]) == Some(0.0) && scrape.of_clusters().count() == 0).then_some(scrape)
+    })
+    .await;
+    assert_eq!(result(&of, "aborted"), 1.0);
+    assert_eq!(result(&of, "success"), 2.0);
+    assert_eq!(of.get("mcr_store_objects", &[("kind", "configmaps")]), Some(0.0));
+    assert_eq!(of.get("mcr_cluster_state_transitions_total", &[("state", "Gone")]), Some(1.0));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_kind_that_cant_be_listed_shows() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let api = support::ApiAccess::new(support::Api::default());
+    api.forbid("configmaps");
+    world.add("berlin", &api, &[]);
+    let metrics = metrics(&world.fleet, &[handle], PerCluster::default());
+    let of = until(|| {
+        let scrape = scrape(&metrics);
+        (scrape.get("mcr_controller_clusters", &[("gate", "blocked")]) == Some(1.0)).then_some(scrape)
+    })
+    .await;
+    assert_eq!(of.get("mcr_watches_blocked", &[("kind", "configmaps")]), Some(1.0));
+    assert_eq!(of.get("mcr_watches_listed", &[("kind", "configmaps")]), Some(0.0));
+    assert_eq!(of.get("mcr_cluster_kinds_blocked", &[("cluster", "berlin")]), Some(1.0));
+    assert!(of.get("mcr_watch_failures_total", &[("reason", "forbidden")]).unwrap() >= 1.0);
+    assert_eq!(of.get("mcr_watch_failures_total", &[("reason", "timeout")]), Some(0.0));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_thousand_rounds_of_joining_and_leaving_leave_no_series() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let stays = world.join("stays");
+    stays.put_map("default/a", "1");
+    until_true(|| handle.status().counts.successes == 1).await;
+    let metrics = metrics(&world.fleet, &[handle], PerCluster::default());
+    let (before, memory) = (scrape(&metrics), metrics.text().len());
+    for round in 0..1000 {
+        // Names that come back, and names that never do.
+        let name = if round % 2 == 0 { "returns".to_owned() } else { format!("once-{round}") };
+        world.join(&name);
+        world.cluster(&name).await;
+        if round % 50 == 0 {
+            assert!(scrape(&metrics).of_cluster(&name).count() >= 7);
+        }
+        world.remove(&name);
+        until_true(|| world.fleet.get(&name).is_err()).await;
+    }
+    until_true(|| world.fleet.snapshot().clusters.len() == 1).await;
+    let after = scrape(&metrics);
+    assert_eq!(after.series.len(), before.series.len());
+    assert_eq!(after.of_cluster("stays").count(), before.of_cluster("stays").count());
+    assert_eq!(after.get("mcr_cluster_state_transitions_total", &[("state", "Gone")]), Some(1000.0));
+    // Counters have more digits, that is all.
+    assert!(metrics.text().len() < memory + 1000);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn series_of_clusters_are_capped_whole() {
+    let world = World::new();
+    let limited = metrics(&world.fleet, &[], PerCluster::Limit(2));
+    let off = metrics(&world.fleet, &[], PerCluster::Off);
+    let without = |metrics: &Metrics| scrape(metrics).get("mcr_clusters_without_series", &[]).unwrap();
+    for name in ["a", "b"] {
+        world.join(name);
+        world.cluster(name).await;
+    }
+    assert_eq!(without(&limited), 0.0);
+    assert!(scrape(&limited).of_cluster("a").count() > 5 && scrape(&limited).of_cluster("b").count() > 5);
+    world.join("c");
+    world.cluster("c").await;
+    assert_eq!((without(&limited), without(&off)), (3.0, 3.0));
+    assert_eq!(scrape(&limited).of_clusters().count() + scrape(&off).of_clusters().count(), 0);
+    // What is told of the fleet is the same.
+    assert_eq!(scrape(&off).get("mcr_cluster_state_transitions_total", &[("state", "Discovered")]), Some(3.0));
+    world.remove("a");
+    until_true(|| world.fleet.snapshot().clusters.len() == 2).await;
+    assert_eq!(without(&limited), 0.0);
+    assert!(scrape(&limited).of_cluster("c").count() > 5);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn odd_names_are_escaped() {
+    let mut world = World::new();
+    let handle = world.run(maps("a \"quoted\"\ncontroller\\"));
+    let odd = ["a\"b", "a\\b", "\\\"} 1", "x{y=\"z\"},", "züri/λ ✓", "a\\nb", "#", " "];
+    for name in odd {
+        world.join(name);
+    }
+    for name in odd {
+        world.cluster(name).await;
+    }
+    let of = scrape(&metrics(&world.fleet, &[handle], PerCluster::default()));
+    for name in odd {
+        assert_eq!(of.of_cluster(name).filter(|series| series.name == "mcr_cluster_state").count(), 1, "{name}");
+    }
+    assert!(of.get("mcr_reconciles_running", &[("controller", "a \"quoted\"\ncontroller\\")]).is_some());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn equal_names_of_controllers_and_clusters_never_make_a_series_twice() {
+    let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(2));
+    let first = world.run(maps("same"));
+    let second = world.run(maps("same"));
+    let api = support::ApiAccess::new(support::Api::default());
+    api.put_map("default/hangs", "1");
+    world.identify("berlin", &api, "one");
+    let handles = [first.clone(), second];
+    until_true(|| handles.iter().all(|handle| handle.status().queue.running == 1)).await;
+    let metrics = metrics(&world.fleet, &handles, PerCluster::default());
+    assert_eq!(scrape(&metrics).get("mcr_reconciles_running", &[("controller", "same#2")]), Some(1.0));
+    // Another cluster takes the name while what runs for the first does not end.
+    world.identify("berlin", &api, "two");
+    let mut both = false;
+    until_true(|| {
+        let of = scrape(&metrics);
+        let clusters = world.fleet.snapshot().clusters;
+        both |= clusters.len() == 2;
+        assert_eq!(of.of_cluster("berlin").filter(|series| series.name == "mcr_cluster_state").count(), 1);
+        clusters.iter().any(|cluster| cluster.identity.as_deref() == Some("two") && cluster.state == "Ready")
+    })
+    .await;
+    println!("the old and the new cluster were seen together: {both}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scrapes_at_once_while_clusters_churn() {
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let metrics = Arc::new(metrics(&world.fleet, &[handle.clone()], PerCluster::default()));
+    let done = Arc::new(AtomicBool::new(false));
+    let scrapers: Vec<_> = (0..3)
+        .map(|_| {
+            let (metrics, done) = (metrics.clone(), done.clone());
+            let (fleet, handle) = (world.fleet.clone(), handle.clone());
+            std::thread::spawn(move || {
+                let mut times = 0;
+                while !done.load(Ordering::Relaxed) {
+                    scrape(&metrics);
+                    FleetReport::of(&fleet, std::slice::from_ref(&handle));
+                    times += 1;
+                }
+                times
+            })
+        })
+        .collect();
+    for round in 0..60 {
+        for name in ["a", "b", "c", "d"] {
+            world.join(name).put_map("default/x", "1");
+        }
+        for name in ["a", "b", "c", "d"] {
+            world.cluster(name).await;
+            if round % 2 == 0 {
+                world.remove(name);
+            }
+        }
+        if round % 2 == 0 {
+            until_true(|| world.fleet.clusters().is_empty()).await;
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    for scraper in scrapers {
+        assert!(scraper.join().unwrap() > 0);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn five_thousand_clusters_are_scraped_in_bounded_time() {
+    const CLUSTERS: usize = 5000;
+    let mut world = World::new();
+    let handle = world.run(maps("animals"));
+    let api = support::ApiAccess::new(support::Api::default());
+    for i in 0..CLUSTERS {
+        world.suspend(&format!("cluster-{i:04}"), &api);
+    }
+    until_true(|| handle.status().clusters.len() == CLUSTERS).await;
+    let handles = [handle];
+    let all = metrics(&world.fleet, &handles, PerCluster::Limit(CLUSTERS));
+    let timed = |what: &str, work: &dyn Fn() -> usize| {
+        let started = Instant::now();
+        let size = work();
+        let took = started.elapsed();
+        println!("{CLUSTERS} clusters, {what}: {took:?}, {size} bytes");
+        assert!(took < Duration::from_secs(10), "{what} took {took:?}");
+    };
+    timed("metrics with series for each", &|| all.text().len());
+    timed("metrics above the limit", &|| metrics(&world.fleet, &handles, PerCluster::default()).text().len());
+    timed("report as JSON", &|| serde_json::to_vec(&FleetReport::of(&world.fleet, &handles)).unwrap().len());
+    let series = scrape(&all).of_clusters().count();
+    assert!(series >= CLUSTERS * 6 && series <= CLUSTERS * 9, "{series}");
+    world.end().await;
+}
+
+/// Needs no runtime: a fleet that never runs has its metrics too.
+#[test]
+fn a_fleet_that_does_not_run_has_metrics_of_its_own_and_of_the_program() {
+    let fleet = Fleet::builder().build();
+    let mut metrics = metrics(&fleet, &[], PerCluster::default());
+    let mine = mcr::metrics::prometheus_client::metrics::counter::Counter::<u64>::default();
+    metrics.registry_mut().register("mine", "Mine", mine.clone());
+    mine.inc();
+    assert_eq!(scrape(&metrics).get("mine_total", &[]), Some(1.0));
+}
