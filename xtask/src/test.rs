@@ -32,6 +32,12 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
     let Some(folder) = folder else { return };
 
+    // Their tests run them as a user would: `cargo test --examples` builds only test harnesses of them.
+    stages.run("build examples", || {
+        workspace::check(workspace::cargo().args(["build", "--workspace", "--all-features", "--examples"]))?;
+        Ok(Done::Passed)
+    });
+
     stages.run("tests", || {
         let mut command = workspace::cargo();
         command
@@ -43,7 +49,6 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
                 "--lib",
                 "--bins",
                 "--tests",
-                "--examples",
             ])
             .env("KUBEBUILDER_ASSETS", &folder);
         if args.full || !args.extra.is_empty() {
