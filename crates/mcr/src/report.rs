@@ -29,7 +29,8 @@ use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, QueueSt
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetReport {
-    /// The clusters, by name. One that is leaving while its successor is there already is listed besides it.
+    /// The clusters, by name. A name is there twice while a cluster is leaving and a new description under its
+    /// name can't be used.
     pub clusters: Vec<ClusterReport>,
     /// The providers, in the order they were given.
     pub providers: Vec<ProviderStatus>,
@@ -81,7 +82,7 @@ impl FleetReport {
                 controllers: BTreeMap::new(),
             })
             .collect();
-        // Controllers have let go of a cluster that is leaving: what they say of the name is about its successor.
+        // What controllers say of a name is never about a cluster that is leaving, which they have let go of.
         let at: HashMap<_, _> = clusters
             .iter()
             .enumerate()

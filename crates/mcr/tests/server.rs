@@ -1,9 +1,9 @@
 //! What is served over HTTP, when, and to whom not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
 #[path = "support/series.rs"]
 mod series;
+mod support;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -14,7 +14,8 @@ use std::{
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    Action, BoxError, ClusterSpec, Controller, Manager, ManagerBuilder, ManagerError, Provider, Request,
+    Action, BoxError, ClusterSpec, Controller, Fleet, Manager, ManagerBuilder, ManagerError, Provider,
+    Request,
     core::{BrokenCluster, Change, Discovery},
     server::{ServeError, ServerOptions},
 };
@@ -52,6 +53,7 @@ impl Provider for Told {
 /// A manager that serves.
 struct Served {
     address: SocketAddr,
+    fleet: Fleet,
     say: mpsc::UnboundedSender<Said>,
     stop: CancellationToken,
     running: JoinHandle<Result<(), ManagerError>>,
@@ -70,10 +72,11 @@ fn serve(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Served {
         .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
         .serve(listener);
     let manager = with(builder).build().unwrap();
-    let stop = CancellationToken::new();
+    let (stop, fleet) = (CancellationToken::new(), manager.fleet().clone());
     let running = tokio::spawn(manager.run_until(stop.clone()));
     Served {
         address,
+        fleet,
         say,
         stop,
         running,
@@ -88,7 +91,11 @@ struct Answer {
 
 impl Answer {
     fn json(&self) -> Value {
-        assert!(self.head.contains("content-type: application/json"), "{}", self.head);
+        assert!(
+            self.head.contains("content-type: application/json"),
+            "{}",
+            self.head
+        );
         serde_json::from_str(&self.body).unwrap()
     }
 }
@@ -121,7 +128,10 @@ impl Served {
     }
 
     fn join(&self, cluster: &str, api: &ApiAccess) {
-        self.say(Change::Upsert(ClusterSpec::new(name(cluster), api.access.clone())));
+        self.say(Change::Upsert(ClusterSpec::new(
+            name(cluster),
+            api.access.clone(),
+        )));
     }
 
     async fn clusters(&self, wanted: impl Fn(&Value) -> bool) -> Value {
@@ -138,15 +148,17 @@ impl Served {
     async fn end(self) {
         self.stop.cancel();
         self.running.await.unwrap().unwrap();
-        assert!(TcpStream::connect(self.address).await.is_err(), "nobody listens any more");
+        assert!(
+            TcpStream::connect(self.address).await.is_err(),
+            "nobody listens any more"
+        );
     }
 }
 
 #[tokio::test]
 async fn paths_methods_and_what_they_answer() {
-    let served = serve(|builder| {
-        builder.serve(ServerOptions::from(TcpListener::bind("127.0.0.1:0").unwrap()))
-    });
+    let served =
+        serve(|builder| builder.serve(ServerOptions::from(TcpListener::bind("127.0.0.1:0").unwrap())));
     // Another place replaces the first, which nobody listens at.
     let first = served.address;
     served.stop.cancel();
@@ -160,8 +172,15 @@ async fn paths_methods_and_what_they_answer() {
     assert!(healthy.head.contains("cache-control: no-store"));
     let metrics = served.get("/metrics").await;
     assert_eq!(metrics.status, 200);
-    assert!(metrics.head.contains("application/openmetrics-text; version=1.0.0"));
-    assert_eq!(Scrape::parse(&metrics.body).get("mcr_reconciles_running", &[("controller", "animals")]), Some(0.0));
+    assert!(
+        metrics
+            .head
+            .contains("application/openmetrics-text; version=1.0.0")
+    );
+    assert_eq!(
+        Scrape::parse(&metrics.body).get("mcr_reconciles_running", &[("controller", "animals")]),
+        Some(0.0)
+    );
     assert_eq!(served.get("/clusters").await.json()["clusters"], json!([]));
     let missing = served.get("/").await;
     assert_eq!(missing.status, 404);
@@ -178,7 +197,11 @@ async fn paths_methods_and_what_they_answer() {
     for (query, word) in [("state=Redy", "Unreachable"), ("nmae=a", "name and state")] {
         let refused = served.get(&format!("/clusters?{query}")).await;
         assert_eq!(refused.status, 400);
-        assert!(refused.json()["error"].as_str().unwrap().contains(word), "{}", refused.body);
+        assert!(
+            refused.json()["error"].as_str().unwrap().contains(word),
+            "{}",
+            refused.body
+        );
     }
     served.end().await;
 }
@@ -193,7 +216,10 @@ async fn ready_once_every_provider_has_said_everything() {
         json!({"ready": false, "reason": "not every provider has said which clusters there are: told"})
     );
     assert_eq!(served.get("/healthz").await.status, 200, "not ready is not dead");
-    served.say.send(Err("the directory is missing".to_owned())).unwrap();
+    served
+        .say
+        .send(Err("the directory is missing".to_owned()))
+        .unwrap();
     let failing = until_answer(&served, |answer| answer.body.contains("missing")).await;
     assert_eq!(failing.status, 503);
     // A cluster that does not answer does not count.
@@ -203,8 +229,16 @@ async fn ready_once_every_provider_has_said_everything() {
     served.say(Change::Synced);
     let ready = until_answer(&served, |answer| answer.status == 200).await;
     assert_eq!(ready.json(), json!({"ready": true}));
-    let report = served.clusters(|report| report["clusters"][0]["state"] == "Unreachable").await;
-    assert!(report["clusters"][0]["reason"].as_str().unwrap().contains("refused"), "{report:#}");
+    let report = served
+        .clusters(|report| report["clusters"][0]["state"] == "Unreachable")
+        .await;
+    assert!(
+        report["clusters"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("refused"),
+        "{report:#}"
+    );
     assert_eq!(report["providers"][0]["restarts"], 1);
     assert_eq!(report["providers"][0]["lastError"], "the directory is missing");
     assert_eq!(served.get("/readyz").await.status, 200);
@@ -244,7 +278,11 @@ async fn while_the_manager_stops_it_is_not_ready_but_alive() {
     release.send(()).unwrap();
     let started = Instant::now();
     served.end().await;
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -265,9 +303,18 @@ async fn an_address_in_use_is_named_before_anything_begins() {
         .unwrap();
     let error = manager.run_until(CancellationToken::new()).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with(&format!("can't serve metrics and health at {address}: ")), "{text}");
+    assert!(
+        text.starts_with(&format!("can't serve metrics and health at {address}: ")),
+        "{text}"
+    );
     assert!(text.contains("Choose another address"), "{text}");
-    let ManagerError::Serve(ServeError::Bind { address: named, source }) = error else { panic!("{error:?}") };
+    let ManagerError::Serve(ServeError::Bind {
+        address: named,
+        source,
+    }) = error
+    else {
+        panic!("{error:?}")
+    };
     assert_eq!((named, source.kind()), (address, std::io::ErrorKind::AddrInUse));
     assert!(!*began.lock().unwrap());
 }
@@ -277,7 +324,14 @@ fn steady(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields.iter_mut() {
-                let changes = ["since", "lastHeard", "lastEvent", "lastProbe", "identity", "bytes"];
+                let changes = [
+                    "since",
+                    "lastHeard",
+                    "lastEvent",
+                    "lastProbe",
+                    "identity",
+                    "bytes",
+                ];
                 if changes.contains(&key.as_str()) && !value.is_null() {
                     *value = json!(format!("<{key}>"));
                 }
@@ -296,10 +350,19 @@ async fn clusters_as_json_have_stable_fields() {
     berlin.put_map("default/a", "1");
     lyon.forbid("configmaps");
     let spec = |cluster: &str, api: &ApiAccess| ClusterSpec::new(name(cluster), api.access.clone());
-    served.say(Change::Upsert(spec("berlin", &berlin).identity("uid-1").label("env", "prod").property("region", "eu")));
+    served.say(Change::Upsert(
+        spec("berlin", &berlin)
+            .identity("uid-1")
+            .label("env", "prod")
+            .property("region", "eu"),
+    ));
     served.say(Change::Upsert(spec("lyon", &lyon)));
     served.say(Change::Upsert(spec("rome", &lyon).suspended("hibernated")));
-    served.say(Change::Broken(BrokenCluster::new(name("x"), "Secret fleet/x", "no kubeconfig in it")));
+    served.say(Change::Broken(BrokenCluster::new(
+        name("x"),
+        "Secret fleet/x",
+        "no kubeconfig in it",
+    )));
     served.say(Change::Synced);
     let report = served
         .clusters(|report| {
@@ -347,17 +410,27 @@ async fn clusters_as_json_have_stable_fields() {
         "queueDepth": 0,
         "controllers": {"animals": {"gate": "open", "parked": false, "ready": 0, "delayed": 0, "running": 0}},
     });
-    assert_eq!(report_steady["clusters"][0], berlin, "{:#}", report_steady["clusters"][0]);
+    assert_eq!(
+        report_steady["clusters"][0], berlin,
+        "{:#}",
+        report_steady["clusters"][0]
+    );
     let problem = "forbidden: configmaps is forbidden. Grant list and watch on it to the credentials in use";
     assert_eq!(report["clusters"][1]["kinds"][0]["problem"], problem);
     let waiting = json!([{"watch": "configmaps", "reason": problem, "blocked": true}]);
     assert_eq!(report["clusters"][1]["controllers"]["animals"]["gate"], "blocked");
     assert_eq!(report["clusters"][1]["controllers"]["animals"]["kinds"], waiting);
     let rome = &report["clusters"][2];
-    assert_eq!((&rome["state"], &rome["reason"]), (&json!("Suspended"), &json!("hibernated")));
+    assert_eq!(
+        (&rome["state"], &rome["reason"]),
+        (&json!("Suspended"), &json!("hibernated"))
+    );
     assert_eq!(rome["controllers"]["animals"]["parked"], true);
     let broken = &report["clusters"][3];
-    assert_eq!((&broken["state"], &broken["since"]), (&json!("Broken"), &Value::Null));
+    assert_eq!(
+        (&broken["state"], &broken["since"]),
+        (&json!("Broken"), &Value::Null)
+    );
     assert_eq!(broken["reason"], "Secret fleet/x: no kubeconfig in it");
     assert_eq!(
         report["providers"],
@@ -382,7 +455,10 @@ async fn clusters_as_json_have_stable_fields() {
     let names = async |query: &str| -> Vec<String> {
         let report = served.get(&format!("/clusters?{query}")).await.json();
         let clusters = report["clusters"].as_array().unwrap();
-        clusters.iter().map(|cluster| cluster["name"].as_str().unwrap().to_owned()).collect()
+        clusters
+            .iter()
+            .map(|cluster| cluster["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names("name=lyon").await, ["lyon"]);
     assert_eq!(names("state=ready").await, ["berlin", "lyon"]);
@@ -401,9 +477,47 @@ async fn credentials_are_in_no_answer() {
     );
     let access = mcr::Access::kubeconfig(kubeconfig, mcr::core::Trust::Untrusted);
     served.say(Change::Upsert(ClusterSpec::new(name("secretive"), access)));
-    let report = served.clusters(|report| report["clusters"][0]["state"] == "Unreachable").await;
+    let report = served
+        .clusters(|report| report["clusters"][0]["state"] == "Unreachable")
+        .await;
     assert!(!report.to_string().contains(SECRET), "{report:#}");
     assert!(!served.get("/metrics").await.body.contains(SECRET));
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_name_that_leaves_and_is_broken_already_is_shown_twice_and_has_one_series() {
+    let served = serve(|builder| builder);
+    served.join("berlin", &ApiAccess::new(Api::default()));
+    let berlin = until(|| served.fleet.get("berlin").ok()).await;
+    let (release, wait) = tokio::sync::oneshot::channel::<()>();
+    berlin.spawn(async move {
+        let _ = wait.await;
+    });
+    served.say(Change::Remove(name("berlin")));
+    served.say(Change::Broken(BrokenCluster::new(
+        name("berlin"),
+        "Secret fleet/berlin",
+        "it is empty",
+    )));
+    let report = served
+        .clusters(|report| report["clusters"].as_array().unwrap().len() == 2)
+        .await;
+    let mut states =
+        [&report["clusters"][0]["state"], &report["clusters"][1]["state"]].map(|s| s.as_str().unwrap());
+    states.sort_unstable();
+    assert_eq!(states, ["Broken", "Draining"]);
+    let scrape = Scrape::parse(&served.get("/metrics").await.body);
+    assert_eq!(
+        scrape.get("mcr_cluster_state", &[("cluster", "berlin")]),
+        Some(1.0)
+    );
+    assert_eq!(scrape.get("mcr_cluster_state", &[("state", "Broken")]), Some(1.0));
+    assert_eq!(scrape.get("mcr_clusters_without_series", &[]), Some(0.0));
+    release.send(()).unwrap();
+    served
+        .clusters(|report| report["clusters"].as_array().unwrap().len() == 1)
+        .await;
     served.end().await;
 }
 
@@ -415,8 +529,15 @@ async fn requests_are_bounded() {
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
     let started = Instant::now();
     let mut rest = Vec::new();
-    timeout(Duration::from_secs(20), slow.read_to_end(&mut rest)).await.expect("it is closed").unwrap();
-    assert!(started.elapsed() > Duration::from_secs(3), "{:?}", started.elapsed());
+    timeout(Duration::from_secs(20), slow.read_to_end(&mut rest))
+        .await
+        .expect("it is closed")
+        .unwrap();
+    assert!(
+        started.elapsed() > Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
     // One that is too large is refused.
     let mut large = TcpStream::connect(served.address).await.unwrap();
     let head = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(100 << 10));
@@ -431,7 +552,9 @@ async fn requests_are_bounded() {
         held.push(TcpStream::connect(served.address).await.unwrap());
     }
     let waiting = ask(served.address, "GET", "/healthz");
-    let answer = timeout(Duration::from_secs(20), waiting).await.expect("idle connections are closed");
+    let answer = timeout(Duration::from_secs(20), waiting)
+        .await
+        .expect("idle connections are closed");
     assert_eq!(answer.status, 200);
     served.end().await;
 }
@@ -476,8 +599,12 @@ async fn own_metrics_are_served() {
     assert!(format!("{options:?}").contains("127.0.0.1:0"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let options = ServerOptions::from(listener).register(move |registry| registry.register("mine", "Mine", counter));
-    let manager = Manager::single(Api::default().client()).serve(options).build().unwrap();
+    let options =
+        ServerOptions::from(listener).register(move |registry| registry.register("mine", "Mine", counter));
+    let manager = Manager::single(Api::default().client())
+        .serve(options)
+        .build()
+        .unwrap();
     assert!(manager.report().clusters.is_empty());
     let stop = CancellationToken::new();
     let running = tokio::spawn(manager.run_until(stop.clone()));

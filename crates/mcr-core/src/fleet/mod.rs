@@ -320,13 +320,12 @@ impl Fleet {
     /// The state of every cluster and provider at this moment.
     pub fn snapshot(&self) -> FleetSnapshot {
         let shared = &self.0;
-        let mut clusters: Vec<ClusterStatus> = shared.clusters().iter().map(ClusterStatus::of).collect();
-        clusters.extend(
-            shared
-                .draining
-                .iter()
-                .map(|entry| ClusterStatus::of(entry.value())),
-        );
+        let mut there = shared.clusters();
+        there.extend(shared.draining.iter().map(|entry| entry.value().clone()));
+        // One that begins to leave between the two looks is in both.
+        there.sort_by_key(Cluster::epoch);
+        there.dedup_by_key(|cluster| cluster.epoch());
+        let mut clusters: Vec<ClusterStatus> = there.iter().map(ClusterStatus::of).collect();
         {
             let desired = shared.desired();
             for status in &mut clusters {

@@ -105,7 +105,7 @@ impl Metrics {
         &mut self.registry
     }
 
-    /// Everything as text. Takes about ten microseconds per cluster; with thousands of them it does not belong
+    /// Everything as text. Takes some ten microseconds per cluster; with thousands of them it does not belong
     /// on a thread of the async runtime.
     pub fn text(&self) -> String {
         let mut out = String::new();

@@ -29,15 +29,24 @@ impl Scrape {
         for line in body.lines() {
             if let Some(family) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = family.split_once(' ').unwrap();
-                assert!(scrape.families.iter().all(|(known, _)| known != name), "{name} comes twice");
+                assert!(
+                    scrape.families.iter().all(|(known, _)| known != name),
+                    "{name} comes twice"
+                );
                 scrape.families.push((name.to_owned(), kind.to_owned()));
             } else if let Some(help) = line.strip_prefix("# HELP ") {
                 assert!(help.contains(' '));
             } else {
                 let series = series(line);
                 let family = &scrape.families.last().unwrap().0;
-                assert!(series.name.starts_with(family.as_str()), "{line} is not of {family}");
-                assert!(seen.insert((series.name.clone(), series.labels.clone())), "{line} comes twice");
+                assert!(
+                    series.name.starts_with(family.as_str()),
+                    "{line} is not of {family}"
+                );
+                assert!(
+                    seen.insert((series.name.clone(), series.labels.clone())),
+                    "{line} comes twice"
+                );
                 scrape.series.push(series);
             }
         }
@@ -48,7 +57,9 @@ impl Scrape {
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut found = self.series.iter().filter(|series| {
             series.name == name
-                && labels.iter().all(|(key, value)| series.labels.get(*key).is_some_and(|is| is == value))
+                && labels
+                    .iter()
+                    .all(|(key, value)| series.labels.get(*key).is_some_and(|is| is == value))
         });
         let first = found.next()?.value;
         assert!(found.next().is_none(), "several {name} {labels:?}");
@@ -57,11 +68,14 @@ impl Scrape {
 
     /// The series of single clusters.
     pub fn of_clusters(&self) -> impl Iterator<Item = &Series> {
-        self.series.iter().filter(|series| series.labels.contains_key("cluster"))
+        self.series
+            .iter()
+            .filter(|series| series.labels.contains_key("cluster"))
     }
 
     pub fn of_cluster<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = &'a Series> {
-        self.of_clusters().filter(move |series| series.labels["cluster"] == cluster)
+        self.of_clusters()
+            .filter(move |series| series.labels["cluster"] == cluster)
     }
 }
 
