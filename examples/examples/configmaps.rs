@@ -2,7 +2,7 @@
 //!
 //! The counterpart of the Go project's `file` example.
 
-use std::{fmt, process::ExitCode, sync::Arc};
+use std::{fmt, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use examples::{ClusterArgs, Output, OutputArgs, printable};
@@ -18,6 +18,7 @@ use serde::Serialize;
 ///
 ///   cargo run -p examples --example configmaps -- --kubeconfigs a.yaml,b.yaml
 ///   cargo run -p examples --example configmaps -- --kubeconfig-dirs /etc/fleet --format json | jq .name
+///   cargo run -p examples --example configmaps -- --serve 127.0.0.1:8080 & curl -s 127.0.0.1:8080/clusters | jq
 #[derive(Parser)]
 #[command(verbatim_doc_comment)]
 struct Args {
@@ -25,6 +26,9 @@ struct Args {
     clusters: ClusterArgs,
     #[command(flatten)]
     output: OutputArgs,
+    /// Serve /clusters, /metrics, /healthz and /readyz there, for example at 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
+    serve: Option<SocketAddr>,
 }
 
 /// What is printed.
@@ -57,11 +61,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let controller = Controller::<ConfigMap>::new("configmaps")
         .clusters(mcr::ClusterSelector::all())
         .build(reconcile, Arc::new(output));
-    let manager = Manager::builder()
+    let mut manager = Manager::builder()
         .provider(args.clusters.provider().await?)
-        .controller(controller)
-        .build()?;
-    Ok(manager.run_until(stop).await?)
+        .controller(controller);
+    if let Some(address) = args.serve {
+        manager = manager.serve(address);
+    }
+    Ok(manager.build()?.run_until(stop).await?)
 }
 
 #[tokio::main]
