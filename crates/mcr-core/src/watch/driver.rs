@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     mem::Discriminant,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::value::RawValue;
 use tokio::{
     sync::{Semaphore, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -140,6 +140,7 @@ pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
         stuck: 0,
+        left_out: false,
         told: HashMap::new(),
         unreadable: HashSet::new(),
         watch: watch.clone(),
@@ -161,6 +162,8 @@ struct Driver {
     position: Option<Position>,
     /// How many watches in a row failed without getting on from there.
     stuck: u32,
+    /// Whether something could not be read since the last list began.
+    left_out: bool,
     /// How often each kind of error came since a watch last lived for some time.
     told: HashMap<Discriminant<WatchError>, u32>,
     /// The objects that were told to be unreadable; none for those without a name.
@@ -270,6 +273,7 @@ impl Driver {
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let first = self.watch.status().lists == 0;
         let started = Instant::now();
+        self.left_out = false;
         let resource_version = self.list_pages(first).await?;
         self.env.health.answered();
         self.env.counts.listed(started.elapsed());
@@ -370,6 +374,11 @@ impl Driver {
             self.backoff.reset();
             self.told.clear();
             self.stuck = 0;
+        }
+        if self.left_out {
+            // An object that can be read again is not told by any event, nor is what an object without a name
+            // kept from being deleted: only a list tells.
+            self.position = None;
         }
         match &result {
             // A server that ends every watch at once would otherwise be asked in a tight loop.
@@ -489,6 +498,7 @@ impl Driver {
                 "an object can't be read and is left out; what is held of it stays as it was"
             );
         }
+        self.left_out = true;
         count(&self.env.counts.skipped);
         self.watch.skip(error.key.as_ref());
     }
