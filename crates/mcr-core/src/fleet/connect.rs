@@ -11,7 +11,7 @@ use super::{
     ClusterState, FleetShared,
     life::{End, Life},
     probe::{self, ProbeError},
-    state::{KnownIdentity, Shape, Target, suspended},
+    state::{KnownIdentity, Place, Shape, Target, suspended},
 };
 use crate::{
     Access, Cluster, ClusterSpec, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
@@ -222,7 +222,7 @@ impl Life<'_> {
         let identity = match self.identity.take() {
             // What can't be read right now has not changed.
             Some(known) => KnownIdentity {
-                declared: identity.declared.or(known.declared),
+                declared: identity.declared,
                 uid: identity.uid.or(known.uid),
                 place: identity.place,
             },
@@ -294,6 +294,14 @@ pub(super) async fn dial(
     match resolved {
         Resolved::Client(client) => Ok(Connected {
             namespace: client.default_namespace().into(),
+            identity: KnownIdentity {
+                declared: spec.identity.clone(),
+                uid: None,
+                place: match &shape.target {
+                    Target::Client(number) => Some(Place::Client(*number)),
+                    Target::Endpoint(_) => None,
+                },
+            },
             link: Link {
                 shape,
                 stack: fleet.dialer.client_stack(client),
@@ -301,10 +309,6 @@ pub(super) async fn dial(
                 credential: Fingerprint::of(&()),
                 refresh_at: None,
                 refresh_backoff,
-            },
-            identity: KnownIdentity {
-                declared: spec.identity.clone(),
-                ..KnownIdentity::default()
             },
             expires: None,
             in_use: false,
@@ -316,7 +320,7 @@ pub(super) async fn dial(
             default_namespace,
             trust,
         } => {
-            let place = Some((endpoint.server.clone(), endpoint.certificate_authority.clone()));
+            let place = Place::Server(endpoint.server.clone(), endpoint.certificate_authority.clone());
             let source = Source {
                 endpoint,
                 trust,
@@ -342,7 +346,7 @@ pub(super) async fn dial(
                 identity: KnownIdentity {
                     declared: spec.identity.clone(),
                     uid: None,
-                    place,
+                    place: Some(place),
                 },
                 namespace: default_namespace,
                 in_use: false,

@@ -85,6 +85,22 @@ impl Life<'_> {
         }
     }
 
+    /// Takes note of an identity that began to be declared, or no longer is, for the cluster as it is connected.
+    fn redeclare(&mut self, declared: Option<Arc<str>>) {
+        let Some(identity) = &mut self.identity else { return };
+        if identity.declared == declared {
+            return;
+        }
+        identity.declared = declared;
+        let shown = identity.shown();
+        if shown.is_none() {
+            // Nothing is left to tell it from another cluster by.
+            self.identify_at = Some(Instant::now());
+        }
+        self.cluster
+            .change_facts(|facts| facts.identity.clone_from(&shown));
+    }
+
     /// Asks the cluster whether it still answers.
     pub(super) async fn check(&mut self) {
         const AT_MOST_EVERY: Duration = Duration::from_millis(500);
@@ -121,6 +137,7 @@ impl Life<'_> {
         match classify(&link.shape, &shape) {
             SpecChange::Facts => {
                 self.cluster.change_facts(|facts| facts.warning = None);
+                self.redeclare(spec.identity.clone());
                 None
             }
             SpecChange::Identity => Some(End::Replaced),

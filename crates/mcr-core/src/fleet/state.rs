@@ -146,8 +146,16 @@ pub(crate) struct KnownIdentity {
     pub(crate) declared: Option<Arc<str>>,
     /// The UID of the `kube-system` namespace, where it may be read.
     pub(crate) uid: Option<Arc<str>>,
-    /// Server and certificate authority; none for a ready client.
-    pub(crate) place: Option<(http::Uri, Option<Arc<[u8]>>)>,
+    pub(crate) place: Option<Place>,
+}
+
+/// Where a cluster was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Server and certificate authority.
+    Server(http::Uri, Option<Arc<[u8]>>),
+    /// A ready client, by its number: where it leads can't be seen, so another one may lead to another cluster.
+    Client(u64),
 }
 
 impl KnownIdentity {
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn identity_goes_by_what_is_declared_then_by_kube_system_then_by_place() {
-        let place = |s: &str| Some((s.parse().unwrap(), None));
+        let place = |s: &str| Some(Place::Server(s.parse().unwrap(), None));
         let known = |declared: Option<&str>, uid: Option<&str>, at: &str| KnownIdentity {
             declared: declared.map(Arc::from),
             uid: uid.map(Arc::from),
@@ -225,5 +233,13 @@ mod tests {
         assert!(!known(None, Some("1"), "https://x").is_same(&known(None, Some("2"), "https://x")));
         assert!(known(None, None, "https://x").is_same(&known(None, Some("2"), "https://x")));
         assert!(!known(None, None, "https://x").is_same(&known(None, Some("2"), "https://y")));
+        let by = |client: u64, uid: Option<&str>| KnownIdentity {
+            place: Some(Place::Client(client)),
+            uid: uid.map(Arc::from),
+            declared: None,
+        };
+        assert!(by(1, None).is_same(&by(1, Some("1"))));
+        assert!(by(1, Some("1")).is_same(&by(2, Some("1"))));
+        assert!(!by(1, None).is_same(&by(2, Some("1"))));
     }
 }
