@@ -1,0 +1,136 @@
+//! The life of clusters: any schedule of what providers say and what places do ends with the fleet as the model.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::{
+    config,
+    place::{Fault, MAPS, WIDGETS},
+    said::{Description, Looks},
+    world::{ADDRESSES, World, paused},
+};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const PLACES: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Upsert(usize, usize, Looks),
+    Broken(usize, usize),
+    Remove(usize, usize),
+    /// The provider's discovery ends, with an error or without.
+    Interrupt(usize, bool),
+    ReleaseHeld,
+    Fail(usize, Option<Fault>),
+    Put(usize, bool, u8, u8),
+    Delete(usize, bool, u8),
+    Compact(usize),
+    EndWatches(usize),
+    Wait(u64),
+}
+
+fn looks() -> impl Strategy<Value = Looks> {
+    let suspended = prop::bool::weighted(0.2);
+    (0..PLACES, 0..ADDRESSES, any::<bool>(), suspended, 0..3u8).prop_map(
+        |(place, address, declared, suspended, label)| Looks {
+            place,
+            address,
+            declared,
+            suspended,
+            label,
+        },
+    )
+}
+
+/// The second provider mostly stays out of the way.
+fn provider() -> impl Strategy<Value = usize> {
+    prop::bool::weighted(0.2).prop_map(usize::from)
+}
+
+fn fault() -> impl Strategy<Value = Option<Fault>> {
+    prop::option::weighted(0.7, prop::sample::select(Fault::ALL.as_slice()))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..NAMES.len();
+    let place = 0..PLACES;
+    prop_oneof![
+        8 => (provider(), name.clone(), looks()).prop_map(|(p, n, l)| Step::Upsert(p, n, l)),
+        1 => (provider(), name.clone()).prop_map(|(p, n)| Step::Broken(p, n)),
+        3 => (provider(), name).prop_map(|(p, n)| Step::Remove(p, n)),
+        1 => (provider(), any::<bool>()).prop_map(|(p, e)| Step::Interrupt(p, e)),
+        1 => Just(Step::ReleaseHeld),
+        5 => (place.clone(), fault()).prop_map(|(p, f)| Step::Fail(p, f)),
+        5 => (place.clone(), any::<bool>(), 0..5u8, any::<u8>()).prop_map(|(p, k, n, v)| Step::Put(p, k, n, v)),
+        3 => (place.clone(), any::<bool>(), 0..5u8).prop_map(|(p, k, n)| Step::Delete(p, k, n)),
+        1 => place.clone().prop_map(Step::Compact),
+        1 => place.prop_map(Step::EndWatches),
+        // Many things happen at once, some within a second, and some after all pauses.
+        6 => prop_oneof![0..30u64, 0..2_000u64, 0..60_000u64].prop_map(Step::Wait),
+    ]
+}
+
+impl Step {
+    fn provider(&self) -> Option<usize> {
+        match self {
+            Self::Upsert(provider, ..) | Self::Broken(provider, _) | Self::Remove(provider, _) => Some(*provider),
+            _ => None,
+        }
+    }
+}
+
+async fn run(world: &World, steps: &[Step]) {
+    // What two providers say in the same moment comes in any order, which the model can't know.
+    let mut speaker = 0;
+    for step in steps {
+        if step.provider().is_some_and(|provider| provider != speaker) || matches!(step, Step::ReleaseHeld) {
+            world.settle().await;
+        }
+        speaker = step.provider().unwrap_or(speaker);
+        let kind = |widget: bool| if widget { WIDGETS } else { MAPS };
+        match step {
+            Step::Upsert(provider, name, looks) => world.set(*provider, NAMES[*name], looks),
+            Step::Broken(provider, name) => world.providers[*provider].set(NAMES[*name], Description::Broken),
+            Step::Remove(provider, name) => world.providers[*provider].remove(NAMES[*name]),
+            Step::Interrupt(provider, error) => world.providers[*provider].interrupt(*error),
+            Step::ReleaseHeld => {
+                world.fleet.release_held();
+                world.model.lock().unwrap().release_held();
+            }
+            Step::Fail(place, fault) => world.places[*place].fail(*fault),
+            Step::Put(place, widget, key, value) => {
+                world.places[*place].put(kind(*widget), &format!("n/k{key}"), &value.to_string());
+            }
+            Step::Delete(place, widget, key) => world.places[*place].delete(kind(*widget), &format!("n/k{key}")),
+            Step::Compact(place) => world.places[*place].compact(),
+            Step::EndWatches(place) => world.places[*place].end_watches(),
+            Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(96))]
+
+    #[test]
+    fn any_schedule_ends_with_the_fleet_as_the_model_and_nothing_left_over(
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        paused(|| async move {
+            let world = World::new(PLACES);
+            run(&world, &steps).await;
+            world.converges().await;
+            world.ends_with_nothing().await;
+        });
+    }
+
+    #[test]
+    fn a_fleet_can_be_stopped_at_any_moment(steps in prop::collection::vec(step(), 0..30)) {
+        paused(|| async move {
+            let world = World::new(PLACES);
+            run(&world, &steps).await;
+            world.end().await;
+        });
+    }
+}

@@ -1,0 +1,601 @@
+//! An API server in memory that can fail in every way a list or a watch can.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+type Frame = http_body::Frame<Bytes>;
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+type Line = Result<Bytes, io::Error>;
+
+/// The kinds that a place serves: one built in, one of a CRD.
+pub(crate) const MAPS: &str = "configmaps";
+pub(crate) const WIDGETS: &str = "widgets";
+
+/// How a place fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nobody listens, and open watches are reset.
+    Refuse,
+    /// Nothing is answered, and open watches fall silent for ever.
+    Hang,
+    /// 401 to everything; open watches go on, as on a real server.
+    Unauthorized,
+    /// 403 to lists and watches.
+    Forbidden,
+    /// 404 to lists and watches.
+    NotServed,
+    /// 500 to everything.
+    Internal,
+    /// 429 with a Retry-After to lists and watches.
+    Throttled,
+    /// Lists are cut in the middle.
+    TruncatedList,
+    /// Lists have no resourceVersion.
+    NoResourceVersion,
+    /// Lists have no items.
+    NoItems,
+    /// The first list of a client is answered from a cache that is behind.
+    StaleList,
+    /// Watches end as soon as they have begun.
+    WatchEnds,
+    /// Watches answer 410 as their first event.
+    WatchGone,
+    /// Watches are reset as soon as they have begun.
+    WatchReset,
+    /// Watches send a line that is not JSON.
+    GarbageLine,
+    /// Watches break off in the middle of a line.
+    HalfLine,
+    /// One object can't be read, but named.
+    Unreadable,
+    /// One object can't even be named.
+    Nameless,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 18] = [
+        Self::Refuse,
+        Self::Hang,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotServed,
+        Self::Internal,
+        Self::Throttled,
+        Self::TruncatedList,
+        Self::NoResourceVersion,
+        Self::NoItems,
+        Self::StaleList,
+        Self::WatchEnds,
+        Self::WatchGone,
+        Self::WatchReset,
+        Self::GarbageLine,
+        Self::HalfLine,
+        Self::Unreadable,
+        Self::Nameless,
+    ];
+
+    /// Whether the place can't be connected to while it lasts.
+    pub(crate) fn is_of_the_whole_place(self) -> bool {
+        matches!(
+            self,
+            Self::Refuse | Self::Hang | Self::Unauthorized | Self::Internal
+        )
+    }
+}
+
+/// One object as the server has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Stored {
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    pub(crate) value: String,
+}
+
+/// The object that faults of single objects spoil.
+const SPOILED: &str = "n/k1";
+
+/// How many lists are being answered, in all the places that share it.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Gauge {
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::SeqCst)
+    }
+
+    fn enter(self: &Arc<Self>) -> Entered {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.peak.fetch_max(now, Ordering::SeqCst);
+        Entered(self.clone())
+    }
+}
+
+struct Entered(Arc<Gauge>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// One API server. Clones are the same server.
+#[derive(Clone)]
+pub(crate) struct Place(Arc<Shared>);
+
+struct Shared {
+    id: u64,
+    state: Mutex<State>,
+    lists: Arc<Gauge>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By plural and `namespace/name`.
+    objects: BTreeMap<(&'static str, String), Stored>,
+    log: Vec<Event>,
+    version: u64,
+    uids: u64,
+    /// Watches can't go on from before this.
+    compacted: u64,
+    watchers: Vec<Watcher>,
+    /// Watches that will never hear anything again and do not know it.
+    silent: Vec<Watcher>,
+    fault: Option<Fault>,
+    latency: Duration,
+    listed: u64,
+}
+
+#[derive(Clone)]
+struct Event {
+    version: u64,
+    verb: &'static str,
+    plural: &'static str,
+    key: String,
+    stored: Stored,
+}
+
+struct Watcher {
+    plural: &'static str,
+    metadata_only: bool,
+    sender: mpsc::UnboundedSender<Line>,
+}
+
+impl Place {
+    pub(crate) fn new(id: u64) -> Self {
+        Self::with_gauge(id, Arc::default())
+    }
+
+    pub(crate) fn with_gauge(id: u64, lists: Arc<Gauge>) -> Self {
+        let state = State {
+            // Places count alike, so that a position of one is taken for good by another.
+            version: 100,
+            compacted: 100,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            id,
+            state: Mutex::new(state),
+            lists,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// The UID of its `kube-system` namespace.
+    pub(crate) fn uid(&self) -> String {
+        format!("place-{}", self.0.id)
+    }
+
+    /// Which place an object is of.
+    pub(crate) fn of_uid(uid: &str) -> Option<u64> {
+        u64::from_str_radix(uid.split('-').next()?, 16).ok()
+    }
+
+    /// A client of this server.
+    pub(crate) fn client(&self) -> Client {
+        let place = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let place = place.clone();
+            async move { place.answer(&request.map(drop)).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Creates an object or changes it.
+    pub(crate) fn put(&self, plural: &'static str, key: &str, value: &str) {
+        let mut state = self.state();
+        state.version += 1;
+        let at = (plural, key.to_owned());
+        let known = state.objects.get(&at).map(|stored| stored.uid.clone());
+        let verb = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        let uid = known.unwrap_or_else(|| {
+            state.uids += 1;
+            format!("{:08x}-0000-4000-8000-{:012x}", self.0.id, state.uids)
+        });
+        let stored = Stored {
+            uid,
+            version: state.version.to_string(),
+            value: value.to_owned(),
+        };
+        state.objects.insert(at, stored.clone());
+        state.tell(verb, plural, key, stored);
+    }
+
+    /// Deletes an object if it is there.
+    pub(crate) fn delete(&self, plural: &'static str, key: &str) {
+        let mut state = self.state();
+        let Some(mut stored) = state.objects.remove(&(plural, key.to_owned())) else {
+            return;
+        };
+        state.version += 1;
+        stored.version = state.version.to_string();
+        state.tell("DELETED", plural, key, stored);
+    }
+
+    /// Forgets all history: who was not watching must list again.
+    pub(crate) fn compact(&self) {
+        let mut state = self.state();
+        state.compacted = state.version;
+    }
+
+    /// Ends all watches, as a server that is being updated does.
+    pub(crate) fn end_watches(&self) {
+        self.state().watchers.clear();
+    }
+
+    pub(crate) fn bookmark(&self) {
+        let mut state = self.state();
+        let version = state.version.to_string();
+        let line = line(
+            "BOOKMARK",
+            &json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version}}),
+        );
+        for watcher in &state.watchers {
+            let _ = watcher.sender.send(Ok(line.clone()));
+        }
+        state.forget_closed();
+    }
+
+    pub(crate) fn fail(&self, fault: Option<Fault>) {
+        let mut state = self.state();
+        state.fault = fault;
+        match fault {
+            Some(Fault::Refuse) => {
+                for watcher in state.watchers.drain(..) {
+                    let _ = watcher.sender.send(Err(reset()));
+                }
+            }
+            Some(Fault::Hang) => {
+                let silenced = std::mem::take(&mut state.watchers);
+                state.silent.extend(silenced);
+            }
+            None | Some(Fault::Unauthorized | Fault::Unreadable | Fault::Nameless) => {}
+            // The others concern what begins, so something has to begin.
+            Some(_) => state.watchers.clear(),
+        }
+    }
+
+    /// How long lists take.
+    pub(crate) fn slow(&self, latency: Duration) {
+        self.state().latency = latency;
+    }
+
+    pub(crate) fn exists(&self, uid: &str) -> bool {
+        self.state().objects.values().any(|stored| stored.uid == uid)
+    }
+
+    pub(crate) fn objects(&self, plural: &'static str) -> BTreeMap<String, Stored> {
+        self.state()
+            .objects
+            .iter()
+            .filter(|((of, _), _)| *of == plural)
+            .map(|((_, key), stored)| (key.clone(), stored.clone()))
+            .collect()
+    }
+
+    /// How many lists were begun.
+    pub(crate) fn lists(&self) -> u64 {
+        self.state().listed
+    }
+
+    async fn answer(&self, request: &Request<()>) -> Result<Answer, io::Error> {
+        let fault = self.state().fault;
+        match fault {
+            Some(Fault::Refuse) => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Unauthorized) => return Ok(status(401, "Unauthorized")),
+            Some(Fault::Internal) => return Ok(status(500, "InternalError")),
+            _ => {}
+        }
+        let path = request.uri().path();
+        let plural = match path {
+            "/api/v1/configmaps" => MAPS,
+            "/apis/example.com/v1/widgets" => WIDGETS,
+            "/version" => return Ok(whole(200, &json!({"major": "1"}))),
+            "/api/v1/namespaces/kube-system" => {
+                let uid = self.uid();
+                return Ok(whole(
+                    200,
+                    &json!({"metadata": {"name": "kube-system", "uid": uid}}),
+                ));
+            }
+            _ => return Ok(status(404, "NotFound")),
+        };
+        match fault {
+            Some(Fault::Forbidden) => return Ok(status(403, "Forbidden")),
+            Some(Fault::NotServed) => return Ok(status(404, "NotFound")),
+            Some(Fault::Throttled) => {
+                let mut answer = status(429, "TooManyRequests");
+                answer.headers_mut().insert("retry-after", 2.into());
+                return Ok(answer);
+            }
+            _ => {}
+        }
+        let accept = request.headers().get("accept");
+        let metadata_only = accept.is_some_and(|form| form.to_str().unwrap().contains("PartialObject"));
+        let query: BTreeMap<String, String> =
+            form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
+        if query.contains_key("watch") {
+            return Ok(self.watch(plural, metadata_only, &query));
+        }
+        let _entered = self.0.lists.enter();
+        let latency = {
+            let mut state = self.state();
+            state.listed += 1;
+            state.latency
+        };
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        Ok(self.list(plural, metadata_only, &query))
+    }
+
+    fn list(
+        &self,
+        plural: &'static str,
+        metadata_only: bool,
+        query: &BTreeMap<String, String>,
+    ) -> Answer {
+        let state = self.state();
+        let from_cache = query.get("resourceVersion").is_some_and(|version| version == "0");
+        let (version, offset) = match query.get("continue") {
+            Some(token) => {
+                let (version, offset) = token.split_once(':').unwrap();
+                (version.parse().unwrap(), offset.parse().unwrap())
+            }
+            None if from_cache && state.fault == Some(Fault::StaleList) => {
+                (state.version.saturating_sub(5).max(state.compacted), 0)
+            }
+            None => (state.version, 0),
+        };
+        if version < state.compacted {
+            return status(410, "Expired");
+        }
+        let all = state.at(version, plural);
+        let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let page = all.iter().skip(offset).take(limit);
+        let items: Vec<Value> = page
+            .map(|(key, stored)| state.shown(plural, key, stored, metadata_only, false))
+            .collect();
+        let end = offset + items.len();
+        let mut meta = json!({"resourceVersion": version.to_string()});
+        if end < all.len() {
+            meta["continue"] = json!(format!("{version}:{end}"));
+        }
+        let mut list = json!({"kind": "List", "apiVersion": "v1", "metadata": meta, "items": items});
+        match state.fault {
+            Some(Fault::NoResourceVersion) => list["metadata"] = json!({}),
+            Some(Fault::NoItems) => {
+                list.as_object_mut().unwrap().remove("items");
+            }
+            Some(Fault::TruncatedList) => {
+                let text = list.to_string();
+                return body(200, text[..text.len() * 2 / 3].to_owned());
+            }
+            _ => {}
+        }
+        whole(200, &list)
+    }
+
+    fn watch(
+        &self,
+        plural: &'static str,
+        metadata_only: bool,
+        query: &BTreeMap<String, String>,
+    ) -> Answer {
+        let mut state = self.state();
+        let from: u64 = query["resourceVersion"].parse().unwrap();
+        if from < state.compacted {
+            if from.is_multiple_of(2) {
+                return status(410, "Expired");
+            }
+            return streamed(stream::iter([Ok(gone())]));
+        }
+        if from > state.version {
+            let message = format!("Too large resource version: {from}, current: {}", state.version);
+            return whole(504, &json!({"kind": "Status", "code": 504, "reason": "Timeout", "message": message}));
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let watcher = Watcher {
+            plural,
+            metadata_only,
+            sender,
+        };
+        let mut lines: Vec<Bytes> = state
+            .log
+            .iter()
+            .filter(|event| event.version > from && event.plural == plural)
+            .map(|event| state.line(event, metadata_only))
+            .collect();
+        let mut end = None;
+        match state.fault {
+            Some(Fault::WatchGone) => {
+                lines = vec![gone()];
+                end = Some(None);
+            }
+            Some(Fault::WatchEnds) => end = Some(None),
+            Some(Fault::WatchReset) => end = Some(Some(reset())),
+            Some(Fault::GarbageLine) => lines.push(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{{\n")),
+            Some(Fault::HalfLine) => {
+                let last = lines.pop().unwrap_or_else(|| line("BOOKMARK", &json!({})));
+                lines.push(last.slice(..last.len() / 2));
+                end = Some(None);
+            }
+            _ => {}
+        }
+        for line in lines {
+            let _ = watcher.sender.send(Ok(line));
+        }
+        match end {
+            None => state.watchers.push(watcher),
+            Some(None) => {}
+            Some(Some(error)) => {
+                let _ = watcher.sender.send(Err(error));
+            }
+        }
+        let lines = stream::unfold(receiver, |mut receiver| async move {
+            Some((receiver.recv().await?, receiver))
+        });
+        let seconds = query["timeoutSeconds"].parse().unwrap();
+        streamed(lines.take_until(tokio::time::sleep(Duration::from_secs(seconds))))
+    }
+}
+
+impl State {
+    fn tell(&mut self, verb: &'static str, plural: &'static str, key: &str, stored: Stored) {
+        let event = Event {
+            version: self.version,
+            verb,
+            plural,
+            key: key.to_owned(),
+            stored,
+        };
+        self.forget_closed();
+        for watcher in self.watchers.iter().filter(|watcher| watcher.plural == plural) {
+            let _ = watcher.sender.send(Ok(self.line(&event, watcher.metadata_only)));
+        }
+        self.log.push(event);
+    }
+
+    fn forget_closed(&mut self) {
+        self.watchers.retain(|watcher| !watcher.sender.is_closed());
+        self.silent.retain(|watcher| !watcher.sender.is_closed());
+    }
+
+    fn line(&self, event: &Event, metadata_only: bool) -> Bytes {
+        let object = self.shown(event.plural, &event.key, &event.stored, metadata_only, true);
+        line(event.verb, &object)
+    }
+
+    /// What there was at a resource version.
+    fn at(&self, version: u64, plural: &str) -> BTreeMap<String, Stored> {
+        let mut objects = BTreeMap::new();
+        let events = self.log.iter().filter(|event| event.plural == plural);
+        for event in events.take_while(|event| event.version <= version) {
+            if event.verb == "DELETED" {
+                objects.remove(&event.key);
+            } else {
+                objects.insert(event.key.clone(), event.stored.clone());
+            }
+        }
+        objects
+    }
+
+    fn shown(&self, plural: &str, key: &str, stored: &Stored, metadata_only: bool, live: bool) -> Value {
+        let (namespace, name) = key.split_once('/').unwrap();
+        let mut object = json!({"metadata": {
+            "name": name, "namespace": namespace, "uid": stored.uid, "resourceVersion": stored.version,
+            "managedFields": [{"manager": "nobody reads this"}],
+        }});
+        if metadata_only {
+            object["kind"] = json!("PartialObjectMetadata");
+            object["apiVersion"] = json!("meta.k8s.io/v1");
+        } else if plural == MAPS {
+            object["data"] = json!({"value": stored.value});
+            // Only what is built in comes without its type, and only in lists.
+            if live {
+                object["kind"] = json!("ConfigMap");
+                object["apiVersion"] = json!("v1");
+            }
+        } else {
+            object["spec"] = json!({"value": stored.value});
+            object["kind"] = json!("Widget");
+            object["apiVersion"] = json!("example.com/v1");
+        }
+        match self.fault {
+            Some(Fault::Unreadable) if key == SPOILED => object["metadata"]["uid"] = json!(7),
+            Some(Fault::Nameless) if key == SPOILED => object["metadata"]["name"] = json!(7),
+            _ => {}
+        }
+        object
+    }
+}
+
+fn line(verb: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": verb, "object": object})))
+}
+
+/// Without a line feed, as API servers often send it.
+fn gone() -> Bytes {
+    let status = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    Bytes::from(json!({"type": "ERROR", "object": status}).to_string())
+}
+
+fn reset() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}
+
+fn whole(code: u16, value: &Value) -> Answer {
+    body(code, value.to_string())
+}
+
+fn status(code: u16, reason: &str) -> Answer {
+    whole(
+        code,
+        &json!({"kind": "Status", "code": code, "reason": reason, "message": reason}),
+    )
+}
+
+fn body(code: u16, text: String) -> Answer {
+    let body = Full::new(Bytes::from(text)).map_err(|never: Infallible| match never {});
+    Response::builder()
+        .status(StatusCode::from_u16(code).unwrap())
+        .header("content-type", "application/json")
+        .body(body.boxed_unsync())
+        .unwrap()
+}
+
+fn streamed(lines: impl futures::Stream<Item = Line> + Send + 'static) -> Answer {
+    let body = StreamBody::new(lines.map(|line| line.map(Frame::data))).boxed_unsync();
+    Response::builder()
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
+}

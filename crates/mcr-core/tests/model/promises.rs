@@ -1,0 +1,1 @@
+//! The promises of docs/architecture.md that need many clusters and no sockets.

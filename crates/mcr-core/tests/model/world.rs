@@ -1,0 +1,516 @@
+//! A fleet over places in memory, with someone who follows it and a model of what it should be.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, Once,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use mcr_core::{
+    Access, Cluster, ClusterState, Fleet, FleetEvent, FleetSettings, Store, StoreError, WatchHandle,
+    WatchRequest,
+};
+use serde::de::DeserializeOwned;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    place::{MAPS, Place, Stored, WIDGETS},
+    said::{Description, GRACE, Looks, Model, Scripted},
+    witness::{Problems, Witness},
+};
+
+/// How many addresses each place has: clients that are told apart.
+pub(crate) const ADDRESSES: usize = 2;
+
+/// How long it may take until all is well after the last fault: the longest pauses there are, one after the other.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+pub(crate) fn maps() -> WatchRequest {
+    WatchRequest::of::<ConfigMap>()
+}
+
+pub(crate) fn metadata() -> WatchRequest {
+    WatchRequest::of::<ConfigMap>().metadata_only()
+}
+
+pub(crate) fn widgets() -> WatchRequest {
+    WatchRequest::resource(&ApiResource {
+        group: "example.com".into(),
+        version: "v1".into(),
+        api_version: "example.com/v1".into(),
+        kind: "Widget".into(),
+        plural: "widgets".into(),
+    })
+}
+
+/// Runs a test on paused time and looks whether any task is left over.
+pub(crate) fn paused<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    measure_from_here();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let before = alive();
+        test().await;
+        // What waits for the end of a pause that nobody needs any more.
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(alive(), before, "tasks are left over");
+    });
+}
+
+pub(crate) fn alive() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// The core measures from when it first connected; that must not be in the future of another test's clock.
+fn measure_from_here() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let fleet = Fleet::single(Place::new(0).client());
+                let running = fleet.run(CancellationToken::new());
+                let engaged = async {
+                    while fleet.get("local").is_err() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                tokio::select! {
+                    () = running => {}
+                    () = engaged => {}
+                }
+            });
+        })
+        .join()
+        .unwrap();
+    });
+}
+
+pub(crate) struct World {
+    pub(crate) fleet: Fleet,
+    pub(crate) providers: Vec<Scripted>,
+    pub(crate) places: Vec<Place>,
+    addresses: Vec<Vec<Access>>,
+    pub(crate) model: Arc<Mutex<Model>>,
+    pub(crate) problems: Problems,
+    followed: Arc<Mutex<Followed>>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+    follower: JoinHandle<()>,
+}
+
+/// What the follower knows.
+#[derive(Default)]
+struct Followed {
+    engaged: BTreeMap<String, Engagement>,
+    epochs: BTreeMap<String, Vec<u64>>,
+}
+
+struct Engagement {
+    cluster: Cluster,
+    witnesses: Vec<(WatchRequest, Arc<Witness>)>,
+    stores: (
+        Store<ConfigMap>,
+        Store<PartialObjectMeta<ConfigMap>>,
+        Store<DynamicObject>,
+    ),
+    _handles: Vec<WatchHandle>,
+    /// Whether it has ever been ready, so that it is known who it is.
+    was_ready: Arc<AtomicBool>,
+}
+
+impl World {
+    pub(crate) fn new(places: usize) -> Self {
+        Self::with_settings(places, |_| {})
+    }
+
+    pub(crate) fn with_settings(places: usize, settings: impl FnOnce(&mut FleetSettings)) -> Self {
+        let places: Vec<Place> = (1..=places as u64).map(Place::new).collect();
+        let addresses = places
+            .iter()
+            .map(|place| (0..ADDRESSES).map(|_| Access::from(place.client())).collect())
+            .collect();
+        let model: Arc<Mutex<Model>> = Arc::default();
+        let providers = vec![Scripted::new(0, &model), Scripted::new(1, &model)];
+        let fleet = Fleet::builder()
+            .provider(providers[0].clone())
+            .provider(providers[1].clone())
+            .settings(|chosen| {
+                chosen.removal_grace = GRACE;
+                chosen.drain_grace = Duration::from_secs(1);
+                let watch = Arc::make_mut(&mut chosen.watch);
+                watch.page_size = 3;
+                watch.watch_timeout = Duration::from_secs(60);
+                watch.list_timeout = Duration::from_secs(30);
+                settings(chosen);
+            })
+            .build();
+        fleet.index("value", |map: &ConfigMap| {
+            map.data
+                .iter()
+                .flat_map(|data| data.values().cloned())
+                .collect()
+        });
+        let problems = Problems::default();
+        let followed: Arc<Mutex<Followed>> = Arc::default();
+        model.lock().unwrap().unknown = Some(Box::new({
+            let followed = followed.clone();
+            move |name, declared| {
+                let followed = followed.lock().unwrap();
+                let Some(engagement) = followed.engaged.get(name) else {
+                    return true;
+                };
+                let known = engagement.cluster.identity();
+                let known = known.filter(|known| declared || !known.starts_with("identity"));
+                known.is_none() || !engagement.was_ready.load(Ordering::SeqCst)
+            }
+        }));
+        let follower = tokio::spawn(follow(
+            fleet.clone(),
+            places.clone(),
+            problems.clone(),
+            followed.clone(),
+        ));
+        let stop = CancellationToken::new();
+        let running = tokio::spawn({
+            let (fleet, stop) = (fleet.clone(), stop.clone());
+            async move { fleet.run(stop).await }
+        });
+        Self {
+            fleet,
+            providers,
+            places,
+            addresses,
+            model,
+            problems,
+            followed,
+            stop,
+            running,
+            follower,
+        }
+    }
+
+    /// Lets everything happen that happens without time going on.
+    pub(crate) async fn settle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    pub(crate) fn set(&self, provider: usize, name: &str, looks: &Looks) {
+        let access = &self.addresses[looks.place][looks.address];
+        let spec = looks.spec(name, access);
+        self.providers[provider].set(name, Description::Good(spec, looks.clone()));
+    }
+
+    pub(crate) fn witness(&self, name: &str, request: &WatchRequest) -> Arc<Witness> {
+        let followed = self.followed.lock().unwrap();
+        let witnesses = &followed.engaged[name].witnesses;
+        let found = witnesses.iter().find(|(of, _)| of == request).unwrap();
+        found.1.clone()
+    }
+
+    /// Ends all faults, and waits until the fleet is what it should be and stays so.
+    pub(crate) async fn converges(&self) {
+        for place in &self.places {
+            place.fail(None);
+        }
+        self.eventually("the fleet equals the model", || self.check()).await;
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        self.problems.assert_none();
+        if let Err(why) = self.check() {
+            panic!("all was well, and then: {why}");
+        }
+    }
+
+    pub(crate) async fn eventually(&self, what: &str, mut ask: impl FnMut() -> Result<(), String>) {
+        let started = Instant::now();
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.problems.assert_none();
+            match ask() {
+                Ok(()) => return,
+                Err(why) => assert!(started.elapsed() < PATIENCE, "{what}: {why}"),
+            }
+        }
+    }
+
+    /// Compares the fleet with the model.
+    fn check(&self) -> Result<(), String> {
+        if !self.providers.iter().all(Scripted::is_live) {
+            return Err("discovery is interrupted".into());
+        }
+        let mut model = self.model.lock().unwrap();
+        model.sweep();
+        let wanted = model.engaged();
+        let snapshot = self.fleet.snapshot();
+        let engaged: BTreeSet<String> = self
+            .fleet
+            .clusters()
+            .iter()
+            .map(|cluster| cluster.name().to_string())
+            .collect();
+        same("the clusters", &engaged, &wanted.keys().cloned().collect())?;
+        let mut shown: Vec<String> = wanted.keys().cloned().chain(model.never_good()).collect();
+        shown.sort();
+        let names = snapshot.clusters.iter().map(|status| status.name.to_string());
+        same("what is shown", &names.collect(), &shown)?;
+        for status in &snapshot.clusters {
+            if status.state == "Broken" || status.state == "Unreachable" || status.state == "Suspended" {
+                ensure(status.reason.as_ref().is_some_and(|why| !why.is_empty()), || {
+                    format!("{} is {} for no reason", status.name, status.state)
+                })?;
+            }
+            let warned = |of: &str| status.warnings.iter().any(|warning| warning.contains(of));
+            if status.state != "Broken" {
+                let (broken, held) = (model.is_broken(&status.name), model.is_held(&status.name));
+                same(
+                    &format!("{} has a warning of a broken description", status.name),
+                    &warned("half-written"),
+                    &broken,
+                )?;
+                same(
+                    &format!("{} has a warning of being held", status.name),
+                    &warned("no longer names it"),
+                    &held,
+                )?;
+            }
+        }
+        let followed = self.followed.lock().unwrap();
+        for (name, looks) in &wanted {
+            let engagement = followed
+                .engaged
+                .get(name)
+                .ok_or(format!("{name} was not told as engaged"))?;
+            let epochs = followed.epochs[name].len() as u64;
+            ensure(epochs <= model.engagements(name), || {
+                format!(
+                    "{name} was engaged {epochs} times, of at most {}",
+                    model.engagements(name)
+                )
+            })?;
+            self.check_cluster(name, looks, engagement)
+                .map_err(|why| format!("{name} ({looks:?}): {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_cluster(&self, name: &str, looks: &Looks, engagement: &Engagement) -> Result<(), String> {
+        let cluster = self.fleet.get(name).map_err(|error| error.to_string())?;
+        ensure(cluster.is_same(&engagement.cluster), || {
+            "another engagement than the one told".into()
+        })?;
+        same(
+            "label",
+            &cluster.label("label"),
+            &Some(looks.label.to_string()),
+        )?;
+        let place = &self.places[looks.place];
+        match (cluster.state(), looks.suspended) {
+            (ClusterState::Suspended { .. }, true) | (ClusterState::Ready, false) => {}
+            (state, _) => return Err(format!("it is {state}")),
+        }
+        if !looks.suspended {
+            let identity = format!("identity-{}", looks.place);
+            let identity = if looks.declared { identity } else { place.uid() };
+            let shown = cluster.identity().map(|shown| shown.to_string());
+            same("identity", &shown, &Some(identity))?;
+        }
+        let (typed, meta, dynamic) = &engagement.stores;
+        let nothing = |_: &PartialObjectMeta<ConfigMap>| String::new();
+        let held = [
+            (maps(), contents(typed, value_of)?, place.objects(MAPS)),
+            (metadata(), contents(meta, nothing)?, no_values(place.objects(MAPS))),
+            (
+                widgets(),
+                contents(dynamic, |w| w.data["spec"]["value"].as_str().unwrap_or_default().to_owned())?,
+                place.objects(WIDGETS),
+            ),
+        ];
+        for (request, held, there) in held {
+            let witness = engagement.witnesses.iter().find(|(of, _)| *of == request);
+            same(
+                &format!("what was told of {request} and what is held"),
+                &witness.unwrap().1.held(),
+                &held,
+            )?;
+            if !looks.suspended {
+                same(&format!("{request} here and at the server"), &held, &there)?;
+            }
+        }
+        let by_value = |value: &str| -> Result<BTreeSet<String>, String> {
+            let found = typed.by_index("value", value).map_err(|error| error.to_string())?;
+            Ok(found.iter().filter_map(|map| map.metadata.name.clone()).collect())
+        };
+        let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (key, stored) in contents(typed, value_of)? {
+            let name = key.rsplit('/').next().unwrap_or_default().to_owned();
+            expected.entry(stored.value).or_default().insert(name);
+        }
+        for (value, names) in &expected {
+            same(&format!("the index of {value}"), &by_value(value)?, names)?;
+        }
+        if !looks.suspended {
+            for kind in cluster.kinds() {
+                ensure(kind.synced && kind.problem.is_none(), || {
+                    format!("{}: {:?}", kind.watch, kind.problem)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every cluster, stops the fleet, and looks whether anything of it is left.
+    pub(crate) async fn ends_with_nothing(self) {
+        self.eventually("discovery runs", || {
+            let live = self.providers.iter().all(Scripted::is_live);
+            ensure(live, || "it does not".into())
+        })
+        .await;
+        for provider in &self.providers {
+            for name in provider.names() {
+                provider.remove(&name);
+            }
+        }
+        self.settle().await;
+        self.fleet.release_held();
+        self.model.lock().unwrap().release_held();
+        self.eventually("the fleet is empty", || {
+            let left = self.fleet.snapshot().clusters;
+            ensure(left.is_empty(), || format!("{left:#?}"))
+        })
+        .await;
+        assert!(self.fleet.clusters().is_empty());
+        assert!(self.followed.lock().unwrap().engaged.is_empty());
+        self.problems.assert_none();
+        self.end().await;
+    }
+
+    /// Stops the fleet, whatever it is doing.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(30), self.running)
+            .await
+            .expect("the fleet ends")
+            .unwrap();
+        self.follower.abort();
+        let _ = self.follower.await;
+        self.problems.assert_none();
+    }
+}
+
+fn value_of(map: &ConfigMap) -> String {
+    let data = map.data.as_ref();
+    data.and_then(|data| data.get("value").cloned()).unwrap_or_default()
+}
+
+pub(crate) fn no_values(objects: BTreeMap<String, Stored>) -> BTreeMap<String, Stored> {
+    objects
+        .into_iter()
+        .map(|(key, stored)| (key, Stored { value: String::new(), ..stored }))
+        .collect()
+}
+
+fn contents<K>(store: &Store<K>, value: impl Fn(&K) -> String) -> Result<BTreeMap<String, Stored>, String>
+where
+    K: kube::Resource + DeserializeOwned,
+{
+    let objects = store.list().map_err(|error| error.to_string())?;
+    let contents: BTreeMap<String, Stored> = objects
+        .iter()
+        .map(|object| {
+            let meta = object.meta().clone();
+            let stored = Stored {
+                uid: meta.uid.unwrap_or_default(),
+                version: meta.resource_version.unwrap_or_default(),
+                value: value(object),
+            };
+            let key = format!("{}/{}", meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
+            (key, stored)
+        })
+        .collect();
+    ensure(contents.len() == store.len(), || "an object can't be decoded".into())?;
+    Ok(contents)
+}
+
+fn ensure(truth: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if truth { Ok(()) } else { Err(otherwise()) }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, should: &T) -> Result<(), String> {
+    ensure(is == should, || format!("{what}: is {is:?}, should be {should:?}"))
+}
+
+/// Watches every cluster that joins, as a controller does.
+async fn follow(fleet: Fleet, places: Vec<Place>, problems: Problems, followed: Arc<Mutex<Followed>>) {
+    let mut events = fleet.subscribe();
+    loop {
+        match events.next().await {
+            FleetEvent::Engaged(cluster) => {
+                let name = cluster.name().to_string();
+                let engagement = engage(&cluster, &places, &problems);
+                let mut followed = followed.lock().unwrap();
+                followed.epochs.entry(name.clone()).or_default().push(cluster.epoch());
+                // It may have left already; the next event says so.
+                let Ok(engagement) = engagement else { continue };
+                if followed.engaged.insert(name.clone(), engagement).is_some() {
+                    problems.add(format!("{name} joined without having left"));
+                }
+            }
+            FleetEvent::Disengaged { name, epoch } => {
+                let left = followed.lock().unwrap().engaged.remove(&*name);
+                let Some(left) = left else { continue };
+                if left.cluster.epoch() != epoch {
+                    problems.add(format!("{name}: epoch {epoch} left, and {} was there", left.cluster.epoch()));
+                }
+                if !matches!(left.stores.0.list(), Err(StoreError::Gone { .. })) {
+                    problems.add(format!("{name} has left, and its store can be read"));
+                }
+                for (_, witness) in &left.witnesses {
+                    witness.close();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn engage(cluster: &Cluster, places: &[Place], problems: &Problems) -> Result<Engagement, StoreError> {
+    let mut witnesses = Vec::new();
+    let mut handles = Vec::new();
+    for request in [maps(), metadata(), widgets()] {
+        let who = format!("{} epoch {}, {request}", cluster.name(), cluster.epoch());
+        let witness = Witness::new(who, places, problems);
+        handles.push(cluster.watch(request.clone(), Some(witness.clone()))?);
+        witnesses.push((request, witness));
+    }
+    let was_ready = Arc::new(AtomicBool::new(false));
+    tokio::spawn({
+        let (cluster, was_ready) = (cluster.clone(), was_ready.clone());
+        async move {
+            let state = cluster.wait_for(ClusterState::is_ready).await;
+            was_ready.store(state.is_ready(), Ordering::SeqCst);
+        }
+    });
+    Ok(Engagement {
+        cluster: cluster.clone(),
+        witnesses,
+        stores: (
+            cluster.store_of(&maps())?,
+            cluster.store_of(&metadata())?,
+            cluster.store_of(&widgets())?,
+        ),
+        _handles: handles,
+        was_ready,
+    })
+}
