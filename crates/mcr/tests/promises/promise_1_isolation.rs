@@ -169,11 +169,13 @@ async fn slowed(world: &World, faults: &[Fault]) -> Vec<String> {
         let ratio = with.as_secs_f64() / without.as_secs_f64();
         println!("{what}: k=0 {without:?}, k={SICK} {with:?}, ratio {ratio:.2} (medians of {ROUNDS})");
         let limit = without.mul_f64(1.25).max(without + Duration::from_millis(10));
-        assert!(
-            with <= limit,
-            "{what} of the healthy clusters: {with:?} instead of {without:?} with {faults:?}"
-        );
+        if with > limit {
+            slower.push(format!(
+                "{what} of the healthy clusters: {with:?} instead of {without:?}"
+            ));
+        }
     }
+    slower
 }
 
 async fn measure(world: &World, round: usize) -> Felt {
