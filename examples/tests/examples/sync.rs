@@ -80,6 +80,17 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
             .await;
         }
 
+        // Its labels too: the copy has those that it has.
+        let team = |map: Option<&ConfigMap>| map?.metadata.labels.as_ref()?.get("team").cloned();
+        for value in [json!("blue"), json!(null)] {
+            let labels = json!({"metadata": {"labels": {"team": value}}});
+            patch(hub, "sync", "settings", labels).await;
+            eventually(berlin, "sync", "settings", "the label", |map| {
+                team(map).as_deref() == value.as_str()
+            })
+            .await;
+        }
+
         // Copies are changed: values, entries that are added or taken away, the label, all of it.
         for drift in [
             json!({"data": {"key": "drifted"}}),
@@ -152,19 +163,19 @@ fn immutable_copies_are_replaced() {
         namespace(hub, "sync-immutable").await;
         create(hub, "sync-immutable", "fixed", LABEL).await;
         patch(hub, "sync-immutable", "fixed", json!({"immutable": true})).await;
-        let program = Program::start(
-            "sync-local-to-remote",
-            [
-                "--local-kubeconfig",
-                local.to_str().unwrap(),
-                "--provider-kubeconfigs",
-                member.to_str().unwrap(),
-            ],
-        );
+        let args = [
+            "--local-kubeconfig",
+            local.to_str().unwrap(),
+            "--provider-kubeconfigs",
+            member.to_str().unwrap(),
+        ];
+        let program = Program::start("sync-local-to-remote", args);
         eventually(berlin, "sync-immutable", "fixed", "the copy", |map| {
             map.and_then(|map| map.immutable) == Some(true)
         })
         .await;
+        // Not while the program looks on: it would delete the copy, and make another one afterwards.
+        program.interrupt();
         delete(hub, "sync-immutable", "fixed").await;
         create(hub, "sync-immutable", "fixed", LABEL).await;
         patch(
@@ -174,6 +185,8 @@ fn immutable_copies_are_replaced() {
             json!({"immutable": true, "data": {"key": "another"}}),
         )
         .await;
+        let program = Program::start("sync-local-to-remote", args);
+        program.line("the other copy", says("+berlin", "fixed", "updated"));
         eventually(berlin, "sync-immutable", "fixed", "the other copy", |map| {
             entry(map, "key") == Some("another")
         })
