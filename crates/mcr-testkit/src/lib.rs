@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(all(unix, feature = "faults"))]

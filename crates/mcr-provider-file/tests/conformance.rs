@@ -1,0 +1,99 @@
+//! What every provider must do; see `mcr_testkit::conformance`. A file of one context for each cluster, and once
+//! more with notifications off.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use mcr_core::{ClusterName, Provider};
+use mcr_provider_file::{Environment, FileProvider};
+use mcr_testkit::conformance::{Ability, Draft, Subject};
+use tempfile::TempDir;
+
+struct Files<const NOTIFIED: bool>(TempDir);
+
+impl<const NOTIFIED: bool> Files<NOTIFIED> {
+    fn path(&self, draft: &Draft) -> PathBuf {
+        self.0.path().join(format!("{}.kubeconfig", draft.name()))
+    }
+
+    fn name(&self, draft: &Draft) -> ClusterName {
+        ClusterName::new(format!("{}+{}", self.path(draft).display(), draft.name())).unwrap()
+    }
+
+    /// As programs should: another file that takes the place of the old one.
+    fn write(&self, draft: &Draft, content: &str) {
+        let new = self.0.path().join("new");
+        fs::write(&new, content).unwrap();
+        fs::rename(new, self.path(draft)).unwrap();
+    }
+
+    fn put(&self, draft: &Draft) {
+        self.write(draft, &draft.kubeconfig());
+    }
+}
+
+impl<const NOTIFIED: bool> Subject for Files<NOTIFIED> {
+    const CAN: &'static [Ability] = &[
+        Ability::Add,
+        Ability::Change,
+        Ability::Rotate,
+        Ability::Break,
+        Ability::Remove,
+    ];
+
+    async fn start() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        let poll = if NOTIFIED { 3_600_000 } else { 50 };
+        let provider = FileProvider::builder()
+            .environment(Environment::empty())
+            .dir(self.0.path())
+            .notifications(NOTIFIED)
+            .poll_interval(Duration::from_millis(poll))
+            .debounce(Duration::from_millis(50))
+            .build();
+        Arc::new(provider.unwrap())
+    }
+
+    async fn add(&mut self, draft: &Draft) -> ClusterName {
+        self.put(draft);
+        self.name(draft)
+    }
+
+    async fn change(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn rotate(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
+        // Half-written, with the token in the half that is there.
+        let content = draft.kubeconfig();
+        let at = content.find(&draft.token()).unwrap() + draft.token().len();
+        self.write(draft, &content[..at]);
+        self.name(draft)
+    }
+
+    async fn repair(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn remove(&mut self, draft: &Draft) {
+        fs::remove_file(self.path(draft)).unwrap();
+    }
+}
+
+mod notified {
+    type Notified = super::Files<true>;
+    mcr_testkit::provider_conformance!(Notified);
+}
+
+mod polling {
+    type Polling = super::Files<false>;
+    mcr_testkit::provider_conformance!(Polling);
+}

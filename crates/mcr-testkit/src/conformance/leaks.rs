@@ -1,0 +1,74 @@
+//! What is left of a discovery.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use mcr_core::Change;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Ability, Subject, fail, stream::world};
+
+pub(super) fn needs(_: &str) -> &'static [Ability] {
+    &[]
+}
+
+/// So many that what each leaves behind stands out from what the process does besides.
+const ROUNDS: usize = 40;
+
+pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
+    let (subject, _, _) = world::<S>(3).await;
+    let provider = subject.provider();
+    let round = async |number: usize| {
+        let stop = CancellationToken::new();
+        let mut discovery = provider.discover(stop.clone());
+        match number % 4 {
+            // Before it has begun, while it begins, and while it waits; told and not told to stop.
+            0 => {}
+            1 => drop(futures::poll!(discovery.next())),
+            kind => {
+                let synced =
+                    async { while !matches!(discovery.next().await, Some(Ok(Change::Synced)) | None) {} };
+                if timeout(subject.patience(), synced).await.is_err() {
+                    fail("the discovery should say Synced");
+                }
+                if kind == 3 {
+                    stop.cancel();
+                }
+            }
+        }
+    };
+    // What is made once for all discoveries is made now.
+    for number in 0..8 {
+        round(number).await;
+    }
+    sleep(Duration::from_millis(200)).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = (tasks(), entries("task"), entries("fd"));
+    for number in 0..ROUNDS {
+        round(number).await;
+    }
+    let deadline = Instant::now() + subject.patience();
+    loop {
+        let now = (tasks(), entries("task"), entries("fd"));
+        // Tasks are counted in this test's own runtime; threads and files in a process with other tests.
+        let clean = now.0 <= before.0 && now.1 < before.1 + ROUNDS / 2 && now.2 < before.2 + ROUNDS / 2;
+        if clean {
+            return;
+        }
+        if Instant::now() > deadline {
+            fail(format!(
+                "{ROUNDS} discoveries were dropped, and left tasks, threads or files behind: {before:?} before, {now:?} after"
+            ));
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Threads and open files, where the system tells; else none.
+fn entries(of: &str) -> usize {
+    std::fs::read_dir(format!("/proc/self/{of}")).map_or(0, Iterator::count)
+}

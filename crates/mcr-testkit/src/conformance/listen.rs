@@ -1,0 +1,206 @@
+//! A discovery that is listened to, with a deadline and with open ears for what must never be said.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    time::Duration,
+};
+
+use futures::StreamExt;
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{CANARY, Subject, fail};
+
+/// How long the end of a discovery is waited for; longer than it may take, to tell late from never.
+const STOPPING: Duration = Duration::from_secs(5);
+
+pub(super) struct Heard {
+    discovery: Discovery,
+    stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+    patience: Duration,
+    quiet: Duration,
+    /// Everything said, shortly and in order.
+    pub(super) log: Vec<String>,
+    /// The clusters there are, by what was said; the broken ones that never were good are not here.
+    pub(super) clusters: BTreeMap<ClusterName, ClusterSpec>,
+    pub(super) broken: BTreeMap<ClusterName, BrokenCluster>,
+    pub(super) syncs: usize,
+}
+
+impl Heard {
+    pub(super) fn start<S: Subject>(subject: &S) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            discovery: subject.provider().discover(stop.clone()),
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+            patience: subject.patience(),
+            quiet: subject.quiet(),
+            log: Vec::new(),
+            clusters: BTreeMap::new(),
+            broken: BTreeMap::new(),
+            syncs: 0,
+        }
+    }
+
+    /// Starts a discovery and listens until it is synced.
+    pub(super) async fn synced<S: Subject>(subject: &S) -> Self {
+        let mut heard = Self::start(subject);
+        heard
+            .until("Synced, once all that exists has been said", |heard| {
+                heard.syncs > 0
+            })
+            .await;
+        heard
+    }
+
+    /// Listens until it is so; `what` is what the provider should say.
+    #[track_caller]
+    pub(super) fn until(
+        &mut self,
+        what: impl Display,
+        so: impl Fn(&Self) -> bool,
+    ) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let deadline = Instant::now() + self.patience;
+            while !so(self) {
+                if tokio::time::timeout_at(deadline, self.next()).await.is_err() {
+                    let patience = self.patience;
+                    self.wrong(format!(
+                        "within {patience:?} the provider should say: {what} (asked at {caller})"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Listens until a cluster is there and its spec is so.
+    pub(super) async fn until_spec(
+        &mut self,
+        name: &ClusterName,
+        what: &str,
+        so: impl Fn(&ClusterSpec) -> bool,
+    ) {
+        self.until(format!("an Upsert of {name} with {what}"), |heard| {
+            heard.clusters.get(name).is_some_and(&so)
+        })
+        .await;
+    }
+
+    pub(super) async fn until_there(&mut self, name: &ClusterName) {
+        self.until_spec(name, "anything", |_| true).await;
+    }
+
+    pub(super) async fn until_gone(&mut self, name: &ClusterName) {
+        self.until(format!("a Remove of {name}"), |heard| {
+            !heard.clusters.contains_key(name) && !heard.broken.contains_key(name)
+        })
+        .await;
+    }
+
+    /// Listens until another Upsert of a cluster.
+    pub(super) async fn until_said_again(&mut self, name: &ClusterName) {
+        let (line, from) = (format!("+{name}"), self.log.len());
+        self.until(format!("an Upsert of {name}"), move |heard| {
+            heard.log[from..].contains(&line)
+        })
+        .await;
+    }
+
+    /// Listens for a while; returns what was said in it.
+    pub(super) async fn listen(&mut self) -> Vec<String> {
+        let from = self.log.len();
+        let end = Instant::now() + self.quiet;
+        while tokio::time::timeout_at(end, self.next()).await.is_ok() {}
+        self.log[from..].to_vec()
+    }
+
+    /// Fails unless nothing is said for a while.
+    pub(super) async fn silence(&mut self, why: impl Display) {
+        let said = self.listen().await;
+        if !said.is_empty() {
+            self.wrong(format!("the provider said {said:?}, though {why}"));
+        }
+    }
+
+    /// Tells the discovery to stop; how long it took to end.
+    pub(super) async fn stopped(mut self) -> Duration {
+        let start = Instant::now();
+        self.stop.cancel();
+        let end = async { while self.discovery.next().await.is_some() {} };
+        if timeout(STOPPING, end).await.is_err() {
+            self.wrong(format!(
+                "the discovery did not end within {STOPPING:?} after its token was cancelled"
+            ));
+        }
+        start.elapsed()
+    }
+
+    pub(super) fn names(&self) -> BTreeSet<ClusterName> {
+        self.clusters.keys().cloned().collect()
+    }
+
+    async fn next(&mut self) {
+        let change = match self.discovery.next().await {
+            Some(Ok(change)) => change,
+            Some(Err(error)) => self.wrong(format!("the discovery ended with an error: {error}")),
+            None => self.wrong("the discovery ended without being told to"),
+        };
+        if format!("{change:?}").contains(CANARY) {
+            self.wrong(format!(
+                "a secret is seen in the Debug form of what was said: the one with {CANARY} in it"
+            ));
+        }
+        match change {
+            Change::Upsert(spec) => {
+                self.log.push(format!("+{}", spec.name));
+                self.broken.remove(&spec.name);
+                self.clusters.insert(spec.name.clone(), spec);
+            }
+            Change::Broken(broken) => {
+                self.log.push(format!("!{}", broken.name));
+                if broken.object.is_empty() || broken.error.is_empty() {
+                    self.wrong(format!(
+                        "Broken({}) must say which object is at fault and why",
+                        broken.name
+                    ));
+                }
+                if broken.error.contains(CANARY) || broken.object.contains(CANARY) {
+                    self.wrong(format!("the error of Broken({}) holds a secret", broken.name));
+                }
+                self.broken.insert(broken.name.clone(), broken);
+            }
+            Change::Remove(name) => {
+                self.log.push(format!("-{name}"));
+                let was_there = self.clusters.remove(&name).is_some();
+                if self.broken.remove(&name).is_none() && !was_there {
+                    self.wrong(format!("Remove({name}) of a cluster that was not there"));
+                }
+            }
+            Change::Synced => {
+                self.log.push("synced".to_owned());
+                self.syncs += 1;
+                if self.syncs > 1 {
+                    self.wrong("a discovery says Synced once");
+                }
+            }
+            _ => self.log.push("something newer than this suite".to_owned()),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn wrong(&self, what: impl Display) -> ! {
+        fail(format!("{what}\nsaid so far: {}", self.log.join(" ")))
+    }
+
+    #[track_caller]
+    pub(super) fn must(&self, so: bool, what: impl Display) {
+        if !so {
+            self.wrong(what);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What every provider must do, as tests made by one macro.
+//!
+//! A provider's author writes a [`Subject`]: a small world (a folder, a hub, a registry) in which clusters can be
+//! added, changed and removed, and the provider over it. [`provider_conformance!`](crate::provider_conformance)
+//! makes a test of every promise from it; a promise that needs something the subject does not declare in
+//! [`Subject::CAN`] is skipped, and says so on standard error.
+//!
+//! Give the suite a test file of its own, `tests/conformance.rs`: the test that counts threads and files is
+//! disturbed by strangers in its process.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use mcr_core::{Change, ClusterName, ClusterSpec, Discovery, Provider};
+//! use mcr_testkit::conformance::{Ability, Draft, Subject};
+//!
+//! # struct Fixed(ClusterSpec);
+//! # impl Provider for Fixed {
+//! #     fn name(&self) -> &str { "fixed" }
+//! #     fn discover(&self, stop: tokio_util::sync::CancellationToken) -> Discovery {
+//! #         use futures::{StreamExt, stream};
+//! #         stream::iter([Ok(Change::Upsert(self.0.clone())), Ok(Change::Synced)])
+//! #             .chain(stream::pending()).take_until(stop.cancelled_owned()).boxed()
+//! #     }
+//! # }
+//! struct MyProvider {
+//!     provider: Arc<Fixed>,
+//! }
+//!
+//! impl Subject for MyProvider {
+//!     const CAN: &'static [Ability] = &[]; // add, remove, … go here, with their methods below
+//!
+//!     async fn start() -> Self {
+//!         let draft = Draft::new(0);
+//!         let name = ClusterName::new(draft.name()).unwrap();
+//!         let access = mcr_core::Access::kubeconfig(draft.kubeconfig(), mcr_core::Trust::Untrusted);
+//!         Self { provider: Arc::new(Fixed(ClusterSpec::new(name, access))) }
+//!     }
+//!     fn provider(&self) -> Arc<dyn Provider> {
+//!         self.provider.clone()
+//!     }
+//!     fn fixed(&self) -> Vec<ClusterName> {
+//!         vec![self.provider.0.name.clone()]
+//!     }
+//! }
+//!
+//! mcr_testkit::provider_conformance!(MyProvider);
+//! ```
+//!
+//! Clusters of the suite have an address where nobody answers: what is checked is what the provider says, and what
+//! a `Fleet` makes of it.
+
+mod fleet;
+mod leaks;
+mod listen;
+mod stream;
+mod subject;
+mod tap;
+
+use std::{
+    io::Write,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+pub use subject::{Ability, CANARY, Draft, Subject};
+
+/// Makes the tests of a [`Subject`](crate::conformance::Subject), in a module `conformance`.
+#[macro_export]
+macro_rules! provider_conformance {
+    ($subject:ty) => {
+        mod conformance {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::for_each_check!($crate::provider_conformance_test, $subject);
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! provider_conformance_test {
+    ($subject:ty; $($check:ident of $module:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $check() {
+                $crate::conformance::run::<$subject>(stringify!($check));
+            }
+        )*
+    };
+}
+
+/// The one list of all checks.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_check {
+    ($with:path, $argument:ty) => {
+        $with! {
+            $argument;
+            the_provider_has_a_short_name of stream,
+            names_are_those_expected_and_stay_the_same of stream,
+            synced_comes_once_after_all_that_exists of stream,
+            a_restarted_discovery_says_everything_anew of stream,
+            nothing_is_said_twice_without_a_change of stream,
+            many_clusters_at_once_are_all_announced of stream,
+            an_added_cluster_is_announced of stream,
+            a_removed_cluster_is_removed_and_may_come_back of stream,
+            what_happens_to_a_cluster_is_told_in_order of stream,
+            a_change_is_an_upsert of stream,
+            a_rotation_is_an_upsert_with_the_new_credentials of stream,
+            another_cluster_of_the_same_name_has_another_identity of stream,
+            a_broken_description_is_shown_and_removes_nothing of stream,
+            a_broken_description_leaves_the_neighbours_alone of stream,
+            what_was_broken_from_the_start_is_said_before_synced of stream,
+            a_repaired_description_is_an_upsert of stream,
+            a_suspended_cluster_says_so_and_stays of stream,
+            a_cluster_being_deleted_stays_until_it_is_gone of stream,
+            the_stop_token_ends_the_discovery of stream,
+            a_discovery_leaves_nothing_behind of leaks,
+            the_fleet_lets_a_removed_cluster_go_entirely of fleet,
+            the_fleet_sweeps_what_a_restart_no_longer_names of fleet,
+            the_fleet_replaces_a_cluster_of_another_identity of fleet,
+            the_fleet_keeps_a_cluster_over_rotations_and_changes of fleet,
+            the_fleet_keeps_a_cluster_whose_description_broke of fleet,
+            the_fleet_shows_a_suspended_cluster of fleet,
+            the_fleet_keeps_a_cluster_being_deleted of fleet,
+        }
+    };
+}
+
+/// Checks that count threads and files run alone, all others together.
+static ALONE: RwLock<()> = RwLock::new(());
+
+macro_rules! dispatch {
+    ($subject:ty; $($check:ident of $module:ident),* $(,)?) => {
+        /// Runs one check by its name, on a tokio runtime of its own; what
+        /// [`provider_conformance!`](crate::provider_conformance) makes a test of.
+        ///
+        /// # Panics
+        /// If the provider does not pass, with what it should have done and what it said.
+        pub fn run<S: Subject>(check: &str) {
+            if let Some(missing) = match check {
+                $( stringify!($check) => missing::<S>($module::needs(check)), )*
+                _ => fail(format!("there is no check {check:?}")),
+            } {
+                // Not by println: libtest would hide it.
+                let subject = std::any::type_name::<S>();
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "conformance: skipped {check}: {subject} does not declare {missing:?}"
+                );
+                return;
+            }
+            let shared = |alone: bool| match alone {
+                true => (None, Some(ALONE.write().unwrap_or_else(PoisonError::into_inner))),
+                false => (Some(ALONE.read().unwrap_or_else(PoisonError::into_inner)), None),
+            };
+            let _turn = shared(check == "a_discovery_leaves_nothing_behind");
+            on_runtime(async move {
+                match check {
+                    $( stringify!($check) => Box::pin($module::$check::<S>()).await, )*
+                    _ => {}
+                }
+            });
+        }
+
+        /// The names of all checks.
+        pub fn checks() -> &'static [&'static str] {
+            &[$(stringify!($check)),*]
+        }
+    };
+}
+
+for_each_check!(dispatch, S);
+
+fn missing<S: Subject>(needs: &[Ability]) -> Option<Vec<Ability>> {
+    let missing: Vec<Ability> = needs
+        .iter()
+        .filter(|ability| !S::CAN.contains(ability))
+        .copied()
+        .collect();
+    (!missing.is_empty()).then_some(missing)
+}
+
+fn on_runtime(check: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(8)
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => {
+            runtime.block_on(check);
+            runtime.shutdown_timeout(Duration::from_secs(2));
+        }
+        Err(error) => fail(format!("no tokio runtime: {error}")),
+    }
+}
+
+/// The one place where a provider fails.
+#[track_caller]
+fn fail(message: impl std::fmt::Display) -> ! {
+    panic!("{message}")
+}

@@ -1,0 +1,432 @@
+//! What a discovery says, looked at by itself.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use mcr_core::{Access, Availability, ClusterName};
+
+use super::{
+    Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
+    Draft, Subject, fail,
+    listen::Heard,
+};
+
+pub(super) fn needs(check: &str) -> &'static [Ability] {
+    match check {
+        "many_clusters_at_once_are_all_announced" | "an_added_cluster_is_announced" => &[Add],
+        "a_removed_cluster_is_removed_and_may_come_back" => &[Add, Remove],
+        "what_happens_to_a_cluster_is_told_in_order" => &[Add, Change, Remove],
+        "a_change_is_an_upsert" => &[Add, Change],
+        "a_rotation_is_an_upsert_with_the_new_credentials" => &[Add, Rotate],
+        "another_cluster_of_the_same_name_has_another_identity" => &[Add, Replace],
+        "a_broken_description_is_shown_and_removes_nothing"
+        | "a_broken_description_leaves_the_neighbours_alone"
+        | "what_was_broken_from_the_start_is_said_before_synced"
+        | "a_repaired_description_is_an_upsert" => &[Add, Break],
+        "a_suspended_cluster_says_so_and_stays" => &[Add, Suspend],
+        "a_cluster_being_deleted_stays_until_it_is_gone" => &[Add, Delete],
+        _ => &[],
+    }
+}
+
+/// A world with so many clusters, if it can have them, and the names of all.
+pub(super) async fn world<S: Subject>(count: usize) -> (S, Vec<Draft>, Vec<ClusterName>) {
+    let mut subject = S::start().await;
+    let mut drafts = Vec::new();
+    let mut names = Vec::new();
+    if S::CAN.contains(&Add) {
+        for number in 0..count {
+            let draft = Draft::new(number);
+            names.push(subject.add(&draft).await);
+            drafts.push(draft);
+        }
+    }
+    (subject, drafts, names)
+}
+
+fn expected<S: Subject>(subject: &S, names: &[ClusterName]) -> BTreeSet<ClusterName> {
+    let all: Vec<ClusterName> = subject.fixed().into_iter().chain(names.iter().cloned()).collect();
+    let set: BTreeSet<ClusterName> = all.iter().cloned().collect();
+    if set.len() != all.len() {
+        fail(format!(
+            "the subject expects two clusters of the same name: {all:?}"
+        ));
+    }
+    set
+}
+
+pub(super) async fn the_provider_has_a_short_name<S: Subject>() {
+    let subject = S::start().await;
+    let provider = subject.provider();
+    let name = provider.name().to_owned();
+    let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 63 || !name.chars().all(usable) {
+        fail(format!(
+            "the name {name:?} can't be a label: 1 to 63 of letters, digits, '-', '_' and '.'"
+        ));
+    }
+    if provider.name() != name || subject.provider().name() != name {
+        fail(format!("the name changes: it was {name:?} first"));
+    }
+}
+
+pub(super) async fn names_are_those_expected_and_stay_the_same<S: Subject>() {
+    let (subject, _, names) = world::<S>(3).await;
+    let expected = expected(&subject, &names);
+    for _ in 0..2 {
+        let heard = Heard::synced(&subject).await;
+        heard.must(
+            heard.names() == expected,
+            format!("the clusters should be {expected:?} and are {:?}", heard.names()),
+        );
+    }
+}
+
+pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
+    for count in [0, 3] {
+        let (mut subject, _, names) = world::<S>(count).await;
+        let expected = expected(&subject, &names);
+        let mut heard = Heard::synced(&subject).await;
+        heard.must(
+            heard.names() == expected,
+            format!("{expected:?} existed before Synced was said"),
+        );
+        if S::CAN.contains(&Add) {
+            // That Synced is not said again is listened for all the time.
+            let name = subject.add(&Draft::new(count)).await;
+            heard.until_there(&name).await;
+        }
+        heard.listen().await;
+    }
+}
+
+pub(super) async fn a_restarted_discovery_says_everything_anew<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(3).await;
+    let mut expected = expected(&subject, &names);
+    let heard = Heard::synced(&subject).await;
+    heard.stopped().await;
+    // Whatever happened in between is seen by its result.
+    if S::CAN.contains(&Remove) && S::CAN.contains(&Add) {
+        subject.remove(&drafts[1]).await;
+        expected.remove(&names[1]);
+        expected.insert(subject.add(&Draft::new(7)).await);
+    }
+    let heard = Heard::synced(&subject).await;
+    heard.must(
+        heard.names() == expected,
+        format!(
+            "a restarted discovery should say {expected:?} and said {:?}",
+            heard.names()
+        ),
+    );
+}
+
+pub(super) async fn nothing_is_said_twice_without_a_change<S: Subject>() {
+    let (mut subject, _, _) = world::<S>(3).await;
+    let mut heard = Heard::synced(&subject).await;
+    let once: BTreeSet<&String> = heard.log.iter().collect();
+    heard.must(
+        once.len() == heard.log.len(),
+        "the first round says something twice",
+    );
+    heard.silence("nothing has changed").await;
+    if S::CAN.contains(&Add) {
+        let name = subject.add(&Draft::new(3)).await;
+        heard.until_there(&name).await;
+        heard.silence(format!("only {name} was added")).await;
+        heard.must(
+            heard.log.iter().filter(|line| line.starts_with('+')).count() == heard.names().len(),
+            "adding one cluster says others again",
+        );
+    }
+}
+
+pub(super) async fn many_clusters_at_once_are_all_announced<S: Subject>() {
+    let mut subject = S::start().await;
+    let mut heard = Heard::synced(&subject).await;
+    for number in 0..40 {
+        let name = subject.add(&Draft::new(number)).await;
+        heard.must(
+            !heard.clusters.contains_key(&name),
+            format!("{name} is the name of two clusters"),
+        );
+    }
+    let count = subject.fixed().len() + 40;
+    heard
+        .until(format!("{count} clusters"), |heard| heard.clusters.len() == count)
+        .await;
+    let again = Heard::synced(&subject).await;
+    again.must(again.names() == heard.names(), "another discovery says the same");
+}
+
+pub(super) async fn an_added_cluster_is_announced<S: Subject>() {
+    let mut subject = S::start().await;
+    let mut heard = Heard::synced(&subject).await;
+    let name = subject.add(&Draft::new(0)).await;
+    heard.until_there(&name).await;
+}
+
+pub(super) async fn a_removed_cluster_is_removed_and_may_come_back<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(3).await;
+    let mut heard = Heard::synced(&subject).await;
+    let others: BTreeSet<ClusterName> = heard
+        .names()
+        .into_iter()
+        .filter(|name| *name != names[1])
+        .collect();
+    subject.remove(&drafts[1]).await;
+    heard.until_gone(&names[1]).await;
+    heard
+        .silence("the removed cluster is gone and the others are as before")
+        .await;
+    heard.must(heard.names() == others, "another cluster went as well");
+    let back = subject.add(&drafts[1]).await;
+    heard.must(back == names[1], "a cluster that comes back has its old name");
+    heard.until_there(&back).await;
+}
+
+pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
+    let (mut subject, _, _) = world::<S>(1).await;
+    let mut heard = Heard::synced(&subject).await;
+    for _ in 0..3 {
+        let draft = Draft::new(5);
+        let name = subject.add(&draft).await;
+        // Without a pause: several changes may be told as one, but never in another order.
+        subject.change(&draft.clone().changed()).await;
+        heard.until_there(&name).await;
+        subject.change(&draft.clone().changed().changed()).await;
+        subject.remove(&draft).await;
+        heard.until_gone(&name).await;
+        let late = heard.listen().await;
+        heard.must(
+            late.is_empty(),
+            format!("after the Remove of {name} came {late:?}"),
+        );
+    }
+}
+
+pub(super) async fn a_change_is_an_upsert<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    let identity = heard.clusters[&names[0]].identity.clone();
+    subject.change(&drafts[0].clone().changed()).await;
+    heard.until_said_again(&names[0]).await;
+    let after = &heard.clusters[&names[0]];
+    heard.must(
+        after.identity == identity,
+        "a change of address or labels is none of the identity",
+    );
+    heard.must(
+        after.availability == Availability::Available,
+        "the cluster is still available",
+    );
+}
+
+pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    let identity = heard.clusters[&names[0]].identity.clone();
+    let rotated = drafts[0].clone().rotated();
+    subject.rotate(&rotated).await;
+    heard
+        .until_spec(&names[0], "the new credentials", |spec| match &spec.access {
+            Access::Kubeconfig(kubeconfig) => {
+                String::from_utf8_lossy(&kubeconfig.yaml).contains(&rotated.token())
+            }
+            _ => true,
+        })
+        .await;
+    heard.listen().await;
+    heard.must(
+        heard.clusters[&names[0]].identity == identity,
+        "other credentials don't make another cluster",
+    );
+    let neighbour = format!("+{}", names[1]);
+    let said = heard.log.iter().filter(|line| **line == neighbour).count();
+    heard.must(
+        said == 1,
+        format!("the rotation of {} said {} again", names[0], names[1]),
+    );
+}
+
+pub(super) async fn another_cluster_of_the_same_name_has_another_identity<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    let before = heard.clusters[&names[0]].identity.clone();
+    let from = heard.log.len();
+    subject.replace(&drafts[0].clone().replaced()).await;
+    heard.until_said_again(&names[0]).await;
+    heard.listen().await;
+    let removed = heard.log[from..].contains(&format!("-{}", names[0]));
+    let after = heard
+        .clusters
+        .get(&names[0])
+        .and_then(|spec| spec.identity.clone());
+    heard.must(
+        removed || (before.is_some() && after.is_some() && before != after),
+        format!(
+            "the cluster was replaced, but neither removed nor given another identity ({before:?}, {after:?})"
+        ),
+    );
+}
+
+pub(super) async fn a_broken_description_is_shown_and_removes_nothing<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    let name = subject.break_it(&drafts[0]).await;
+    heard.must(name == names[0], "a broken cluster keeps its name");
+    heard
+        .until(format!("Broken({name})"), |heard| {
+            heard.broken.contains_key(&name)
+        })
+        .await;
+    heard.listen().await;
+    heard.must(
+        heard.clusters.contains_key(&name),
+        "a broken description is no Remove",
+    );
+}
+
+pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>() {
+    let (mut subject, mut drafts, mut names) = world::<S>(3).await;
+    let mut heard = Heard::synced(&subject).await;
+    let from = heard.log.len();
+    let name = subject.break_it(&drafts[1]).await;
+    heard
+        .until(format!("Broken({name})"), |heard| {
+            heard.broken.contains_key(&name)
+        })
+        .await;
+    heard.listen().await;
+    let others = heard.log[from..]
+        .iter()
+        .filter(|line| !line.ends_with(name.as_str()))
+        .count();
+    heard.must(
+        others == 0,
+        format!("what is wrong with {name} made the provider speak of others"),
+    );
+    // And the discovery goes on.
+    drafts.push(Draft::new(3));
+    names.push(subject.add(&drafts[3]).await);
+    heard.until_there(&names[3]).await;
+    if S::CAN.contains(&Remove) {
+        subject.remove(&drafts[0]).await;
+        heard.until_gone(&names[0]).await;
+        subject.remove(&drafts[1]).await;
+        heard.until_gone(&names[1]).await;
+    }
+}
+
+pub(super) async fn what_was_broken_from_the_start_is_said_before_synced<S: Subject>() {
+    let (mut subject, _, names) = world::<S>(1).await;
+    // A cluster that never was good, though it is known by the same name once it is.
+    let broken = subject.break_it(&Draft::new(1)).await;
+    let mut heard = Heard::synced(&subject).await;
+    heard.must(
+        !heard.broken.is_empty(),
+        format!("what describes {broken} is broken, which nobody was told before Synced"),
+    );
+    heard.must(
+        heard.clusters.contains_key(&names[0]),
+        "a broken neighbour keeps a cluster out",
+    );
+    heard.must(
+        !heard.clusters.contains_key(&broken),
+        "there is nothing to announce yet",
+    );
+    subject.repair(&Draft::new(1)).await;
+    let repaired = heard.clusters.len() + 1;
+    heard
+        .until("an Upsert of the repaired cluster", |heard| {
+            heard.clusters.len() == repaired
+        })
+        .await;
+}
+
+pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    for round in 0..2 {
+        let name = subject.break_it(&drafts[0]).await;
+        heard
+            .until(format!("Broken({name})"), |heard| {
+                heard.broken.contains_key(&name)
+            })
+            .await;
+        // As it was before, and as another.
+        let repaired = if round == 0 {
+            drafts[0].clone()
+        } else {
+            drafts[0].clone().changed()
+        };
+        subject.repair(&repaired).await;
+        heard.until_said_again(&names[0]).await;
+    }
+    heard.must(heard.broken.is_empty(), "nothing is broken any more");
+}
+
+pub(super) async fn a_suspended_cluster_says_so_and_stays<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    subject.suspend(&drafts[0]).await;
+    let name = &names[0];
+    let suspended = |availability: &Availability| match availability {
+        Availability::Suspended { reason } => !reason.is_empty(),
+        _ => false,
+    };
+    heard
+        .until_spec(name, "Suspended and a reason", |spec| {
+            suspended(&spec.availability)
+        })
+        .await;
+    heard.silence("a suspended cluster stays").await;
+    let again = Heard::synced(&subject).await;
+    again.must(
+        again
+            .clusters
+            .get(name)
+            .is_some_and(|spec| suspended(&spec.availability)),
+        "a restarted discovery says that it is suspended",
+    );
+    subject.resume(&drafts[0]).await;
+    heard
+        .until_spec(name, "Available", |spec| {
+            spec.availability == Availability::Available
+        })
+        .await;
+    heard.must(
+        !heard.log.contains(&format!("-{name}")),
+        "suspending is no Remove",
+    );
+}
+
+pub(super) async fn a_cluster_being_deleted_stays_until_it_is_gone<S: Subject>() {
+    let (mut subject, drafts, names) = world::<S>(2).await;
+    let mut heard = Heard::synced(&subject).await;
+    subject.begin_deletion(&drafts[0]).await;
+    heard.listen().await;
+    let stays =
+        "finalizers must be releasable, so a cluster whose object is being deleted stays until that is gone";
+    heard.must(heard.clusters.contains_key(&names[0]), stays);
+    let again = Heard::synced(&subject).await;
+    again.must(
+        again.clusters.contains_key(&names[0]),
+        format!("after a restart too: {stays}"),
+    );
+    subject.finish_deletion(&drafts[0]).await;
+    heard.until_gone(&names[0]).await;
+    heard.must(heard.clusters.contains_key(&names[1]), "the neighbour stays");
+}
+
+pub(super) async fn the_stop_token_ends_the_discovery<S: Subject>() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let (subject, _, _) = world::<S>(3).await;
+    for heard in [Heard::start(&subject), Heard::synced(&subject).await] {
+        let took = heard.stopped().await;
+        if took > LIMIT {
+            fail(format!(
+                "the discovery took {took:?} to end after its token was cancelled"
+            ));
+        }
+    }
+}

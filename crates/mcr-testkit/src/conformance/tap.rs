@@ -1,0 +1,81 @@
+//! A provider between the fleet and the one under test: what passes is counted, and the discovery can be cut off.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::{StreamExt, stream};
+use mcr_core::{Change, Discovery, Provider};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone)]
+pub(super) struct Tap(Arc<Inner>);
+
+struct Inner {
+    provider: Arc<dyn Provider>,
+    /// Whether discoveries may begin.
+    open: watch::Sender<bool>,
+    running: Mutex<CancellationToken>,
+    said: Mutex<Vec<String>>,
+}
+
+impl Tap {
+    pub(super) fn new(provider: Arc<dyn Provider>) -> Self {
+        Self(Arc::new(Inner {
+            provider,
+            open: watch::Sender::new(true),
+            running: Mutex::default(),
+            said: Mutex::default(),
+        }))
+    }
+
+    /// Ends the running discovery; the next waits for [`mend`](Self::mend).
+    pub(super) fn cut(&self) {
+        self.0.open.send_replace(false);
+        lock(&self.0.running).cancel();
+    }
+
+    pub(super) fn mend(&self) {
+        self.0.open.send_replace(true);
+    }
+
+    /// How often a line was said.
+    pub(super) fn count(&self, line: &str) -> usize {
+        lock(&self.0.said).iter().filter(|said| *said == line).count()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Provider for Tap {
+    fn name(&self) -> &str {
+        self.0.provider.name()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let running = stop.child_token();
+        *lock(&self.0.running) = running.clone();
+        let tap = self.0.clone();
+        let begin = async move {
+            // Fails only if the tap is gone, and it is held here.
+            let _ = tap.open.subscribe().wait_for(|open| *open).await;
+            let provider = tap.provider.clone();
+            provider.discover(stop).inspect(move |change| {
+                let line = match change {
+                    Ok(Change::Upsert(spec)) => format!("+{}", spec.name),
+                    Ok(Change::Broken(broken)) => format!("!{}", broken.name),
+                    Ok(Change::Remove(name)) => format!("-{name}"),
+                    Ok(Change::Synced) => "synced".to_owned(),
+                    Ok(_) => return,
+                    Err(error) => format!("error: {error}"),
+                };
+                lock(&tap.said).push(line);
+            })
+        };
+        stream::once(begin)
+            .flatten()
+            .take_until(running.cancelled_owned())
+            .boxed()
+    }
+}
