@@ -1,0 +1,163 @@
+//! What the tests of this folder share: a manager that serves, whose provider says what it is told to, and a
+//! client that sees every byte.
+#![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{
+    Action, BoxError, ClusterSpec, Controller, Fleet, Manager, ManagerBuilder, ManagerError, Provider,
+    Request,
+    core::{Change, Discovery},
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{ApiAccess, name};
+
+pub(crate) type Said = Result<Change, String>;
+
+/// Says what it is told to, errors too; goes on where it was after one.
+pub(crate) struct Told(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Said>>>);
+
+impl Provider for Told {
+    fn name(&self) -> &str {
+        "told"
+    }
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        stream::unfold(self.0.clone(), |receiver| async move {
+            let said = receiver.lock().await.recv().await?;
+            Some((said.map_err(Into::into), receiver))
+        })
+        .take_until(stop.cancelled_owned())
+        .boxed()
+    }
+}
+
+/// A manager that serves.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) fleet: Fleet,
+    pub(crate) say: mpsc::UnboundedSender<Said>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) running: JoinHandle<Result<(), ManagerError>>,
+}
+
+pub(crate) async fn done(_: Request<ConfigMap>, _: Arc<()>) -> Result<Action, BoxError> {
+    Ok(Action::done())
+}
+
+pub(crate) fn serve(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Served {
+    let (say, said) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let builder = Manager::builder()
+        .provider(Told(Arc::new(tokio::sync::Mutex::new(said))))
+        .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
+        .serve(listener);
+    let manager = with(builder).build().unwrap();
+    let (stop, fleet) = (CancellationToken::new(), manager.fleet().clone());
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    Served {
+        address,
+        fleet,
+        say,
+        stop,
+        running,
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        assert!(
+            self.head.contains("content-type: application/json"),
+            "{}",
+            self.head
+        );
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: mcr\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).await.unwrap();
+    answer(&all)
+}
+
+pub(crate) fn answer(all: &str) -> Answer {
+    let (head, body) = all.split_once("\r\n\r\n").unwrap();
+    Answer {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        head: head.to_lowercase(),
+        body: body.to_owned(),
+    }
+}
+
+impl Served {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        ask(self.address, "GET", path).await
+    }
+
+    pub(crate) fn say(&self, change: Change) {
+        self.say.send(Ok(change)).unwrap();
+    }
+
+    pub(crate) fn join(&self, cluster: &str, api: &ApiAccess) {
+        self.say(Change::Upsert(ClusterSpec::new(
+            name(cluster),
+            api.access.clone(),
+        )));
+    }
+
+    pub(crate) async fn clusters(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..500 {
+            let report = self.get("/clusters").await.json();
+            if wanted(&report) {
+                return report;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        panic!("never: {}", self.get("/clusters").await.body);
+    }
+
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.running.await.unwrap().unwrap();
+        assert!(
+            TcpStream::connect(self.address).await.is_err(),
+            "nobody listens any more"
+        );
+    }
+}
+
+pub(crate) async fn until_answer(served: &Served, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    for _ in 0..500 {
+        let answer = served.get("/readyz").await;
+        if wanted(&answer) {
+            return answer;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("never");
+}
