@@ -56,13 +56,11 @@ pub(super) fn apply(
                     "" => String::new(),
                     subresource => format!(" with subresource \"{subresource}\""),
                 };
-                conflicts.push((
-                    format!(
-                        "conflict with \"{}\"{by} using {}",
-                        entry.manager, entry.api_version
-                    ),
-                    field,
-                ));
+                let using = match entry.operation.as_str() {
+                    "Apply" => String::new(),
+                    _ => format!(" using {}", entry.api_version),
+                };
+                conflicts.push((format!("conflict with \"{}\"{by}{using}", entry.manager), field));
             });
         }
     }
@@ -72,10 +70,12 @@ pub(super) fn apply(
 
     if let Some(mut dropped) = before.clone() {
         dropped.subtract(&wanted);
+        let mut others = Fields::default();
         for entry in entries.iter().filter(|entry| !is_mine(entry)) {
-            dropped.subtract(&entry.fields);
+            others.add(&entry.fields);
         }
-        remove(Shape::root(kind), &mut merged, &dropped);
+        dropped.subtract(&others);
+        remove(Shape::root(kind), &mut merged, &dropped, &others);
     }
     // What went with a parent is nobody's any more.
     let (_, gone) = managed::compare(kind, live, &merged);
@@ -200,21 +200,26 @@ fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     }
 }
 
-/// Removes the fields of a set.
-fn remove(shape: Shape<'_>, value: &mut Value, fields: &Fields) {
+/// Removes the fields of a set, and what that leaves empty unless it has another owner.
+fn remove(shape: Shape<'_>, value: &mut Value, fields: &Fields, others: &Fields) {
+    static NOBODY: Fields = Fields {
+        here: false,
+        below: std::collections::BTreeMap::new(),
+    };
     match value {
         Value::Object(map) => {
-            for (name, below) in &fields.below {
-                let Some(name) = name.strip_prefix("f:") else {
+            for (key, below) in &fields.below {
+                let Some(name) = key.strip_prefix("f:") else {
                     continue;
                 };
                 if below.here {
                     map.remove(name);
                 } else if let Some(value) = map.get_mut(name) {
-                    remove(shape.field(name), value, below);
+                    let owners = others.below.get(key);
+                    remove(shape.field(name), value, below, owners.unwrap_or(&NOBODY));
                     let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
                         || value.as_array().is_some_and(Vec::is_empty);
-                    if emptied && name != "metadata" {
+                    if emptied && name != "metadata" && owners.is_none() {
                         map.remove(name);
                     }
                 }
@@ -223,11 +228,18 @@ fn remove(shape: Shape<'_>, value: &mut Value, fields: &Fields) {
         Value::Array(items) => {
             let list = shape.list();
             items.retain_mut(|item| {
-                let below = item_key(&list, item).and_then(|key| fields.below.get(&key));
-                match below {
+                let Some(key) = item_key(&list, item) else {
+                    return true;
+                };
+                match fields.below.get(&key) {
                     Some(below) if below.here => false,
                     Some(below) => {
-                        remove(shape.item(), item, below);
+                        remove(
+                            shape.item(),
+                            item,
+                            below,
+                            others.below.get(&key).unwrap_or(&NOBODY),
+                        );
                         true
                     }
                     None => true,

@@ -11,9 +11,6 @@ use super::object::{metadata_mut, text};
 pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     match &*kind.resource {
         "namespaces" => {
-            let name = text(object, "name").to_owned();
-            let labels = metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
-            labels["kubernetes.io/metadata.name"] = name.into();
             object["spec"] = json!({ "finalizers": ["kubernetes"] });
             object["status"] = json!({ "phase": "Active" });
         }
@@ -23,9 +20,24 @@ pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     on_update(kind, object);
 }
 
+/// What of a new object is no manager's: the server's own state.
+pub(super) fn untracked(kind: &Kind, object: &Value) -> Value {
+    match &*kind.resource {
+        "namespaces" | "pods" => {
+            json!({ "spec": if kind.is_namespaces() { object["spec"].clone() } else { Value::Null }, "status": object["status"] })
+        }
+        _ => Value::Null,
+    }
+}
+
 pub(super) fn on_update(kind: &Kind, object: &mut Value) {
     if kind.custom.is_none() {
         drop_empty_metadata(object);
+    }
+    if kind.is_namespaces() {
+        let name = text(object, "name").to_owned();
+        let labels = metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
+        labels["kubernetes.io/metadata.name"] = name.into();
     }
     if &*kind.resource != "secrets" {
         return;
@@ -76,6 +88,12 @@ pub(super) fn check_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
             let why = "may not be '.', '..' or contain '/' or '%'";
             causes.push(Cause::invalid("metadata.name", format!("{name:?}"), why));
         }
+    } else if kind.is_namespaces() && name.contains('.') {
+        causes.push(Cause::invalid(
+            "metadata.name",
+            format!("{name:?}"),
+            "must not contain dots",
+        ));
     } else if !is_subdomain(name) {
         causes.push(Cause::invalid("metadata.name", format!("{name:?}"), NAME_RULE));
     }

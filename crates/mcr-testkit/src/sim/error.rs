@@ -113,6 +113,11 @@ impl SimError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    pub(super) fn not_acceptable_to_built_in() -> Self {
+        let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
+        Self::new(406, "NotAcceptable", message).with(json!({}))
+    }
+
     pub(super) fn not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json, application/yaml";
         Self::new(406, "NotAcceptable", message)
@@ -136,10 +141,13 @@ impl SimError {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),
         };
-        let texts: Vec<String> = causes
-            .iter()
-            .map(|cause| format!("{}: {}", cause.field, cause.message))
-            .collect();
+        let mut texts: Vec<String> = Vec::new();
+        for cause in causes {
+            let text = format!("{}: {}", cause.field, cause.message);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let text = match texts.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

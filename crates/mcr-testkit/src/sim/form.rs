@@ -136,7 +136,13 @@ pub(super) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>)
             "meta.k8s.io/v1".to_owned(),
         ),
         Form::Metadata { list: false } => {
-            return Err(SimError::internal("content is a list"));
+            let list = match &kind.custom {
+                Some(_) => "*unstructured.UnstructuredList".to_owned(),
+                None => format!("*core.{}", kind.list_kind),
+            };
+            let message =
+                format!("you requested PartialObjectMetadata, but the requested object is a list ({list})");
+            return Err(SimError::new(406, "NotAcceptable", message));
         }
         Form::Table(include) => {
             let rows = page

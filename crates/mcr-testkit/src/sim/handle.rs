@@ -19,7 +19,7 @@ use super::query::{ListOptions, Query};
 use super::route::{Route, Target};
 use super::watch::Watch;
 use super::write::{Verb, Write};
-use super::{clock, discovery, read, review, scale};
+use super::{clock, discovery, read, review, route, scale};
 
 /// What is sent back.
 pub(super) enum Answer {
@@ -139,9 +139,9 @@ impl Request<'_> {
         };
         let verb = target.verb(&self.parts.method, self.query);
         let only = selected_name(self.query);
-        let wanted = target.attributes(verb, if target.name.is_empty() { &only } else { "" });
+        let wanted = target.attributes(verb, &only);
         if !user.may(&wanted) {
-            return Err(target.attributes(verb, &target.name).forbidden(user));
+            return Err(wanted.forbidden(user));
         }
         // The kind is looked up first: nobody learns from a 406 what is served.
         let kind = target.kind(&self.cluster.store().kinds)?;
@@ -167,9 +167,12 @@ impl Request<'_> {
             Route::Resources(group, version) => discovery::resources(&kinds, group, version),
             Route::Resource(_) | Route::Nothing => None,
         };
-        match found {
-            Some(value) => Answer::value(200, &value),
-            None => Answer::Text(404, "404 page not found\n"),
+        match (found, route) {
+            (Some(value), _) => Answer::value(200, &value),
+            (None, Route::Resources(group, _)) if route::is_built_in(group) => {
+                Answer::value(404, &SimError::no_such_resource().to_status())
+            }
+            _ => Answer::Text(404, "404 page not found\n"),
         }
     }
 
@@ -187,11 +190,17 @@ impl Request<'_> {
         } else {
             !target.namespace.is_empty()
         };
+        if misplaced && custom && !matches!(verb, "list" | "watch") {
+            return Ok(Answer::Text(404, "404 page not found\n"));
+        }
         if misplaced && (!kind.namespaced || !target.name.is_empty()) {
             return Err(SimError::no_such_resource());
         }
         if misplaced && !matches!(verb, "list" | "watch") {
             return Err(SimError::method_not_allowed());
+        }
+        if kind.create_only && !target.name.is_empty() {
+            return Err(SimError::no_such_resource());
         }
         let fits = match verb {
             "get" | "update" | "patch" | "delete" => !target.name.is_empty(),
@@ -202,9 +211,22 @@ impl Request<'_> {
         };
         let fits = fits && (!kind.create_only || verb == "create");
         if !fits && !(custom && verb == "patch") {
+            match verb {
+                "update" if custom => return Err(SimError::bad_request("name must be provided")),
+                // The body is looked at first.
+                "create" if custom => drop(read::object(kind, self.content_type(), self.body)?),
+                _ => {}
+            }
             return Err(SimError::method_not_allowed());
         }
-        let accepted = accepted.as_ref().map_err(Clone::clone)?;
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            // The part that knows media types only is asked first.
+            Err(error) if error.code() == 406 && !custom && !self.accepts_json() => {
+                return Err(SimError::not_acceptable_to_built_in());
+            }
+            Err(error) => return Err(error.clone()),
+        };
         if accepted.aggregated {
             return Err(SimError::not_acceptable());
         }
@@ -213,6 +235,17 @@ impl Request<'_> {
             "status" if kind.has_status && matches!(verb, "get" | "update" | "patch") => {}
             "finalize" if kind.is_namespaces() && verb == "update" => {}
             "scale" if kind.has_scale => return scale::answer(self, kind, target, verb),
+            "status" if custom && kind.has_status => {
+                let message = format!(
+                    "{verb} is not supported on resources of kind \"{}\"",
+                    kind.resource
+                );
+                let mut details = kind.details("");
+                if let Some(details) = details.as_object_mut() {
+                    details.remove("name");
+                }
+                return Err(SimError::new(405, "MethodNotAllowed", message).with(details));
+            }
             _ if custom => return Err(SimError::not_found(kind, &target.name)),
             _ => return Err(SimError::no_such_resource()),
         }
@@ -227,7 +260,7 @@ impl Request<'_> {
             "watch" => self.watch(kind, target),
             "create" if kind.create_only => {
                 let object = read::object(kind, self.content_type(), self.body)?;
-                let answer = review::answer(self.cluster, kind, user, object)?;
+                let answer = review::answer(self.cluster, kind, user, &self.manager(), object)?;
                 Ok(Answer::value(201, &answer))
             }
             "deletecollection" => self.delete_collection(kind, target),
@@ -322,6 +355,11 @@ impl Request<'_> {
         let mut bytes = Vec::new();
         form::write_object(kind, object, self.form, true, &mut bytes)?;
         Ok(Answer::Json(code, bytes))
+    }
+
+    fn accepts_json(&self) -> bool {
+        let accept = header(&self.parts.headers, ACCEPT);
+        accept.contains("application/json") || accept.contains("application/yaml")
     }
 
     /// The media type of the body, without parameters.

@@ -32,7 +32,9 @@ pub(super) fn list(
     let current = store.version;
     match options.from {
         From::Version(version) if version > current => Err(SimError::too_large_version(version, current)),
-        From::Version(version) if options.exact || (options.limit.is_some() && version < current) => {
+        From::Version(version)
+            if options.exact || (options.limit.is_some() && !options.matching && version < current) =>
+        {
             // A page of a version without a match is of exactly that version, as in etcd.
             let objects = store.at(&kind.resource, namespace, "", version)?;
             Ok(page(objects.iter(), options, version, namespace))
@@ -92,14 +94,17 @@ fn page<'a>(
     namespace: &str,
 ) -> Page {
     let limit = options.limit.and_then(|limit| usize::try_from(limit).ok());
-    let mut fitting = objects.filter(|object| options.selector.matches(object));
-    let mut chosen = Vec::new();
+    let mut objects = objects;
+    let mut chosen: Vec<Arc<Object>> = Vec::new();
     while limit.is_none_or(|limit| chosen.len() < limit)
-        && let Some(object) = fitting.next()
+        && let Some(object) = objects.next()
     {
-        chosen.push(object.clone());
+        if options.selector.matches(object) {
+            chosen.push(object.clone());
+        }
     }
-    let rest = if limit.is_some() { fitting.count() } else { 0 };
+    // What is left may not fit, as a server finds out only with the next page.
+    let rest = if limit.is_some() { objects.count() } else { 0 };
     let token = chosen
         .last()
         .filter(|_| rest > 0)

@@ -142,6 +142,7 @@ fn name_value<'a>(shape: Shape<'a>, value: &'a Value, path: &mut Vec<&'a str>, t
                 }
             }
         }
+        Value::Array(items) if shape.list() != ListKind::Atomic && items.is_empty() => {}
         _ if path.is_empty() || *path == ["metadata"] => {}
         _ => to.here = true,
     }

@@ -17,7 +17,6 @@ pub(super) enum Patch {
 
 const FORMATS: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-const BUILT_IN_FORMATS: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/strategic-merge-patch+json";
 
 impl Patch {
     pub(super) fn parse(kind: &Kind, media: &str, body: &[u8]) -> Result<Self, SimError> {
@@ -39,11 +38,12 @@ impl Patch {
     }
 
     pub(super) fn unknown_format(kind: &Kind) -> SimError {
-        SimError::unsupported_media_type(if kind.custom.is_some() {
-            FORMATS
+        if kind.custom.is_some() {
+            SimError::unsupported_media_type(FORMATS)
         } else {
-            BUILT_IN_FORMATS
-        })
+            let message = "415: Unsupported Media Type";
+            SimError::new(415, "UnsupportedMediaType", message).with(serde_json::json!({}))
+        }
     }
 
     fn object(body: &[u8]) -> Result<Value, SimError> {
@@ -139,23 +139,34 @@ fn merge_list(shape: Shape<'_>, old: &mut Vec<Value>, new: &[Value]) {
             .collect();
         return;
     }
-    // The patch names one key of an item; a port without a protocol is the TCP one.
+    let before: Vec<Option<String>> = old.iter().map(|item| item_key(&list, item)).collect();
+    let mut patched = Vec::new();
     for item in new {
         let key = item_key(&list, item);
-        let at = old.iter().position(|known| item_key(&list, known) == key);
-        match (item["$patch"] == "delete", at) {
-            (true, Some(at)) => {
-                old.remove(at);
+        let known = old.iter().position(|known| item_key(&list, known) == key);
+        let known = known.map(|at| old.remove(at));
+        match known {
+            _ if item["$patch"] == "delete" => {}
+            Some(mut known) => {
+                merge(shape.item(), &mut known, item);
+                patched.push(known);
             }
-            (true, None) => {}
-            (false, Some(at)) => {
-                if let Some(known) = old.get_mut(at) {
-                    merge(shape.item(), known, item);
-                }
-            }
-            (false, None) => old.push(without_directives(item)),
+            None => patched.push(without_directives(item)),
         }
     }
+    // As Kubernetes orders them: by the old list where that knows both, else the patch comes first.
+    let place = |item: &Value| before.iter().position(|key| *key == item_key(&list, item));
+    let mut rest = std::mem::take(old).into_iter().peekable();
+    for item in patched {
+        while let Some(next) = rest.peek()
+            && let (Some(next), Some(mine)) = (place(next), place(&item))
+            && next < mine
+        {
+            old.extend(rest.next());
+        }
+        old.push(item);
+    }
+    old.extend(rest);
 }
 
 /// A value as it is inserted: directives and nulls are no content.

@@ -68,6 +68,8 @@ pub(super) struct ListOptions {
     pub(super) selector: Selector,
     pub(super) from: From,
     pub(super) exact: bool,
+    /// Whether a match of the version was named at all.
+    pub(super) matching: bool,
     pub(super) limit: Option<u64>,
     pub(super) token: Option<String>,
     pub(super) timeout: Option<u64>,
@@ -105,6 +107,7 @@ impl ListOptions {
             selector,
             from,
             exact: query.text("resourceVersionMatch") == "Exact",
+            matching: !query.text("resourceVersionMatch").is_empty(),
             limit,
             token: query
                 .get("continue")
@@ -138,7 +141,7 @@ fn validate(query: &Query, watch: bool) -> Result<(), SimError> {
                     }
                 }
                 if continued {
-                    let why = "sendInitialEvents is forbidden when continue is provided";
+                    let why = "resourceVersionMatch is forbidden when continue is provided";
                     causes.push(Cause::forbidden(MATCH, why));
                 }
             }

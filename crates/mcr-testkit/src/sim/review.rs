@@ -4,18 +4,26 @@ use super::auth::{Attributes, SimUser};
 use super::cluster::Inner;
 use super::error::SimError;
 use super::kinds::Kind;
+use super::managed;
 
 /// Kinds that answer a question and store nothing.
 pub(super) fn answer(
     cluster: &Inner,
     kind: &Kind,
     user: &SimUser,
+    manager: &str,
     mut object: Value,
 ) -> Result<Value, SimError> {
     object["kind"] = (*kind.kind).into();
     object["apiVersion"] = kind.api_version().into();
     if object["metadata"].is_null() {
         object["metadata"] = json!({});
+    }
+    if kind.group == "authentication.k8s.io" {
+        object["metadata"]["creationTimestamp"] = super::clock::now().into();
+    }
+    if kind.group == "authorization.k8s.io" {
+        managed::track(kind, "", manager, &Value::Null, &mut object);
     }
     let allowed = |user: &SimUser, spec: &Value| {
         let resource = &spec["resourceAttributes"];

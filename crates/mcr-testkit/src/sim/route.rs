@@ -4,7 +4,7 @@ use http::Method;
 
 use super::auth::Attributes;
 use super::error::SimError;
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kind, Kinds, builtins};
 use super::query::Query;
 
 /// What a path is about.
@@ -59,16 +59,13 @@ impl Route {
             rest => ("", rest.to_vec()),
         };
         let part = |index: usize| rest.get(index).map_or("", |part| part).to_owned();
-        if rest.len() > 3 {
-            return Self::Nothing;
-        }
         Self::Resource(Target {
             group: group.to_owned(),
             version: version.to_owned(),
             plural: part(0),
             namespace: namespace.to_owned(),
             name: part(1),
-            subresource: part(2),
+            subresource: rest.get(2..).map(|rest| rest.join("/")).unwrap_or_default(),
         })
     }
 }
@@ -107,9 +104,15 @@ impl Target {
         if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
             return Ok(Some(kind));
         }
-        if kinds.in_version(&self.group, &self.version).next().is_some() {
+        // Paths of custom resources are served elsewhere, and that server knows plain text only.
+        if is_built_in(&self.group) {
             return Err(SimError::no_such_resource());
         }
         Ok(None)
     }
+}
+
+/// Whether a group is one of Kubernetes itself.
+pub(super) fn is_built_in(group: &str) -> bool {
+    builtins().keys().any(|(known, _)| known == group)
 }

@@ -40,9 +40,20 @@ impl Schema {
         fill_in(&self.0, object);
     }
 
-    pub(super) fn check(&self, object: &Value) -> Vec<Cause> {
+    /// What is wrong with an object, or with its status alone where that is written: then messages,
+    /// but not fields, are relative to it.
+    pub(super) fn check(&self, object: &Value, below: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
-        check(&self.0, object, "", &mut causes);
+        if below.is_empty() {
+            check(&self.0, object, "", &mut causes);
+            return causes;
+        }
+        if let Some(value) = object.get(below) {
+            check(&self.0["properties"][below], value, "", &mut causes);
+        }
+        for cause in &mut causes {
+            cause.field = format!("{below}.{}", cause.field);
+        }
         causes
     }
 }

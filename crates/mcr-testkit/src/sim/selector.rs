@@ -147,15 +147,29 @@ impl Parser {
 
     fn requirements(mut self) -> Result<Vec<Label>, SimError> {
         let mut labels = Vec::new();
-        if self.tokens.is_empty() {
-            return Ok(labels);
-        }
         loop {
+            match self.peek() {
+                "" => return Ok(labels),
+                token if token == "!" || is_word(token) => {}
+                token => {
+                    let message = format!("found '{token}', expected: !, identifier, or 'end of string'");
+                    return Err(SimError::bad_request(message));
+                }
+            }
             labels.push(self.requirement()?);
             match self.next().as_str() {
                 "" => return Ok(labels),
-                "," => {}
-                other => return Err(unexpected(other, "',' or 'end of string'")),
+                "," => {
+                    let next = self.peek();
+                    if next != "!" && !is_word(next) {
+                        let message = format!("found '{next}', expected: identifier after ','");
+                        return Err(SimError::bad_request(message));
+                    }
+                }
+                other => {
+                    let message = format!("found '{other}', expected: ',' or 'end of string'");
+                    return Err(SimError::bad_request(message));
+                }
             }
         }
     }
@@ -166,6 +180,7 @@ impl Parser {
             self.at += 1;
         }
         let key = self.identifier()?;
+        check_key(&key)?;
         if absent {
             return Ok(Label {
                 key,
@@ -196,7 +211,7 @@ impl Parser {
                 let text = self.value()?;
                 let limit = text.parse().map_err(|_| {
                     parse_error(&format!(
-                        "values[0][{key}]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer"
+                        "values[0]: Invalid value: \"{text}\": for 'Gt', 'Lt' operators, the value must be an integer"
                     ))
                 })?;
                 if above {
@@ -232,7 +247,7 @@ impl Parser {
     fn values(&mut self) -> Result<Vec<String>, SimError> {
         let open = self.next();
         if open != "(" {
-            return Err(unexpected(&open, "'('"));
+            return Err(parse_error(&format!("found '{open}' expected: '('")));
         }
         let mut values = Vec::new();
         loop {
@@ -242,19 +257,44 @@ impl Parser {
                     values.push(String::new());
                     continue;
                 }
-                ")" if values.is_empty() => {
+                ")" => {
                     self.at += 1;
-                    return Ok(vec![String::new()]);
+                    if values.is_empty() {
+                        values.push(String::new());
+                    }
+                    return Ok(values);
                 }
                 _ => values.push(self.identifier()?),
             }
             match self.next().as_str() {
+                "," if self.peek() == ")" => values.push(String::new()),
                 "," => {}
                 ")" => return Ok(values),
                 other => return Err(unexpected(other, "',' or ')'")),
             }
         }
     }
+}
+
+/// A label's key: a name, with an optional domain before it.
+fn check_key(key: &str) -> Result<(), SimError> {
+    const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let parts: Vec<&str> = key.split('/').collect();
+    let why = match parts.as_slice() {
+        [name] | [_, name] => {
+            let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+            let bytes = name.as_bytes();
+            let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+            if edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner) && bytes.len() <= 63 {
+                return Ok(());
+            }
+            format!("name part {NAME}")
+        }
+        _ => format!(
+            "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ),
+    };
+    Err(parse_error(&format!("<nil>: Invalid value: \"{key}\": {why}")))
 }
 
 fn is_word(token: &str) -> bool {

@@ -14,6 +14,7 @@ pub(super) struct Shape<'a> {
     field: &'a str,
     /// And that of the field above.
     parent: &'a str,
+    item: bool,
 }
 
 static NONE: Value = Value::Null;
@@ -26,6 +27,7 @@ impl<'a> Shape<'a> {
             schema: schema.map_or(&NONE, |schema| schema.root()),
             field: "",
             parent: "",
+            item: false,
         }
     }
 
@@ -40,6 +42,7 @@ impl<'a> Shape<'a> {
             schema,
             field: name,
             parent: self.field,
+            item: false,
             ..self
         }
     }
@@ -47,13 +50,21 @@ impl<'a> Shape<'a> {
     pub(super) fn item(self) -> Self {
         Self {
             schema: &self.schema["items"],
+            item: true,
             ..self
         }
     }
 
     pub(super) fn is_atomic_map(self) -> bool {
+        // References are items as a whole.
+        if self.item && self.field == "ownerReferences" {
+            return true;
+        }
         if self.kind.custom.is_some() {
             return self.schema["x-kubernetes-map-type"] == "atomic";
+        }
+        if self.item && matches!(self.field, "secrets" | "imagePullSecrets") {
+            return true;
         }
         matches!(
             self.field,
@@ -85,6 +96,7 @@ impl<'a> Shape<'a> {
             };
         }
         match (self.parent, self.field) {
+            ("", "imagePullSecrets") => ListKind::Atomic,
             (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env") => {
                 keys(&["name"])
             }

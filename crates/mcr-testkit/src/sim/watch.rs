@@ -90,7 +90,9 @@ impl Watch {
             form,
             version,
             initial: initial.into_iter(),
-            announce: options.initial == Some(true) && options.bookmarks,
+            // Also where nothing was said of version and state: the old way to ask for both.
+            announce: wants_state && options.bookmarks && options.from != From::Any
+                || options.initial == Some(true) && options.bookmarks,
             bookmarks: options.bookmarks,
             deadline,
             next_bookmark,

@@ -103,12 +103,7 @@ impl<'a> Write<'a> {
         let now = clock::now();
         let uid = cluster.uid();
         let metadata = metadata_mut(&mut object);
-        for field in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "generation",
-        ] {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(field);
         }
         let manages = metadata.remove("managedFields");
@@ -151,13 +146,10 @@ impl<'a> Write<'a> {
                 metadata_mut(&mut object).insert("managedFields".to_owned(), manages);
             }
             _ if cluster.settings.managed_fields => {
-                managed::track(
-                    self.kind,
-                    self.subresource,
-                    &self.manager,
-                    &Value::Null,
-                    &mut object,
-                );
+                {
+                    let nobodys = defaults::untracked(self.kind, &object);
+                    managed::track(self.kind, self.subresource, &self.manager, &nobodys, &mut object)
+                };
             }
             _ => {}
         }
@@ -249,6 +241,11 @@ impl<'a> Write<'a> {
         let before = live.value_as(self.kind);
         let object = patch.apply(self.kind, &before)?;
         self.same_name(text(&object, "name"))?;
+        let uid = text(&object, "uid");
+        if !uid.is_empty() && uid != text(&before, "uid") {
+            let cause = Cause::invalid("metadata.uid", format!("{uid:?}"), "field is immutable");
+            return Err(self.invalid(self.name, &[cause.clone(), cause]));
+        }
         self.replace(cluster, store, &live, object, false)
     }
 
@@ -314,7 +311,7 @@ impl<'a> Write<'a> {
         self.shape(&mut object);
         let mut causes = defaults::check_metadata(self.kind, &object);
         if deleting {
-            causes.extend(new_finalizers(&before, &object, self.kind));
+            causes.extend(new_finalizers(&before, &object));
         }
         causes.extend(self.check(&object));
         if !causes.is_empty() {
@@ -404,14 +401,8 @@ impl<'a> Write<'a> {
             *object = whole;
             return;
         }
-        if self.subresource == "finalize" {
-            let finalizers = object["spec"]["finalizers"].take();
-            *object = before.clone();
-            object["spec"] = json!({});
-            if !finalizers.is_null() {
-                object["spec"]["finalizers"] = finalizers;
-            }
-            return;
+        if self.kind.is_namespaces() && self.subresource != "finalize" {
+            object["spec"] = before["spec"].clone();
         }
         let metadata = metadata_mut(object);
         for field in [
@@ -452,12 +443,19 @@ impl<'a> Write<'a> {
     }
 
     fn check(&self, object: &Value) -> Vec<Cause> {
+        let below = if self.subresource == "status" {
+            "status"
+        } else {
+            ""
+        };
         let schema = self
             .kind
             .custom
             .as_ref()
             .and_then(|custom| custom.schema.as_ref());
-        schema.map(|schema| schema.check(object)).unwrap_or_default()
+        schema
+            .map(|schema| schema.check(object, below))
+            .unwrap_or_default()
     }
 
     fn commit(&self, store: &mut Store, object: Value) -> Result<Arc<Object>, SimError> {
@@ -668,7 +666,7 @@ fn content_differs(kind: &Kind, before: &Value, after: &Value) -> bool {
     fields(before).iter().chain(&fields(after)).any(differs)
 }
 
-fn new_finalizers(before: &Value, after: &Value, kind: &Kind) -> Vec<Cause> {
+fn new_finalizers(before: &Value, after: &Value) -> Vec<Cause> {
     let list = |value: &Value| -> Vec<String> {
         let list = value["metadata"]["finalizers"].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -686,8 +684,6 @@ fn new_finalizers(before: &Value, after: &Value, kind: &Kind) -> Vec<Cause> {
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         new.join(", ")
     );
-    let cause = Cause::forbidden("metadata.finalizers", why);
-    // A real server checks custom resources twice, and says so twice.
-    let times = if kind.custom.is_some() { 2 } else { 1 };
-    vec![cause; times]
+    // A real server checks this twice, and says so twice.
+    vec![Cause::forbidden("metadata.finalizers", why); 2]
 }

@@ -1,6 +1,7 @@
 //! The same scripts against the simulated API server and a real one: the answers must be the same.
 
 mod normal;
+mod random;
 mod script;
 mod scripts;
 
@@ -27,7 +28,9 @@ struct Sim {
 /// What kube-rs does on its own, such as trying again, is none of the server's business.
 async fn client_of(yaml: &str) -> Client {
     let kubeconfig = kube::config::Kubeconfig::from_yaml(yaml).unwrap();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .unwrap();
     config.default_retry = false;
     Client::try_from(config).unwrap()
 }
@@ -48,9 +51,17 @@ fn serde_saphyr_value(yaml: &str) -> Value {
 }
 
 impl Real {
-    async fn start() -> Self {
-        let plane = ControlPlane::start().await.unwrap_or_else(|error| panic!("{error}"));
-        plane.install_crd(scripts::crd()).await.unwrap_or_else(|error| panic!("{error}"));
+    async fn start(arguments: &[&str]) -> Self {
+        let builder = arguments
+            .iter()
+            .fold(ControlPlane::builder(), |builder, argument| {
+                builder.arg(*argument)
+            });
+        let plane = builder.start().await.unwrap_or_else(|error| panic!("{error}"));
+        plane
+            .install_crd(scripts::crd())
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
         let bob = plane
             .user("bob")
             .rules([
@@ -80,13 +91,19 @@ impl Server for Real {
 
     async fn compact(&self) {
         let post = |path: &str, body: Value| {
-            let request = http::Request::post(path).body(body.to_string().into_bytes()).unwrap();
+            let request = http::Request::post(path)
+                .body(body.to_string().into_bytes())
+                .unwrap();
             let etcd = self.etcd.clone();
             async move { etcd.request::<Value>(request).await.unwrap() }
         };
         let key = serde_json::json!({ "key": "Lw==" });
         let now = post("/v3/kv/range", key).await["header"]["revision"].clone();
-        post("/v3/kv/compaction", serde_json::json!({ "revision": now, "physical": true })).await;
+        post(
+            "/v3/kv/compaction",
+            serde_json::json!({ "revision": now, "physical": true }),
+        )
+        .await;
     }
 }
 
@@ -130,7 +147,11 @@ async fn differences(real: &Real, sim: &Sim, script: &Script) -> Vec<String> {
         let mut places = Vec::new();
         places_of(truth_normal, claim_normal, "", &mut places);
         let step = &truth[index].step;
-        found.push(format!("{} step {index}: {step}\n{}", script.name, places.join("\n")));
+        found.push(format!(
+            "{} step {index}: {step}\n{}",
+            script.name,
+            places.join("\n")
+        ));
     }
     found
 }
@@ -149,7 +170,11 @@ fn places_of(truth: &Value, claim: &Value, path: &str, to: &mut Vec<String>) {
                 let at = format!("{path}/{name}");
                 match (a, b) {
                     (Some(a), Some(b)) => places_of(a, b, &at, to),
-                    (a, b) => to.push(format!("   {at}\n      real {}\n      sim  {}", a.unwrap_or(&NONE), b.unwrap_or(&NONE))),
+                    (a, b) => to.push(format!(
+                        "   {at}\n      real {}\n      sim  {}",
+                        a.unwrap_or(&NONE),
+                        b.unwrap_or(&NONE)
+                    )),
                 }
             }
         }
@@ -162,14 +187,17 @@ fn places_of(truth: &Value, claim: &Value, path: &str, to: &mut Vec<String>) {
     }
 }
 
-async fn compare(scripts: Vec<Script>) {
-    let (real, sim) = (Real::start().await, Sim::start());
+async fn compare(scripts: Vec<Script>, arguments: &[&str]) {
+    let (real, sim) = (Real::start(arguments).await, Sim::start());
     let count = scripts.len();
     let only = std::env::var("MCR_SIM_SCRIPT").unwrap_or_default();
-    let runs = scripts.into_iter().filter(|script| script.name.contains(&only)).map(|script| {
-        let (real, sim) = (&real, &sim);
-        async move { differences(real, sim, &script).await }
-    });
+    let runs = scripts
+        .into_iter()
+        .filter(|script| script.name.contains(&only))
+        .map(|script| {
+            let (real, sim) = (&real, &sim);
+            async move { differences(real, sim, &script).await }
+        });
     // One after the other where history is cut; the rest wait for watches most of the time.
     let found: Vec<Vec<String>> = futures::stream::iter(runs).buffer_unordered(8).collect().await;
     let found: Vec<String> = found.into_iter().flatten().collect();
@@ -178,16 +206,34 @@ async fn compare(scripts: Vec<Script>) {
         "{} of the answers to {count} scripts differ:\n{}\n{}",
         found.len(),
         found.join("\n"),
-        if found.len() > 500 { real.plane.log_tail() } else { String::new() },
+        if found.len() > 500 {
+            real.plane.log_tail()
+        } else {
+            String::new()
+        },
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_simulator_answers_as_a_real_api_server() {
-    compare(scripts::all()).await;
+    compare(scripts::all(), &[]).await;
+}
+
+/// Seeds are fixed, so that a run means something; other ones with `MCR_SIM_SEEDS=<from>..<to>`.
+#[tokio::test(flavor = "multi_thread")]
+async fn random_scripts_are_answered_alike() {
+    let seeds = std::env::var("MCR_SIM_SEEDS").unwrap_or_else(|_| "1..9".to_owned());
+    let (from, to) = seeds.split_once("..").unwrap();
+    let seeds = from.parse::<u64>().unwrap()..to.parse().unwrap();
+    compare(seeds.map(|seed| random::script(seed, 60)).collect(), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn history_that_is_gone_is_refused_alike() {
-    compare(scripts::compaction()).await;
+    // Its cache would remember what etcd has forgotten.
+    compare(
+        scripts::compaction(),
+        &["--feature-gates=ListFromCacheSnapshot=false"],
+    )
+    .await;
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// A request. `{name}` in path and body stands for what an earlier step saved.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     method: Method,
     path: String,
     body: Option<String>,
@@ -20,6 +20,7 @@ pub struct Step {
     save: Vec<(&'static str, &'static str)>,
     background: bool,
     compact: bool,
+    quiet: bool,
 }
 
 fn step(method: Method, path: &str, body: Option<String>) -> Step {
@@ -32,30 +33,31 @@ fn step(method: Method, path: &str, body: Option<String>) -> Step {
         save: Vec::new(),
         background: false,
         compact: false,
+        quiet: false,
     }
 }
 
-pub fn get(path: &str) -> Step {
+pub(crate) fn get(path: &str) -> Step {
     step(Method::GET, path, None)
 }
 
-pub fn post(path: &str, body: Value) -> Step {
+pub(crate) fn post(path: &str, body: Value) -> Step {
     step(Method::POST, path, Some(body.to_string())).content("application/json")
 }
 
-pub fn put(path: &str, body: Value) -> Step {
+pub(crate) fn put(path: &str, body: Value) -> Step {
     step(Method::PUT, path, Some(body.to_string())).content("application/json")
 }
 
-pub fn delete(path: &str) -> Step {
+pub(crate) fn delete(path: &str) -> Step {
     step(Method::DELETE, path, None)
 }
 
-pub fn delete_with(path: &str, options: Value) -> Step {
+pub(crate) fn delete_with(path: &str, options: Value) -> Step {
     step(Method::DELETE, path, Some(options.to_string())).content("application/json")
 }
 
-pub fn patch(kind: &str, path: &str, body: Value) -> Step {
+pub(crate) fn patch(kind: &str, path: &str, body: Value) -> Step {
     let media = match kind {
         "apply" => "application/apply-patch+yaml".to_owned(),
         "strategic" => "application/strategic-merge-patch+json".to_owned(),
@@ -66,12 +68,12 @@ pub fn patch(kind: &str, path: &str, body: Value) -> Step {
     step(Method::PATCH, path, Some(body.to_string())).content(&media)
 }
 
-pub fn raw(method: Method, path: &str, body: &str) -> Step {
+pub(crate) fn raw(method: Method, path: &str, body: &str) -> Step {
     step(method, path, Some(body.to_owned())).content("application/json")
 }
 
 /// A watch that is open while the following steps run; its events are in the transcript of the end.
-pub fn watch(path: &str) -> Step {
+pub(crate) fn watch(path: &str) -> Step {
     Step {
         background: true,
         ..get(path)
@@ -79,7 +81,7 @@ pub fn watch(path: &str) -> Step {
 }
 
 /// Makes the server forget all history.
-pub fn compact() -> Step {
+pub(crate) fn compact() -> Step {
     Step {
         compact: true,
         ..get("")
@@ -91,50 +93,56 @@ impl Step {
         self.header("content-type", media)
     }
 
-    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    pub fn accept(self, value: &str) -> Self {
+    pub(crate) fn accept(self, value: &str) -> Self {
         self.header("accept", value)
     }
 
-    pub fn by(mut self, user: &'static str) -> Self {
+    /// Compares the status code only.
+    pub(crate) fn quietly(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
+    pub(crate) fn by(mut self, user: &'static str) -> Self {
         self.user = user;
         self
     }
 
-    pub fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
+    pub(crate) fn save(mut self, name: &'static str, pointer: &'static str) -> Self {
         self.save.push((name, pointer));
         self
     }
 }
 
 /// Steps that have a namespace of their own, `{ns}`.
-pub struct Script {
-    pub name: String,
-    pub steps: Vec<Step>,
+pub(crate) struct Script {
+    pub(crate) name: String,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// A server to run scripts against.
-pub trait Server: Sync {
+pub(crate) trait Server: Sync {
     fn client(&self, user: &str) -> Client;
     fn compact(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// What a server answered to a step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    pub step: String,
-    pub code: u16,
-    pub media: String,
+pub(crate) struct Answer {
+    pub(crate) step: String,
+    pub(crate) code: u16,
+    pub(crate) media: String,
     /// The body; of a watch its events.
-    pub body: Value,
+    pub(crate) body: Value,
 }
 
-pub async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
+pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
     let mut saved: BTreeMap<String, String> = BTreeMap::new();
     saved.insert("ns".to_owned(), script.name.replace('_', "-"));
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{ns}" } });
@@ -163,7 +171,10 @@ pub async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
             .unwrap();
         let response = server.client(step.user).send(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        let media = parts.headers.get("content-type").map_or("", |value| value.to_str().unwrap());
+        let media = parts
+            .headers
+            .get("content-type")
+            .map_or("", |value| value.to_str().unwrap());
         let mut answer = Answer {
             step: label,
             code: parts.status.as_u16(),
@@ -181,6 +192,9 @@ pub async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
             continue;
         }
         answer.body = read.await;
+        if step.quiet {
+            answer.body = Value::Null;
+        }
         for (name, pointer) in &step.save {
             let value = answer.body.pointer(pointer).cloned().unwrap_or_default();
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
