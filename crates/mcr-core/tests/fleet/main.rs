@@ -2,6 +2,8 @@
 //!
 //! Needs the control-plane binaries (`cargo xtask assets`); `cargo xtask test` sets everything up.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
 mod changes;
 mod harness;
 mod isolation;
