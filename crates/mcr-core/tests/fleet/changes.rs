@@ -260,7 +260,7 @@ async fn suspended_keeps_the_store_dials_nothing_and_comes_back() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!log.has("+unseen"));
     assert!(
-        cluster.store::<ConfigMap>().or_fail().list().or_fail().len() >= 1,
+        !cluster.store::<ConfigMap>().or_fail().list().or_fail().is_empty(),
         "the store is kept"
     );
     let asked = plane
@@ -325,11 +325,8 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
         .or_fail();
     let issuer = Arc::new(Issuer::default());
     for _ in 0..4 {
-        issuer
-            .tokens
-            .lock()
-            .unwrap()
-            .push_back(robot.token().await.or_fail());
+        let token = robot.token().await.or_fail();
+        issuer.tokens.lock().unwrap().push_back(token);
     }
     let endpoint = Endpoint::new(plane.url().parse().or_fail()).certificate_authority(plane.ca_pem());
     let running = Running::start();
