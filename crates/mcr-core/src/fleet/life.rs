@@ -204,16 +204,17 @@ impl<'a> Life<'a> {
         cluster.set_phase(Phase::Down);
         cluster.set_state(ClusterState::Draining);
         fleet.draining.insert((name.clone(), epoch), cluster.clone());
+        if end == End::Replaced {
+            // The place may be another cluster's already: not one more request may go there.
+            cluster.transport().close();
+        }
+        // Before anyone can be told: who knows that the cluster has left must find none of its stores readable.
+        cluster.close();
         fleet
             .registry
             .remove_if(&name, |_, engaged| engaged.is_same(cluster));
         tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
         fleet.publish(&name);
-        if end == End::Replaced {
-            // The place may be another cluster's already: not one more request may go there.
-            cluster.transport().close();
-        }
-        cluster.close();
         // Whoever runs work for the cluster aborts it after the grace; a little more is given before that is
         // called a fault.
         let limit = fleet.settings().drain_grace + Duration::from_secs(5);
