@@ -140,6 +140,7 @@ pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
         stuck: 0,
+        cut_short: 0,
         left_out: false,
         told: HashMap::new(),
         unreadable: HashSet::new(),
@@ -162,6 +163,8 @@ struct Driver {
     position: Option<Position>,
     /// How many watches in a row failed without getting on from there.
     stuck: u32,
+    /// How many watches in a row the server ended as soon as they had begun.
+    cut_short: u32,
     /// Whether something could not be read since the last list began.
     left_out: bool,
     /// How often each kind of error came since a watch last lived for some time.
@@ -374,6 +377,7 @@ impl Driver {
             self.backoff.reset();
             self.told.clear();
             self.stuck = 0;
+            self.cut_short = 0;
         }
         if self.left_out {
             // An object that can be read again is not told by any event, nor is what an object without a name
@@ -383,6 +387,13 @@ impl Driver {
         match &result {
             // A server that ends every watch at once would otherwise be asked in a tight loop.
             Ok(()) if started.elapsed() < Duration::from_secs(1) => {
+                self.cut_short = self.cut_short.saturating_add(1);
+                if self.cut_short >= STUCK_AFTER {
+                    // No error, but what is held is as old as the pauses are long.
+                    self.watch.failed(WatchError::Transport(
+                        "every watch is ended as soon as it has begun, so changes are seen late; look at what stands between here and the API server".into(),
+                    ));
+                }
                 let pause = self.backoff.next();
                 sleep(pause).await;
             }
