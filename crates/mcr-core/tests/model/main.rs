@@ -16,6 +16,7 @@ mod place;
 mod promises;
 mod said;
 mod store;
+mod stress;
 mod witness;
 mod world;
 

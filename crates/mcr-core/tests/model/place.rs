@@ -162,6 +162,7 @@ struct State {
     fault: Option<Fault>,
     latency: Duration,
     listed: u64,
+    forbidden: Option<&'static str>,
 }
 
 #[derive(Clone)]
@@ -263,6 +264,25 @@ impl Place {
         state.compacted = state.version;
     }
 
+    /// Drops all of the history that nobody can ask for any more.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        state.watchers.clear();
+        state.silent.clear();
+        let version = state.version;
+        state.log = state
+            .objects
+            .iter()
+            .map(|((plural, key), stored)| Event {
+                version,
+                verb: "ADDED",
+                plural,
+                key: key.clone(),
+                stored: stored.clone(),
+            })
+            .collect();
+    }
+
     /// Ends all watches, as a server that is being updated does.
     pub(crate) fn end_watches(&self) {
         self.state().watchers.clear();
@@ -298,6 +318,18 @@ impl Place {
             // The others concern what begins, so something has to begin.
             Some(_) => state.watchers.clear(),
         }
+    }
+
+    /// From now on one kind may not be listed and watched, whatever else may be.
+    pub(crate) fn forbid(&self, plural: Option<&'static str>) {
+        let mut state = self.state();
+        state.forbidden = plural;
+        state.watchers.retain(|watcher| Some(watcher.plural) != plural);
+    }
+
+    /// Who still holds on to this server: clients, connections, and whoever tests.
+    pub(crate) fn holders(&self) -> usize {
+        Arc::strong_count(&self.0)
     }
 
     /// How long lists take.
@@ -346,6 +378,9 @@ impl Place {
             }
             _ => return Ok(status(404, "NotFound")),
         };
+        if self.state().forbidden == Some(plural) {
+            return Ok(status(403, "Forbidden"));
+        }
         match fault {
             Some(Fault::Forbidden) => return Ok(status(403, "Forbidden")),
             Some(Fault::NotServed) => return Ok(status(404, "NotFound")),

@@ -12,7 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
-    Access, Cluster, ClusterState, Fleet, FleetEvent, FleetSettings, Store, StoreError, WatchHandle,
+    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle,
     WatchRequest,
 };
 use serde::de::DeserializeOwned;
@@ -133,10 +133,15 @@ struct Engagement {
 
 impl World {
     pub(crate) fn new(places: usize) -> Self {
-        Self::with_settings(places, |_| {})
+        Self::with(places, false)
     }
 
-    pub(crate) fn with_settings(places: usize, settings: impl FnOnce(&mut FleetSettings)) -> Self {
+    /// For a runtime of several threads and real time.
+    pub(crate) fn on_threads(places: usize) -> Self {
+        Self::with(places, true)
+    }
+
+    fn with(places: usize, threads: bool) -> Self {
         let places: Vec<Place> = (1..=places as u64).map(Place::new).collect();
         let addresses = places
             .iter()
@@ -154,7 +159,6 @@ impl World {
                 watch.page_size = 3;
                 watch.watch_timeout = Duration::from_secs(60);
                 watch.list_timeout = Duration::from_secs(30);
-                settings(chosen);
             })
             .build();
         fleet.index("value", |map: &ConfigMap| {
@@ -182,6 +186,7 @@ impl World {
             places.clone(),
             problems.clone(),
             followed.clone(),
+            threads,
         ));
         let stop = CancellationToken::new();
         let running = tokio::spawn({
@@ -225,7 +230,7 @@ impl World {
         for place in &self.places {
             place.fail(None);
         }
-        self.eventually("the fleet equals the model", || self.check()).await;
+        self.eventually(PATIENCE, "the fleet equals the model", || self.check()).await;
         tokio::time::sleep(Duration::from_secs(100)).await;
         self.problems.assert_none();
         if let Err(why) = self.check() {
@@ -233,14 +238,22 @@ impl World {
         }
     }
 
-    pub(crate) async fn eventually(&self, what: &str, mut ask: impl FnMut() -> Result<(), String>) {
+    /// The same in real time, in which nobody can wait and see whether it stays so.
+    pub(crate) async fn converges_within(&self, patience: Duration) {
+        for place in &self.places {
+            place.fail(None);
+        }
+        self.eventually(patience, "the fleet equals the model", || self.check()).await;
+    }
+
+    async fn eventually(&self, patience: Duration, what: &str, mut ask: impl FnMut() -> Result<(), String>) {
         let started = Instant::now();
         loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             self.problems.assert_none();
             match ask() {
                 Ok(()) => return,
-                Err(why) => assert!(started.elapsed() < PATIENCE, "{what}: {why}"),
+                Err(why) => assert!(started.elapsed() < patience, "{what}: {why}"),
             }
         }
     }
@@ -372,7 +385,7 @@ impl World {
 
     /// Removes every cluster, stops the fleet, and looks whether anything of it is left.
     pub(crate) async fn ends_with_nothing(self) {
-        self.eventually("discovery runs", || {
+        self.eventually(PATIENCE, "discovery runs", || {
             let live = self.providers.iter().all(Scripted::is_live);
             ensure(live, || "it does not".into())
         })
@@ -385,7 +398,7 @@ impl World {
         self.settle().await;
         self.fleet.release_held();
         self.model.lock().unwrap().release_held();
-        self.eventually("the fleet is empty", || {
+        self.eventually(PATIENCE, "the fleet is empty", || {
             let left = self.fleet.snapshot().clusters;
             ensure(left.is_empty(), || format!("{left:#?}"))
         })
@@ -452,7 +465,13 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, should: &T) -> Resul
 }
 
 /// Watches every cluster that joins, as a controller does.
-async fn follow(fleet: Fleet, places: Vec<Place>, problems: Problems, followed: Arc<Mutex<Followed>>) {
+async fn follow(
+    fleet: Fleet,
+    places: Vec<Place>,
+    problems: Problems,
+    followed: Arc<Mutex<Followed>>,
+    threads: bool,
+) {
     let mut events = fleet.subscribe();
     loop {
         match events.next().await {
@@ -476,8 +495,18 @@ async fn follow(fleet: Fleet, places: Vec<Place>, problems: Problems, followed: 
                 if !matches!(left.stores.0.list(), Err(StoreError::Gone { .. })) {
                     problems.add(format!("{name} has left, and its store can be read"));
                 }
-                for (_, witness) in &left.witnesses {
-                    witness.close();
+                let close = async move {
+                    if threads {
+                        // Another thread may be in the middle of telling something.
+                        left.cluster.wait_for(|state| *state == ClusterState::Gone).await;
+                    }
+                    for (_, witness) in &left.witnesses {
+                        witness.close();
+                    }
+                };
+                match threads {
+                    true => drop(tokio::spawn(close)),
+                    false => close.await,
                 }
             }
             _ => {}
