@@ -93,6 +93,7 @@ async fn prompt(
         ));
     }
     if info.verb == "watch" {
+        parts.headers.remove(header::CONTENT_LENGTH);
         let body = watched(incoming, info, shared.rules.subscribe(), shared.dice.clone());
         return Ok(Response::from_parts(parts, body));
     }

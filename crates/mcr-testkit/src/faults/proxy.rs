@@ -49,8 +49,15 @@ pub(super) struct Shared {
     pub(super) requests: AtomicU64,
     pub(super) token: CancellationToken,
     /// Held while faults change.
-    changing: tokio::sync::Mutex<u64>,
+    changing: tokio::sync::Mutex<Changing>,
     trouble: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+struct Changing {
+    last_id: u64,
+    /// How the listener meets connections, as far as is known: a change may have been given up halfway.
+    met: Option<Mode>,
 }
 
 impl Shared {
@@ -291,27 +298,28 @@ impl FaultProxy {
     }
 
     async fn change(&self, add: Option<Rule>, keep: impl Fn(RuleId) -> bool) -> RuleId {
-        let mut last = self.shared.changing.lock().await;
+        let mut changing = self.shared.changing.lock().await;
         let mut rules: Vec<Arc<Active>> = {
             let now = self.shared.rules.borrow();
             now.iter().filter(|active| keep(active.id)).cloned().collect()
         };
-        let id = RuleId(*last + 1);
+        let id = RuleId(changing.last_id + 1);
         let added = add.as_ref().map(|rule| rule.fault.clone());
         if let Some(rule) = add {
-            *last = id.0;
+            changing.last_id = id.0;
             rules.push(Arc::new(Active::new(id, rule)));
         }
         let (mode, face) = (mode(&rules), face(&rules));
         self.shared.rules.send_replace(Arc::new(rules));
 
-        let before = *self.shared.wire.borrow();
         if mode == Mode::BlackHole {
             // First the silence, then the full queue: in between a connection may come, but no answer.
             self.wire(|wire, _| wire.mode = mode);
         }
-        if before.mode != mode {
+        if changing.met != Some(mode) {
+            changing.met = None;
             self.command(|done| Command::Meet(mode, done)).await;
+            changing.met = Some(mode);
         }
         if added == Some(Fault::AddressChange) {
             self.command(Command::Move).await;

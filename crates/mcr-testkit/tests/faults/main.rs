@@ -7,6 +7,8 @@
 
 mod answers;
 mod connections;
+#[cfg(all(feature = "conformance", feature = "control-plane"))]
+mod fleet;
 #[cfg(feature = "control-plane")]
 mod real;
 mod schedules;
