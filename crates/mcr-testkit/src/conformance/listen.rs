@@ -140,6 +140,15 @@ impl Heard {
         start.elapsed()
     }
 
+    /// What was last said of a cluster that is there.
+    #[track_caller]
+    pub(super) fn spec(&self, name: &ClusterName) -> &ClusterSpec {
+        match self.clusters.get(name) {
+            Some(spec) => spec,
+            None => self.wrong(format!("{name} should be there")),
+        }
+    }
+
     pub(super) fn names(&self) -> BTreeSet<ClusterName> {
         self.clusters.keys().cloned().collect()
     }

@@ -207,10 +207,12 @@ pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
 pub(super) async fn a_change_is_an_upsert<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
     let mut heard = Heard::synced(&subject).await;
-    let identity = heard.clusters[&names[0]].identity.clone();
+    let identity = heard.spec(&names[0]).identity.clone();
     subject.change(&drafts[0].clone().changed()).await;
     heard.until_said_again(&names[0]).await;
-    let after = &heard.clusters[&names[0]];
+    heard.listen().await;
+    only_upserts(&heard, &names, "a change of address or labels");
+    let after = heard.spec(&names[0]);
     heard.must(
         after.identity == identity,
         "a change of address or labels is none of the identity",
@@ -224,7 +226,7 @@ pub(super) async fn a_change_is_an_upsert<S: Subject>() {
 pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
     let mut heard = Heard::synced(&subject).await;
-    let identity = heard.clusters[&names[0]].identity.clone();
+    let identity = heard.spec(&names[0]).identity.clone();
     let rotated = drafts[0].clone().rotated();
     subject.rotate(&rotated).await;
     heard
@@ -232,26 +234,36 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
             Access::Kubeconfig(kubeconfig) => {
                 String::from_utf8_lossy(&kubeconfig.yaml).contains(&rotated.token())
             }
+            // What is handed out on demand need not be announced.
             _ => true,
         })
         .await;
     heard.listen().await;
+    only_upserts(&heard, &names, "a change of credentials");
     heard.must(
-        heard.clusters[&names[0]].identity == identity,
+        heard.spec(&names[0]).identity == identity,
         "other credentials don't make another cluster",
     );
-    let neighbour = format!("+{}", names[1]);
-    let said = heard.log.iter().filter(|line| **line == neighbour).count();
+}
+
+/// Fails if the first cluster was removed in between, or its neighbour spoken of again.
+#[track_caller]
+fn only_upserts(heard: &Heard, names: &[ClusterName], what: &str) {
+    let count = |line: String| heard.log.iter().filter(|said| **said == line).count();
     heard.must(
-        said == 1,
-        format!("the rotation of {} said {} again", names[0], names[1]),
+        count(format!("-{}", names[0])) == 0,
+        format!("{what} is an Upsert, not a Remove and another cluster"),
+    );
+    heard.must(
+        count(format!("+{}", names[1])) == 1,
+        format!("{what} of {} said {} again", names[0], names[1]),
     );
 }
 
 pub(super) async fn another_cluster_of_the_same_name_has_another_identity<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
     let mut heard = Heard::synced(&subject).await;
-    let before = heard.clusters[&names[0]].identity.clone();
+    let before = heard.spec(&names[0]).identity.clone();
     let from = heard.log.len();
     subject.replace(&drafts[0].clone().replaced()).await;
     heard.until_said_again(&names[0]).await;

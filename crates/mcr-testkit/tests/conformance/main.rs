@@ -179,6 +179,7 @@ flaws! {
     20 RemovesLate: what_happens_to_a_cluster_is_told_in_order, "";
     21 SuspendedIsRemoved: the_fleet_shows_a_suspended_cluster, "Suspended";
     22 LosesSome: many_clusters_at_once_are_all_announced, "40 clusters";
+    23 TearsDown: a_rotation_is_an_upsert_with_the_new_credentials, "not a Remove";
 }
 
 #[test]

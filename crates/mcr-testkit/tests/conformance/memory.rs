@@ -27,7 +27,7 @@ macro_rules! flaws {
 flaws! {
     None SyncedTwice SyncedFirst NeverSynced NeverRemoves BrokenRemoves BrokenLeaks BrokenEnds BrokenIsSilent
     IgnoresStop LeaksTasks LeaksThreads RepeatsAll SameIdentity IdentityByToken ForgetsRotations
-    ForgetsSuspension RemovesTheDeleting RemembersItsRounds LongName RemovesLate SuspendedIsRemoved LosesSome
+    ForgetsSuspension RemovesTheDeleting RemembersItsRounds LongName RemovesLate SuspendedIsRemoved LosesSome TearsDown
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,6 +182,10 @@ impl Running {
                 Flaw::RepeatsAll => false,
                 _ => before == entry,
             });
+            if !same && flaw == Flaw::TearsDown && before.is_some() {
+                let name = ClusterName::new(name.as_str()).unwrap();
+                self.ready.push_back(Ok(Change::Remove(name)));
+            }
             if !same {
                 say(flaw, entry, before.is_none(), self.synced, &mut self.ready);
             }
