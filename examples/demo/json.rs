@@ -17,7 +17,13 @@ impl Show for Json {
         let done = summary.steps.iter().filter(|step| step.ok).count();
         let failed = summary.steps.len() - done;
         let summary = json!({
-            "summary": {"ok": summary.ok, "done": done, "failed": failed, "tookMs": in_millis(summary.took)},
+            "summary": {
+                "backend": summary.backend,
+                "ok": summary.ok,
+                "done": done,
+                "failed": failed,
+                "tookMs": in_millis(summary.took),
+            },
         });
         print(&format!("{summary}\n"));
     }

@@ -5,6 +5,10 @@ use crate::show::{Show, Step, Summary, duration, print};
 pub(crate) struct Lines;
 
 impl Show for Lines {
+    fn intro(&self, text: &str) {
+        print(&format!("{text}\n"));
+    }
+
     fn begin(&self, doing: &str) {
         print(&format!("…  {doing}\n"));
     }

@@ -31,6 +31,11 @@ impl Live {
 }
 
 impl Show for Live {
+    fn intro(&self, text: &str) {
+        // Above what is drawn, and never gone over.
+        print(&format!("{text}\n\n"));
+    }
+
     fn begin(&self, doing: &str) {
         let mut state = self.state();
         state.doing = Some((doing.to_owned(), Instant::now()));

@@ -1,17 +1,29 @@
-//! One controller, several real clusters that come, change and go: starts the clusters itself and shows what the
+//! One controller, several clusters that come, change, fail and go: starts the clusters itself and shows what the
 //! controller makes of it. `cargo xtask demo` is the short way to run it.
 
+mod backend;
 mod json;
 mod lines;
 mod live;
+mod measure;
+mod real;
 mod script;
 mod seen;
 mod show;
+mod sim;
 mod world;
 
-use std::{io::IsTerminal, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    io::IsTerminal,
+    net::{SocketAddr, TcpListener},
+    process::ExitCode,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use backend::Choice;
 use clap::Parser;
 use examples::{Format, stop_at_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -21,14 +33,16 @@ use seen::Seen;
 use show::Show;
 use world::Folder;
 
-/// Watch one controller reconcile ConfigMaps in several real clusters while clusters join, change and leave.
+/// Watch one controller reconcile ConfigMaps in several clusters while clusters join, change, fail and leave.
 ///
 /// Starts an etcd and API servers (each a cluster of its own), and a controller that knows them from kubeconfig files
-/// in a folder. Then writes objects, adds a cluster, rotates a token, stops an API server and starts it again, and
-/// removes a cluster, and says how long the controller took each time. Everything is removed at the end.
+/// in a folder. Then writes objects, adds a cluster, rotates a token, lets the network of one cluster swallow
+/// everything, stops an API server and starts it again, and removes a cluster, and says how long the controller took
+/// each time. Everything is removed at the end. Without binaries of Kubernetes the API servers are simulated.
 ///
 ///   cargo xtask demo
 ///   cargo xtask demo --once --format json
+///   cargo xtask demo --backend sim --serve 127.0.0.1:8080
 #[derive(Parser)]
 #[command(name = "demo", verbatim_doc_comment)]
 struct Args {
@@ -40,6 +54,42 @@ struct Args {
     /// one at the end
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// What the clusters are
+    #[arg(long, value_enum, default_value_t)]
+    backend: Choice,
+    /// Where to serve /clusters and /metrics while it runs, or `off`; port 0 is a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    serve: Serve,
+}
+
+#[derive(Clone, Copy)]
+enum Serve {
+    At(SocketAddr),
+    Off,
+}
+
+impl FromStr for Serve {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            _ => text
+                .parse()
+                .map(Self::At)
+                .map_err(|_| "not an address such as 127.0.0.1:8080, nor off".to_owned()),
+        }
+    }
+}
+
+impl Serve {
+    /// Listens, and says where: the port may be one that the system chose.
+    fn listen(self) -> anyhow::Result<Option<(TcpListener, String)>> {
+        let Self::At(address) = self else { return Ok(None) };
+        let listener = TcpListener::bind(address).with_context(|| format!("--serve {address}"))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        Ok(Some((listener, url)))
+    }
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
@@ -49,16 +99,25 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Format::Text if std::io::stdout().is_terminal() => Arc::new(live::Live::default()),
         Format::Text => Arc::new(lines::Lines),
     };
+    let backend = args.backend.decide()?;
+    let (listener, url) = args.serve.listen()?.unzip();
     let folder = Folder::new()?;
+    show.intro(backend.text());
+    if let Some(url) = &url {
+        show.intro(&format!("The controller's view of them: {url}/clusters and {url}/metrics"));
+    }
 
     // The whole controller: kubeconfig files in, reconciles out.
     let seen = Arc::new(Seen::default());
     let controller = Controller::<ConfigMap>::new("demo").build(seen::reconcile, seen.clone());
-    let manager = Manager::builder()
+    let mut manager = Manager::builder()
         .provider(FileProvider::builder().dir(folder.path()).build()?)
         .controller(controller)
-        .shutdown_grace(Duration::from_secs(5))
-        .build()?;
+        .shutdown_grace(Duration::from_secs(5));
+    if let Some(listener) = listener {
+        manager = manager.serve(listener);
+    }
+    let manager = manager.build()?;
     let fleet = manager.fleet().clone();
     let managing = tokio::spawn(manager.run_until(stop.clone()));
 
@@ -69,7 +128,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         stop.clone(),
     ));
     let ended = stop
-        .run_until_cancelled(script::run(&folder, &fleet, &seen, &*show))
+        .run_until_cancelled(script::run(backend, url.as_deref(), &folder, &fleet, &seen, &*show))
         .await;
     let (world, summary) = ended.unzip();
     if let Some(summary) = &summary {
@@ -79,7 +138,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
             && summary.ok
             && !args.once
         {
-            show.hint(&world.hint());
+            show.hint(&world.hint(url.as_deref()));
             stop.cancelled().await;
         }
     }

@@ -8,10 +8,16 @@ use std::{
 
 use anyhow::{bail, ensure};
 use mcr::{Cluster, ClusterState, Fleet};
+use mcr_testkit::faults::Fault;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use crate::{
+    backend::Backend,
+    measure::{Latencies, round},
     seen::{Seen, short_name},
     show::{Show, Step, Summary, duration, in_millis},
     world::{Folder, World, change, delete},
@@ -31,12 +37,16 @@ struct Done {
 
 /// Runs all steps. Returns what was started, if it was, for it to go on.
 pub(crate) async fn run(
+    backend: Backend,
+    url: Option<&str>,
     folder: &Folder,
     fleet: &Fleet,
     seen: &Seen,
     show: &dyn Show,
 ) -> (Option<World>, Summary) {
     let mut script = Script {
+        backend,
+        url,
         folder,
         fleet,
         seen,
@@ -49,6 +59,7 @@ pub(crate) async fn run(
     (
         world,
         Summary {
+            backend,
             ok,
             took: started.elapsed(),
             steps: script.steps,
@@ -57,6 +68,9 @@ pub(crate) async fn run(
 }
 
 struct Script<'a> {
+    backend: Backend,
+    /// Where the manager serves its report.
+    url: Option<&'a str>,
     folder: &'a Folder,
     fleet: &'a Fleet,
     seen: &'a Seen,
@@ -68,18 +82,17 @@ impl<'a> Script<'a> {
     /// None if a step failed.
     async fn all(&mut self, place: &mut Option<World>) -> Option<()> {
         let (folder, fleet, seen) = (self.folder, self.fleet, self.seen);
-        let started = self.step("start", "starting an etcd and three API servers", async {
+        let (backend, url) = (self.backend, self.url);
+        let starting = format!("starting {}", backend.servers());
+        let started = self.step("start", &starting, async {
             let begun = Instant::now();
-            let world = World::start(folder, &FIRST).await?;
-            let (what, took) = ("an etcd and three API servers", begun.elapsed());
-            Ok((
-                world,
-                Done {
-                    what: what.to_owned(),
-                    took,
-                    details: json!({"clusters": FIRST}),
-                },
-            ))
+            let world = World::start(backend, folder, &FIRST).await?;
+            let done = Done {
+                what: backend.servers().to_owned(),
+                took: begun.elapsed(),
+                details: json!({"clusters": FIRST, "url": url}),
+            };
+            Ok((world, done))
         });
         let world = place.insert(started.await?);
         self.step(
@@ -104,6 +117,14 @@ impl<'a> Script<'a> {
                 rotate(world, folder),
             )
             .await?;
+        // So is the end of this.
+        let dark = self
+            .step(
+                "blackhole",
+                "letting the network of dakar swallow everything",
+                blackhole(world, fleet, seen),
+            )
+            .await?;
         self.step(
             "outage",
             "stopping the API server of berlin",
@@ -126,6 +147,18 @@ impl<'a> Script<'a> {
             "recover",
             "starting the API server of berlin again",
             recover(world, seen),
+        )
+        .await?;
+        self.step(
+            "silence",
+            "waiting for dakar's silence to be noticed",
+            silence(world, seen, dark),
+        )
+        .await?;
+        self.step(
+            "heal",
+            "letting the network of dakar work again",
+            heal(world, seen),
         )
         .await?;
         self.step(
@@ -165,6 +198,7 @@ impl<'a> Script<'a> {
         };
         let step = Step {
             step,
+            backend: self.backend,
             what: done.what,
             took: done.took,
             ok: value.is_some(),
@@ -214,7 +248,7 @@ async fn write(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
         let mut written = Vec::new();
         for number in 0..OBJECTS {
             let name = format!("object-{number}");
-            written.push((member.plane.name().to_owned(), member.create(&name).await?, name));
+            written.push((member.name().to_owned(), member.create(&name).await?, name));
         }
         anyhow::Ok(written)
     });
@@ -223,7 +257,7 @@ async fn write(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
         .into_iter()
         .flatten()
         .collect();
-    let mut latencies = seen
+    let latencies = seen
         .until(
             Duration::from_secs(10),
             "not all objects were reconciled",
@@ -236,22 +270,21 @@ async fn write(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
         )
         .await?;
     let took = begun.elapsed();
-    latencies.sort();
-    let (p50, max) = (latencies[latencies.len() / 2], latencies[latencies.len() - 1]);
+    let latencies = Latencies::from(latencies);
     let what = format!(
         "{} objects written → reconciled: p50 {}, max {}",
-        latencies.len(),
-        duration(p50),
-        duration(max)
+        latencies.count(),
+        duration(latencies.p50()),
+        duration(latencies.max())
     );
-    let details = json!({"objects": latencies.len(), "p50Ms": in_millis(p50), "maxMs": in_millis(max)});
+    let details = json!(latencies);
     Ok(((), Done { what, took, details }))
 }
 
 /// A cluster is added while the controller runs.
 async fn join(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result<((), Done)> {
     let begun = Instant::now();
-    world.add(LATER).await?;
+    world.add_behind_proxy(LATER).await?;
     let server = begun.elapsed();
     let member = world.member(LATER)?;
     member.create("hello").await?;
@@ -280,7 +313,7 @@ async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, 
     let member = world.member(FIRST[0])?;
     let written = member.write_kubeconfig(folder).await?;
     let tried = async {
-        while !member.since_rotation().await?.tried {
+        while !member.server.asked().await?.tried {
             sleep(Duration::from_millis(20)).await;
         }
         anyhow::Ok(())
@@ -300,12 +333,142 @@ async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, 
     ))
 }
 
+/// When the network of a cluster was cut off, and when and why the controller said so.
+struct Dark {
+    since: Instant,
+    noticed: JoinHandle<(Instant, ClusterState)>,
+}
+
+/// Nothing gets through to a cluster or back, and nothing says so: the others must not notice.
+async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Result<(Dark, Done)> {
+    const ROUNDS: usize = 20;
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    let measure = async |world: &World, prefix: &str| {
+        let mut latencies = Latencies::default();
+        for number in 0..ROUNDS {
+            let name = format!("{prefix}-{number}");
+            latencies.extend(round(world.others(&[LATER]), seen, &name).await?);
+            sleep(PAUSE).await;
+        }
+        anyhow::Ok(latencies)
+    };
+    let before = measure(world, "before-the-black-hole").await?;
+
+    let cluster = cluster(fleet, LATER)?;
+    let member = world.member(LATER)?;
+    let since = Instant::now();
+    member.proxy()?.set(Fault::BlackHole).await;
+    // Steps go on before it is noticed, so it is noted by the side.
+    let noticed = tokio::spawn(async move {
+        let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+        let state = cluster.wait_for(unreachable).await;
+        (Instant::now(), state)
+    });
+    member.create("missed").await?;
+    delete(member.server.client(), "hello").await?;
+    let during = measure(world, "during-the-black-hole").await?;
+
+    let p50 = (before.p50(), during.p50());
+    ensure!(
+        p50.1 < Duration::from_secs(1),
+        "the other clusters noticed: reconciles took {} instead of {}",
+        duration(p50.1),
+        duration(p50.0)
+    );
+    let what = format!(
+        "{LATER} black-holed; the others: p50 {} before, {} during",
+        duration(p50.0),
+        duration(p50.1)
+    );
+    let details = json!({
+        "cluster": LATER,
+        "others": world.others(&[LATER]).count(),
+        "before": before,
+        "during": during,
+    });
+    let done = Done {
+        what,
+        took: since.elapsed(),
+        details,
+    };
+    Ok((Dark { since, noticed }, done))
+}
+
+/// The silence is noticed; until then and at that moment the others go on.
+async fn silence(world: &World, seen: &Seen, dark: Dark) -> anyhow::Result<((), Done)> {
+    /// Noticed within 30 s, and some time for a busy machine.
+    const LIMIT: Duration = Duration::from_secs(35);
+    let Dark { since, mut noticed } = dark;
+
+    let mut during = Latencies::default();
+    let mut number = 0;
+    let (at, state) = loop {
+        let name = format!("during-the-silence-{number}");
+        during.extend(round(world.others(&[LATER]), seen, &name).await?);
+        number += 1;
+        match timeout(Duration::from_millis(250), &mut noticed).await {
+            Ok(found) => break found?,
+            Err(_) => ensure!(
+                since.elapsed() < LIMIT,
+                "{LATER} was not seen as unreachable within {} s",
+                LIMIT.as_secs()
+            ),
+        }
+    };
+    ensure!(
+        matches!(state, ClusterState::Unreachable { .. }),
+        "{LATER} became {} instead of Unreachable",
+        state.as_str()
+    );
+    let missed = seen.state().object(LATER, "missed").live;
+    ensure!(
+        missed.is_none(),
+        "something got through the black hole"
+    );
+    let reason = state.reason().map(examples::printable);
+    let what = format!("{LATER} → Unreachable: {}", reason.as_deref().unwrap_or("?"));
+    let details = json!({"cluster": LATER, "reason": reason, "others": during});
+    Ok((
+        (),
+        Done {
+            what,
+            took: at.saturating_duration_since(since),
+            details,
+        },
+    ))
+}
+
+/// The network works again: what was missed is made up for.
+async fn heal(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let begun = Instant::now();
+    world.member(LATER)?.proxy()?.clear().await;
+    seen.until(
+        Duration::from_secs(35),
+        "what was missed was not made up for",
+        |seen| {
+            let (missed, hello) = (seen.object(LATER, "missed"), seen.object(LATER, "hello"));
+            (missed.live.is_some() && hello.deleted.is_some()).then_some(())
+        },
+    )
+    .await?;
+    let what = format!("{LATER}'s network works again → what was missed is reconciled");
+    Ok((
+        (),
+        Done {
+            what,
+            took: begun.elapsed(),
+            details: json!({"cluster": LATER}),
+        },
+    ))
+}
+
 /// An API server stops.
 async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[1])?;
     let cluster = cluster(fleet, FIRST[1])?;
     let begun = Instant::now();
-    member.plane.stop().await?;
+    member.server.stop().await?;
     let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
     let Ok(state) = timeout(Duration::from_secs(30), cluster.wait_for(unreachable)).await else {
         bail!("{} was not seen as unreachable within 30 s", FIRST[1]);
@@ -319,19 +482,14 @@ async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> 
 /// The others must not notice.
 async fn isolation(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let mut slowest = Duration::ZERO;
-    let others = || {
-        world
-            .members
-            .iter()
-            .filter(|member| member.plane.name() != FIRST[1])
-    };
+    let others = || world.others(&[FIRST[1], LATER]);
     for member in others() {
         let written = member.create("during-the-outage").await?;
         let at = seen
             .until(
                 Duration::from_secs(10),
                 "a healthy cluster was not reconciled",
-                |seen| seen.object(member.plane.name(), "during-the-outage").live,
+                |seen| seen.object(member.name(), "during-the-outage").live,
             )
             .await?;
         slowest = slowest.max(at.saturating_duration_since(written));
@@ -350,13 +508,13 @@ async fn isolation(world: &World, seen: &Seen) -> anyhow::Result<((), Done)> {
     ))
 }
 
-/// What the controller can't see: another API server of the cluster goes on.
+/// What the controller can't see: the cluster goes on without the API server that it knows.
 async fn missed(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[1])?;
     let begun = Instant::now();
-    let replica = member.replica().await?;
-    delete(&replica, "object-0").await?;
-    change(&replica, "object-1", "2").await?;
+    let door = member.server.back_door().await?;
+    delete(door.client.clone(), "object-0").await?;
+    change(door.client.clone(), "object-1", "2").await?;
     ensure!(
         seen.state().object(FIRST[1], "object-0").deleted.is_none(),
         "the deletion was seen too early"
@@ -376,7 +534,7 @@ async fn missed(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[1])?;
     let begun = Instant::now();
-    member.plane.restart().await?;
+    member.server.start_again().await?;
     let ready = begun.elapsed();
     // Most often the controller is there before the server says that it is ready.
     seen.until(
@@ -414,7 +572,7 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 async fn settled(world: &mut World, seen: &Seen, written: Instant) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[0])?;
     let moved = async {
-        while member.since_rotation().await?.watches == 0 {
+        while member.server.asked().await?.watches == 0 {
             sleep(Duration::from_millis(50)).await;
         }
         anyhow::Ok(written.elapsed())
@@ -430,7 +588,7 @@ async fn settled(world: &mut World, seen: &Seen, written: Instant) -> anyhow::Re
         |seen| seen.object(FIRST[0], "after-the-rotation").live,
     )
     .await?;
-    let lists = member.since_rotation().await?.lists;
+    let lists = member.server.asked().await?.lists;
     ensure!(lists == 0, "the rotation made the controller list {lists} times");
     let what = format!("{}'s watch goes on with the new token, {lists} LISTs", FIRST[0]);
     Ok((

@@ -10,10 +10,15 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::seen::{Seen, short_name};
+use crate::{
+    backend::Backend,
+    seen::{Seen, short_name},
+};
 
 /// A form of output.
 pub(crate) trait Show: Send + Sync {
+    /// What this runs on, before the first step.
+    fn intro(&self, _: &str) {}
     /// A step begins.
     fn begin(&self, doing: &str);
     /// A step has ended.
@@ -32,6 +37,7 @@ pub(crate) trait Show: Send + Sync {
 pub(crate) struct Step {
     /// A short name, the same every time.
     pub(crate) step: &'static str,
+    pub(crate) backend: Backend,
     /// What happened, in words.
     pub(crate) what: String,
     #[serde(rename = "tookMs", serialize_with = "millis")]
@@ -43,6 +49,7 @@ pub(crate) struct Step {
 
 /// All that happened.
 pub(crate) struct Summary {
+    pub(crate) backend: Backend,
     pub(crate) steps: Vec<Step>,
     pub(crate) took: Duration,
     pub(crate) ok: bool,

@@ -8,15 +8,14 @@ use std::{
 use anyhow::Context;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api,
+    Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use mcr_testkit::control_plane::{AuditMark, ControlPlane, Etcd, ServiceAccountUser, policy_rule};
+use mcr_testkit::faults::FaultProxy;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Where the demo's objects and the controller's service accounts are.
-pub(crate) const NAMESPACE: &str = "demo";
+use crate::backend::{ApiServer, Backend, NAMESPACE, Site};
 
 /// The folder that the controller is told of; kubeconfigs in it are its clusters.
 pub(crate) struct Folder(TempDir);
@@ -43,156 +42,143 @@ impl Folder {
     }
 }
 
-/// A cluster and the account that the controller has in it.
+/// A cluster.
 pub(crate) struct Member {
-    pub(crate) plane: ControlPlane,
-    account: ServiceAccountUser,
-    /// The end of the audit log when the last token was written.
-    rotated: AuditMark,
+    name: String,
+    pub(crate) server: Box<dyn ApiServer>,
+    /// What the controller's connections go through, if they do.
+    proxy: Option<FaultProxy>,
 }
 
 /// All that was started. Its servers end when it is dropped.
 pub(crate) struct World {
     pub(crate) members: Vec<Member>,
-    etcd: Etcd,
+    site: Site,
     folder: PathBuf,
 }
 
 impl World {
-    /// Starts an etcd and a cluster for each name, side by side.
-    pub(crate) async fn start(folder: &Folder, names: &[&str]) -> anyhow::Result<Self> {
-        let etcd = Etcd::start().await?;
+    /// Starts a cluster for each name, side by side.
+    pub(crate) async fn start(backend: Backend, folder: &Folder, names: &[&str]) -> anyhow::Result<Self> {
+        let site = backend.site().await?;
         let members =
-            futures::future::try_join_all(names.iter().map(|name| Member::start(&etcd, name))).await?;
+            futures::future::try_join_all(names.iter().map(|name| Member::start(&site, name))).await?;
         Ok(Self {
             members,
-            etcd,
+            site,
             folder: folder.path().to_owned(),
         })
     }
 
-    pub(crate) async fn add(&mut self, name: &str) -> anyhow::Result<()> {
-        let member = Member::start(&self.etcd, name).await?;
+    /// Adds a cluster that is reached through a proxy, which can fail.
+    pub(crate) async fn add_behind_proxy(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut member = Member::start(&self.site, name).await?;
+        // The account's tokens are passed on; a client certificate could not be.
+        let proxy = FaultProxy::builder(member.server.upstream()).name(name);
+        member.proxy = Some(proxy.start().await?);
         self.members.push(member);
         Ok(())
     }
 
     pub(crate) fn member(&mut self, name: &str) -> anyhow::Result<&mut Member> {
-        let found = self.members.iter_mut().find(|member| member.plane.name() == name);
+        let found = self.members.iter_mut().find(|member| member.name == name);
         found.with_context(|| format!("there is no cluster {name}"))
     }
 
+    /// All clusters but these.
+    pub(crate) fn others<'a>(&'a self, not: &'a [&str]) -> impl Iterator<Item = &'a Member> {
+        self.members
+            .iter()
+            .filter(|member| !not.contains(&member.name()))
+    }
+
     /// What to try by oneself, as long as it runs.
-    pub(crate) fn hint(&self) -> String {
+    pub(crate) fn hint(&self, url: Option<&str>) -> String {
         let admin = self.folder.join("admin");
         let written = std::fs::create_dir_all(&admin).and_then(|()| {
             self.members.iter().try_for_each(|member| {
-                std::fs::write(admin.join(member.plane.name()), member.plane.kubeconfig())
+                std::fs::write(admin.join(member.name()), member.server.admin_kubeconfig())
             })
         });
-        let first = self.members.first().map_or("", |member| member.plane.name());
-        match written {
-            Ok(()) => format!(
-                "It goes on until Ctrl-C. Try, in another terminal:\n  kubectl --kubeconfig {} create configmap mine -n {NAMESPACE}",
-                admin.join(first).display()
-            ),
-            Err(_) => "It goes on until Ctrl-C.".to_owned(),
+        let mut hint = "It goes on until Ctrl-C.".to_owned();
+        if written.is_ok() || url.is_some() {
+            hint += " Try, in another terminal:";
         }
+        if written.is_ok() {
+            let first = self.members.first().map_or("", Member::name);
+            let kubeconfig = admin.join(first);
+            hint += &format!(
+                "\n  kubectl --kubeconfig {} create configmap mine -n {NAMESPACE}",
+                kubeconfig.display()
+            );
+        }
+        if let Some(url) = url {
+            hint += &format!("\n  curl {url}/clusters");
+        }
+        hint
     }
 }
 
 impl Member {
-    async fn start(etcd: &Etcd, name: &str) -> anyhow::Result<Self> {
-        let plane = ControlPlane::builder()
-            .name(name)
-            .etcd(etcd)
-            .audit(true)
-            .start()
-            .await?;
-        // All that the controller needs: its watch, and the UID of kube-system to know the cluster by.
-        let rules = [
-            policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
-            policy_rule([""], ["namespaces"], ["get"]),
-        ];
-        let account = plane
-            .service_account(NAMESPACE, "controller")
-            .cluster_rules(rules)
-            .create()
-            .await?;
+    async fn start(site: &Site, name: &str) -> anyhow::Result<Self> {
         Ok(Self {
-            plane,
-            account,
-            rotated: AuditMark::default(),
+            name: name.to_owned(),
+            server: site.start(name).await?,
+            proxy: None,
         })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn proxy(&self) -> anyhow::Result<&FaultProxy> {
+        let proxy = self.proxy.as_ref();
+        proxy.with_context(|| format!("{} is not behind a proxy", self.name))
     }
 
     /// Writes a kubeconfig with a new token, which makes the cluster join or its credentials rotate. Returns when
     /// the file was written.
     pub(crate) async fn write_kubeconfig(&mut self, folder: &Folder) -> anyhow::Result<Instant> {
-        let kubeconfig = self.account.kubeconfig(self.account.token().await?);
-        self.rotated = self.plane.audit().await?.mark();
+        let token = self.server.token().await?;
+        let kubeconfig = match &self.proxy {
+            Some(proxy) => proxy.kubeconfig_with_token(&token),
+            None => self.server.kubeconfig(&token),
+        };
+        self.server.mark().await?;
         let written = Instant::now();
-        folder.write(self.plane.name(), &kubeconfig)?;
+        folder.write(&self.name, &kubeconfig)?;
         Ok(written)
     }
 
     pub(crate) fn remove_kubeconfig(&self, folder: &Folder) -> anyhow::Result<Instant> {
         let removed = Instant::now();
-        std::fs::remove_file(folder.file_of(self.plane.name()))?;
+        std::fs::remove_file(folder.file_of(&self.name))?;
         Ok(removed)
-    }
-
-    /// What the controller's account asked for since the token was written.
-    pub(crate) async fn since_rotation(&self) -> anyhow::Result<Asked> {
-        let log = self.plane.audit_since(self.rotated).await?;
-        let of_account = || log.events().filter(|event| event.user == self.account.name());
-        Ok(Asked {
-            tried: of_account().any(|event| event.resource == "selfsubjectreviews"),
-            watches: of_account()
-                .filter(|event| event.is_watch_start("configmaps"))
-                .count(),
-            lists: of_account().filter(|event| event.is_list("configmaps")).count(),
-        })
     }
 
     pub(crate) async fn create(&self, name: &str) -> anyhow::Result<Instant> {
         let object: ConfigMap =
             serde_json::from_value(json!({"metadata": {"name": name}, "data": {"value": "1"}}))?;
         let asked = Instant::now();
-        maps(&self.plane).create(&PostParams::default(), &object).await?;
+        maps(self.server.client())
+            .create(&PostParams::default(), &object)
+            .await?;
         Ok(asked)
     }
-
-    /// A second API server of the same cluster, that the controller does not know of.
-    pub(crate) async fn replica(&self) -> anyhow::Result<ControlPlane> {
-        let name = format!("{}-2", self.plane.name());
-        Ok(ControlPlane::builder()
-            .name(name)
-            .replica_of(&self.plane)
-            .start()
-            .await?)
-    }
 }
 
-/// What was asked of an API server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) tried: bool,
-    pub(crate) watches: usize,
-    pub(crate) lists: usize,
+fn maps(client: Client) -> Api<ConfigMap> {
+    Api::namespaced(client, NAMESPACE)
 }
 
-fn maps(plane: &ControlPlane) -> Api<ConfigMap> {
-    Api::namespaced(plane.client(), NAMESPACE)
-}
-
-pub(crate) async fn change(plane: &ControlPlane, name: &str, value: &str) -> anyhow::Result<()> {
+pub(crate) async fn change(client: Client, name: &str, value: &str) -> anyhow::Result<()> {
     let patch = Patch::Merge(json!({"data": {"value": value}}));
-    maps(plane).patch(name, &PatchParams::default(), &patch).await?;
+    maps(client).patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-pub(crate) async fn delete(plane: &ControlPlane, name: &str) -> anyhow::Result<()> {
-    maps(plane).delete(name, &DeleteParams::default()).await?;
+pub(crate) async fn delete(client: Client, name: &str) -> anyhow::Result<()> {
+    maps(client).delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
