@@ -40,8 +40,8 @@ struct Running {
 }
 
 impl Running {
-    /// Runs a fleet of the subject's provider until it is discovered.
-    async fn start<S: Subject>(subject: &S) -> Self {
+    /// Runs a fleet of the subject's provider until these clusters are engaged.
+    async fn start<S: Subject>(subject: &S, names: &[ClusterName]) -> Self {
         let tap = Tap::new(subject.provider());
         let fleet = Fleet::builder()
             .provider(tap.clone())
@@ -65,6 +65,12 @@ impl Running {
         };
         running
             .until("the provider says Synced", || running.fleet.is_discovered())
+            .await;
+        // A cluster is engaged by a task of its own, a moment after it was said.
+        running
+            .until(format!("{names:?} are engaged"), || {
+                names.iter().all(|name| running.fleet.get(name).is_ok())
+            })
             .await;
         running
     }
@@ -125,7 +131,7 @@ pub(super) async fn the_fleet_lets_a_removed_cluster_go_entirely<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(3).await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let (leaving, staying) = (running.get(&names[0]), running.get(&names[1]));
     subject.remove(&drafts[0]).await;
     running
@@ -159,7 +165,7 @@ pub(super) async fn the_fleet_lets_a_removed_cluster_go_entirely<S: Subject>() {
 
 pub(super) async fn the_fleet_sweeps_what_a_restart_no_longer_names<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(3).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let clusters: Vec<Cluster> = names.iter().map(|name| running.get(name)).collect();
     running.tap.cut();
     subject.remove(&drafts[1]).await;
@@ -180,7 +186,7 @@ pub(super) async fn the_fleet_sweeps_what_a_restart_no_longer_names<S: Subject>(
 
 pub(super) async fn the_fleet_replaces_a_cluster_of_another_identity<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let (old, neighbour) = (running.get(&names[0]), running.get(&names[1]));
     subject.replace(&drafts[0].clone().replaced()).await;
     running
@@ -200,7 +206,7 @@ pub(super) async fn the_fleet_replaces_a_cluster_of_another_identity<S: Subject>
 
 pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(1).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     let line = format!("+{}", names[0]);
     let mut draft = drafts[0].clone();
@@ -223,7 +229,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
 
 pub(super) async fn the_fleet_keeps_a_cluster_whose_description_broke<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(2).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     subject.break_it(&drafts[0]).await;
     let warned = || {
@@ -246,7 +252,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_whose_description_broke<S: Subject
 
 pub(super) async fn the_fleet_shows_a_suspended_cluster<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(1).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     let suspended = || matches!(cluster.state(), ClusterState::Suspended { .. });
     subject.suspend(&drafts[0]).await;
@@ -261,7 +267,7 @@ pub(super) async fn the_fleet_shows_a_suspended_cluster<S: Subject>() {
 
 pub(super) async fn the_fleet_keeps_a_cluster_being_deleted<S: Subject>() {
     let (mut subject, drafts, names) = world::<S>(1).await;
-    let running = Running::start(&subject).await;
+    let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     subject.begin_deletion(&drafts[0]).await;
     sleep(running.quiet).await;
