@@ -220,3 +220,24 @@ fn anchors_that_expand_to_too_much_are_refused() {
     let found = contexts(&[KubeconfigFile::new("/f", text)]);
     assert!(found[0].access.is_err());
 }
+
+#[test]
+fn a_context_alone_is_what_it_was_in_its_file() {
+    let user = |fields: &str| {
+        let yaml = format!(
+            "contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: 'https://h:6443'}}}}]\nusers: [{{name: u, user: {{{fields}}}}}]\n"
+        );
+        let found = contexts(&[KubeconfigFile::new("/fleet/config", yaml)]);
+        let access = found[0].access.clone().unwrap();
+        mcr_core::check(&access, &mcr_core::AccessPolicy::default()).map_err(|error| error.to_string())
+    };
+    // A blank path is none, and not the folder of the file.
+    assert_eq!(user("client-certificate: ' ', tokenFile: ' ', token: t"), Ok(()));
+    // YAML ends keys at 1024 characters unless they are marked as keys.
+    let key = "k".repeat(1100);
+    assert_eq!(
+        user(&format!("as: jane, as-user-extra: {{? {key} : [v]}}")),
+        Ok(())
+    );
+}

@@ -215,9 +215,9 @@ fn extract(
     Ok(KubeconfigAccess::new(document.to_bytes(), trust).context(name))
 }
 
-/// Makes a path start from a folder unless it is absolute.
+/// Makes a path start from a folder unless it is absolute. A blank one is none.
 fn anchor(path: &mut Option<String>, folder: &Path) {
-    if let Some(path) = path.as_mut().filter(|path| !path.is_empty()) {
+    if let Some(path) = path.as_mut().filter(|path| !path.trim().is_empty()) {
         *path = folder.join(&path).to_string_lossy().into_owned();
     }
 }
