@@ -329,10 +329,11 @@ fn write_fields(out: &mut Vec<u8>, fields: &Fields<'_>, without: &[&str]) -> boo
 struct Fields<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
+    /// Of fields of one name the last counts, as for whoever decodes the object.
     fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0
             .iter()
-            .find(|(n, _)| n.0 == name)
+            .rfind(|(n, _)| n.0 == name)
             .map(|(_, value)| *value)
             .filter(|value| value.get() != "null")
     }
@@ -440,6 +441,21 @@ mod tests {
         assert_eq!(
             text(r#"{"metadata":{"name":7}}"#),
             "metadata.name is not a string"
+        );
+    }
+
+    #[test]
+    fn of_fields_that_are_there_twice_the_last_counts() {
+        let object = parse(
+            r#"{"metadata":{"name":"x"},"metadata":{"name":"a","name":"b","namespace":"n","namespace":"m","resourceVersion":"1","resourceVersion":"2"}}"#,
+        )
+        .unwrap();
+        let map: ConfigMap = object.decode().unwrap();
+        assert_eq!(Some(object.key().clone()), ObjectKey::of(&map));
+        assert_eq!(object.key().to_string(), "m/b");
+        assert_eq!(
+            Some(object.resource_version()),
+            map.metadata.resource_version.as_deref()
         );
     }
 
