@@ -7,6 +7,9 @@ mod access;
 mod backoff;
 mod cluster;
 mod fleet;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod layer;
 mod name;
 mod provider;

@@ -66,7 +66,11 @@ pub fn check(access: &KubeconfigAccess, policy: &AccessPolicy) -> Result<(), Acc
     link(access, policy, access.trust == Trust::Trusted).map(|_| ())
 }
 
-fn link(access: &KubeconfigAccess, policy: &AccessPolicy, read: bool) -> Result<Resolved, AccessError> {
+pub(crate) fn link(
+    access: &KubeconfigAccess,
+    policy: &AccessPolicy,
+    read: bool,
+) -> Result<Resolved, AccessError> {
     let document = Document::parse(&access.yaml)?;
     let (name, context) = context(&document, access.context.as_deref())?;
     let once = || std::iter::once(&document);

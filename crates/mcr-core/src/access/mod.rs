@@ -21,6 +21,8 @@ use std::{
     },
 };
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{document::Document, exec::output as exec_output, kubeconfig::link as link_kubeconfig};
 pub use contexts::{ContextAccess, KubeconfigFile, contexts};
 pub use credential::{
     Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation,

@@ -12,6 +12,11 @@ mod lines;
 mod request;
 mod shared;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{
+    decode::{WatchLine, list_page, resource_version, status, watch_line},
+    lines::Lines,
+};
 pub use driver::WatchSettings;
 pub(crate) use driver::{DriverEnv, Health, Phase, Seen, drive};
 pub use error::WatchError;

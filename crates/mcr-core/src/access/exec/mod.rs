@@ -20,6 +20,8 @@ use super::{
     Endpoint,
     credential::{Credential, CredentialError, CredentialSource, Fingerprint, Impersonation, Refresh},
 };
+#[cfg(feature = "fuzzing")]
+pub(crate) use protocol::output;
 use shared::Shared;
 
 /// How long a plugin may run unless told otherwise.

@@ -78,7 +78,7 @@ struct Status {
 }
 
 /// Reads a plugin's answer. What is wrong with it is told without any part of it.
-pub(super) fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
+pub(crate) fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("printed nothing instead of an ExecCredential".into());
     }

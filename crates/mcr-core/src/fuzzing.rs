@@ -1,0 +1,376 @@
+//! What the fuzz targets in `fuzz/` call. Behind the feature `fuzzing` and not part of the API: anything here may
+//! change or go at any time.
+//!
+//! Each function takes bytes from outside, puts them through everything that reads them, and panics if a rule is
+//! broken: no bytes panic, nothing is quoted that may be a secret, and what was taken apart says the same as before.
+
+use bytes::Bytes;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
+use secrecy::ExposeSecret;
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    access::{
+        AccessError, AccessPolicy, AddressPolicy, ApiVersion, CredentialPluginPolicy, Document,
+        KubeconfigAccess, KubeconfigFile, Resolved, Trust, contexts, exec_output as read_exec_output,
+        link_kubeconfig,
+    },
+    store::{Namespaces, Object, TypePrefix},
+    watch::{Lines, WatchError, WatchLine, list_page, resource_version, status, watch_line},
+};
+
+/// A text shorter than this can be in a message by chance.
+const SHORTEST: usize = 12;
+
+/// Takes a kubeconfig apart and resolves each of its contexts, as trusted and untrusted input. Reads no file.
+pub fn kubeconfig(bytes: &[u8]) {
+    let said = kubeconfig_says(bytes);
+    let Ok(document) = Document::parse(bytes) else {
+        nothing_quoted(bytes, &said, || kubeconfig_says(&turned(bytes)));
+        return;
+    };
+    let json = document.to_bytes();
+    let Ok(mut value) = serde_json::from_slice::<Value>(&json) else {
+        panic!("a kubeconfig can't be written as JSON");
+    };
+    const NAMES: &[&str] = &[
+        "apiVersion",
+        "as",
+        "certificate-authority",
+        "client-certificate",
+        "client-key",
+        "cluster",
+        "command",
+        "context",
+        "current-context",
+        "interactiveMode",
+        "name",
+        "namespace",
+        "tls-server-name",
+        "tokenFile",
+        "user",
+    ];
+    let mut secrets = Vec::new();
+    turn(&mut value, "", NAMES, &mut secrets);
+    not_quoted(&secrets, &said, || kubeconfig_says(value.to_string().as_bytes()));
+}
+
+fn kubeconfig_says(bytes: &[u8]) -> Vec<String> {
+    let lenient = AccessPolicy::default()
+        .credential_plugins(CredentialPluginPolicy::AllowAll)
+        .allow_files_under("/fuzz")
+        .allow_insecure_tls(true)
+        .addresses(AddressPolicy::default().allow_loopback(true));
+    let strict = AccessPolicy::default();
+    let mut said = Vec::new();
+    let mut read = |access: &KubeconfigAccess, policy: &AccessPolicy| {
+        said.push(format!("{access:?}"));
+        let resolved = link_kubeconfig(access, policy, false);
+        if let Err(error) = &resolved {
+            said.push(error.to_string());
+            said.push(format!("{error:?}"));
+        }
+        if let Ok(Resolved::Link { endpoint, .. }) = &resolved {
+            said.push(format!("{endpoint:?}"));
+        }
+        resolved
+    };
+    for trust in [Trust::Trusted, Trust::Untrusted] {
+        let access = KubeconfigAccess::new(bytes, trust).base_dir("/fuzz");
+        for policy in [&strict, &lenient] {
+            let _ = read(&access, policy);
+        }
+    }
+    let found = contexts(&[KubeconfigFile::new("/fuzz/kubeconfig", bytes)]);
+    for one in found.iter().take(16) {
+        let (Some(context), Ok(alone)) = (&one.context, &one.access) else {
+            continue;
+        };
+        let whole = KubeconfigAccess::new(bytes, Trust::Trusted)
+            .context(context.clone())
+            .base_dir("/fuzz");
+        let whole = outcome(read(&whole, &strict));
+        let alone = outcome(read(alone, &strict));
+        assert!(
+            whole == alone,
+            "a context taken out of its file says something else"
+        );
+    }
+    said.extend(found.iter().map(|one| format!("{one:?}")));
+    said.extend(
+        found
+            .iter()
+            .filter_map(|one| Some(one.access.as_ref().err()?.to_string())),
+    );
+    said
+}
+
+/// What was resolved, to compare.
+fn outcome(resolved: Result<Resolved, AccessError>) -> Result<impl PartialEq, String> {
+    match resolved {
+        Ok(Resolved::Link {
+            endpoint,
+            credentials,
+            default_namespace,
+            trust,
+        }) => Ok((endpoint, credentials.fingerprint(), default_namespace, trust)),
+        Ok(Resolved::Client(_)) => Err("a client".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads a list, and each of its items as an object and as two Rust types.
+pub fn list(bytes: &[u8]) {
+    assert!(status(500, bytes).message.len() <= 500);
+    json_not_quoted(bytes, list_says);
+}
+
+fn list_says(bytes: &[u8]) -> Vec<String> {
+    match list_page(bytes) {
+        Ok(page) => {
+            assert!(!page.resource_version.is_empty());
+            assert!(page.continue_token.as_deref() != Some(""));
+            page.items.into_iter().flat_map(object_says).collect()
+        }
+        Err(error) => vec![error.to_string(), format!("{error:?}")],
+    }
+}
+
+/// Splits a watch body that comes in several ways, and reads its lines.
+pub fn watch(bytes: &[u8]) {
+    let whole = lines(bytes, bytes.len().max(1));
+    for size in [1, 2, 7, 64] {
+        assert!(
+            lines(bytes, size) == whole,
+            "lines depend on how a body comes in pieces of {size}"
+        );
+    }
+    let mut expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    expected.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
+    assert!(expected == whole, "lines are lost or made up");
+    for line in whole {
+        json_not_quoted(&line, line_says);
+    }
+}
+
+fn lines(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let mut lines = Lines::default();
+    let mut found = Vec::new();
+    for chunk in bytes.chunks(size) {
+        lines.push(Bytes::copy_from_slice(chunk));
+        while let Some(line) = lines.next() {
+            match line {
+                Ok(line) => found.push(line.to_vec()),
+                Err(_) => panic!("a line of {} bytes is too long", bytes.len()),
+            }
+        }
+    }
+    found.extend(lines.rest().map(|line| line.to_vec()));
+    found
+}
+
+fn line_says(line: &[u8]) -> Vec<String> {
+    match watch_line(line) {
+        Ok(WatchLine::Added(object) | WatchLine::Modified(object) | WatchLine::Deleted(object)) => {
+            assert!(resource_version(object).as_deref() != Some(""));
+            object_says(object)
+        }
+        // An empty one is passed over by the driver.
+        Ok(WatchLine::Bookmark { .. }) => Vec::new(),
+        Ok(WatchLine::Error(status)) => {
+            let error = WatchError::from_status(status, None);
+            assert!(WatchError::REASONS.contains(&error.reason()));
+            vec![error.to_string(), format!("{error:?}")]
+        }
+        Err(error) => vec![
+            error.to_string(),
+            format!("{error:?}"),
+            WatchError::from(error).to_string(),
+        ],
+    }
+}
+
+fn object_says(json: &RawValue) -> Vec<String> {
+    let prefix = TypePrefix::new("v1", "ConfigMap");
+    let mut namespaces = Namespaces::default();
+    let object = match Object::parse(json, &prefix, &mut namespaces) {
+        Ok(object) => object,
+        Err(error) => return vec![error.to_string(), format!("{error:?}")],
+    };
+    let held = object.to_json();
+    let again = std::str::from_utf8(&held).ok().and_then(|text| {
+        let raw: &RawValue = serde_json::from_str(text).ok()?;
+        Object::parse(raw, &prefix, &mut namespaces).ok()
+    });
+    let Some(again) = again else {
+        panic!("what is held of an object is not an object any more");
+    };
+    assert!(again.to_json() == held && again.key() == object.key() && again.same_uid(&object));
+    assert!(again.resource_version() == object.resource_version());
+    assert!(again.generation() == object.generation());
+
+    let mut said = vec![format!("{object:?}")];
+    let metadata = [
+        object.decode::<ConfigMap>().map(|map| map.metadata),
+        object.decode::<DynamicObject>().map(|object| object.metadata),
+    ];
+    for metadata in metadata {
+        match metadata {
+            Ok(metadata) => {
+                let namespace = metadata.namespace.filter(|namespace| !namespace.is_empty());
+                assert!(
+                    metadata.name.as_deref() == Some(&*object.key().name)
+                        && namespace.as_deref() == object.key().namespace.as_deref()
+                        && metadata.resource_version.unwrap_or_default() == object.resource_version()
+                        && metadata.generation == object.generation(),
+                    "an object says something else of itself than its store"
+                );
+                assert!(metadata.managed_fields.is_none(), "managedFields are held");
+            }
+            Err(error) => said.extend([error.to_string(), format!("{error:?}")]),
+        }
+    }
+    said
+}
+
+/// Reads what an exec credential plugin printed, as both versions of the protocol.
+pub fn exec_output(bytes: &[u8]) {
+    json_not_quoted(bytes, exec_says);
+}
+
+fn exec_says(bytes: &[u8]) -> Vec<String> {
+    let mut said = Vec::new();
+    for version in [ApiVersion::V1, ApiVersion::V1Beta1] {
+        match read_exec_output(bytes, version) {
+            Ok(credential) => {
+                assert!(credential.token.is_some() || credential.certificate.is_some());
+                let token = credential.token.as_ref().map(ExposeSecret::expose_secret);
+                assert!(
+                    token.is_none_or(|token| http::HeaderValue::from_str(token).is_ok()),
+                    "a token that fits into no header"
+                );
+                said.push(format!("{credential:?} {:?}", credential.certificate));
+            }
+            Err(error) => said.push(error),
+        }
+    }
+    said
+}
+
+/// Checks that nothing is said of some JSON that is in one of its strings, but for names.
+fn json_not_quoted(bytes: &[u8], says: impl Fn(&[u8]) -> Vec<String>) {
+    const NAMES: &[&str] = &[
+        "apiVersion",
+        "kind",
+        "message",
+        "name",
+        "namespace",
+        "resourceVersion",
+    ];
+    let said = says(bytes);
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(mut value) => {
+            let mut secrets = Vec::new();
+            turn(&mut value, "", NAMES, &mut secrets);
+            not_quoted(&secrets, &said, || says(value.to_string().as_bytes()));
+        }
+        Err(_) => nothing_quoted(bytes, &said, || says(&turned(bytes))),
+    }
+}
+
+/// The same for what can't be parsed: secrets are what follows the word token.
+fn nothing_quoted(bytes: &[u8], said: &[String], of_turned: impl FnOnce() -> Vec<String>) {
+    let mut secrets = Vec::new();
+    for (at, _) in bytes
+        .windows(5)
+        .enumerate()
+        .filter(|(_, window)| *window == b"token")
+    {
+        let rest = &bytes[at + 5..];
+        let skip = rest.iter().take_while(|byte| b"\": '".contains(byte)).count();
+        let secret = rest[skip..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphanumeric())
+            .map(|byte| char::from(*byte))
+            .collect::<String>();
+        if secret.len() >= SHORTEST {
+            secrets.push(secret);
+        }
+    }
+    not_quoted(&secrets, said, of_turned);
+}
+
+/// Checks that no secret is in what was said. A message that happens to hold the same words says them of another
+/// secret, too: that is what the texts `of_turned` input are for.
+fn not_quoted(secrets: &[String], said: &[String], of_turned: impl FnOnce() -> Vec<String>) {
+    let mut suspects = Vec::new();
+    for secret in secrets {
+        let secret = secret.as_bytes();
+        for start in [0, (secret.len() - SHORTEST) / 2, secret.len() - SHORTEST] {
+            let part = &secret[start..start + SHORTEST];
+            if said.iter().any(|text| holds(text, part)) {
+                suspects.push(part);
+            }
+        }
+    }
+    if suspects.is_empty() {
+        return;
+    }
+    let turned = of_turned();
+    for part in suspects {
+        assert!(
+            turned.iter().any(|text| holds(text, part)),
+            "{:?} is quoted in {said:?}",
+            String::from_utf8_lossy(part)
+        );
+    }
+}
+
+fn holds(text: &str, part: &[u8]) -> bool {
+    text.as_bytes().windows(part.len()).any(|window| window == part)
+}
+
+/// Turns every string that may be a secret into another one of the same form, and collects what they were.
+fn turn(value: &mut Value, field: &str, names: &[&str], secrets: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            // Of an address only the user name and password in it are secret.
+            let secret = if matches!(field, "server" | "proxy-url") {
+                let start = text.find("://").map_or(0, |at| at + 3);
+                start..text.rfind('@').unwrap_or(start).max(start)
+            } else if names.contains(&field) {
+                0..0
+            } else {
+                0..text.len()
+            };
+            if secret.len() >= SHORTEST {
+                secrets.push(text[secret.clone()].to_owned());
+                let other: String = text[secret.clone()].chars().map(next).collect();
+                text.replace_range(secret, &other);
+            }
+        }
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| turn(value, field, names, secrets)),
+        Value::Object(fields) => fields
+            .iter_mut()
+            .for_each(|(field, value)| turn(value, field, names, secrets)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn turned(bytes: &[u8]) -> Vec<u8> {
+    let turn = |byte: &u8| u8::try_from(next(char::from(*byte))).unwrap_or(*byte);
+    bytes.iter().map(turn).collect()
+}
+
+fn next(character: char) -> char {
+    match character {
+        'z' => 'a',
+        'Z' => 'A',
+        '9' => '0',
+        'a'..='y' | 'A'..='Y' | '0'..='8' => char::from(character as u8 + 1),
+        other => other,
+    }
+}
