@@ -186,11 +186,9 @@ impl Life<'_> {
             );
             return Some(End::Replaced);
         }
-        let moved = self
-            .link
-            .as_ref()
-            .is_none_or(|link| link.shape.target != connected.link.shape.target);
-        if moved {
+        let target = &connected.link.shape.target;
+        if self.at.as_ref() != Some(target) {
+            self.at = Some(target.clone());
             self.endpoint += 1;
         }
         let later = !connected.asked && connected.identity.declared.is_none();

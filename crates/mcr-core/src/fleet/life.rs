@@ -37,6 +37,8 @@ pub(super) struct Life<'a> {
     pub(super) cluster: Cluster,
     pub(super) identity: Option<KnownIdentity>,
     pub(super) link: Option<Link>,
+    /// The place the cluster was found at last, also while there is no connection to it.
+    pub(super) at: Option<Target>,
     /// Numbers the places the cluster was found at; see [`Phase::Up`].
     pub(super) endpoint: u64,
     pub(super) backoff: Backoff,
@@ -82,6 +84,7 @@ impl<'a> Life<'a> {
             cluster,
             identity: None,
             link: None,
+            at: None,
             endpoint: 0,
             backoff: Backoff::new(Duration::from_millis(500), fleet.settings().reconnect_cap),
             pending: None,
