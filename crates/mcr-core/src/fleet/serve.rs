@@ -87,7 +87,9 @@ impl Life<'_> {
 
     /// Takes note of an identity that began to be declared, or no longer is, for the cluster as it is connected.
     fn redeclare(&mut self, declared: Option<Arc<str>>) {
-        let Some(identity) = &mut self.identity else { return };
+        let Some(identity) = &mut self.identity else {
+            return;
+        };
         if identity.declared == declared {
             return;
         }

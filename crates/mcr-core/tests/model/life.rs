@@ -74,7 +74,9 @@ fn step() -> impl Strategy<Value = Step> {
 impl Step {
     fn provider(&self) -> Option<usize> {
         match self {
-            Self::Upsert(provider, ..) | Self::Broken(provider, _) | Self::Remove(provider, _) => Some(*provider),
+            Self::Upsert(provider, ..) | Self::Broken(provider, _) | Self::Remove(provider, _) => {
+                Some(*provider)
+            }
             _ => None,
         }
     }
@@ -102,7 +104,9 @@ async fn run(world: &World, steps: &[Step]) {
             Step::Put(place, widget, key, value) => {
                 world.places[*place].put(kind(*widget), &format!("n/k{key}"), &value.to_string());
             }
-            Step::Delete(place, widget, key) => world.places[*place].delete(kind(*widget), &format!("n/k{key}")),
+            Step::Delete(place, widget, key) => {
+                world.places[*place].delete(kind(*widget), &format!("n/k{key}"))
+            }
             Step::Compact(place) => world.places[*place].compact(),
             Step::EndWatches(place) => world.places[*place].end_watches(),
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
@@ -133,4 +137,37 @@ proptest! {
             world.end().await;
         });
     }
+}
+
+#[test]
+fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
+    paused(|| async {
+        let world = World::new(1);
+        let mut looks = Looks {
+            place: 0,
+            address: 0,
+            declared: false,
+            suspended: false,
+            label: 0,
+        };
+        world.set(0, "a", &looks);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        looks.suspended = true;
+        world.set(0, "a", &looks);
+        world.settle().await;
+        let asked = world.places[0].requests();
+        world.places[0].put(MAPS, "n/k1", "put while it slept");
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(world.places[0].requests(), asked);
+        looks.suspended = false;
+        world.set(0, "a", &looks);
+        let lists = world.places[0].lists();
+        world.converges().await;
+        assert_eq!(
+            world.places[0].lists(),
+            lists,
+            "it is the same cluster at the same place"
+        );
+        world.end().await;
+    });
 }

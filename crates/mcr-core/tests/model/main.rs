@@ -11,6 +11,7 @@
 
 use proptest::{prelude::ProptestConfig, test_runner::FileFailurePersistence};
 
+mod credentials;
 mod life;
 mod place;
 mod promises;
@@ -23,7 +24,10 @@ mod world;
 /// How often schedules are tried, and where those that failed are kept.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases),
+        cases: std::env::var("PROPTEST_CASES")
+            .ok()
+            .and_then(|cases| cases.parse().ok())
+            .unwrap_or(cases),
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/proptest-regressions/model.txt"

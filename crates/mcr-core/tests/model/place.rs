@@ -89,14 +89,6 @@ impl Fault {
         Self::Unreadable,
         Self::Nameless,
     ];
-
-    /// Whether the place can't be connected to while it lasts.
-    pub(crate) fn is_of_the_whole_place(self) -> bool {
-        matches!(
-            self,
-            Self::Refuse | Self::Hang | Self::Unauthorized | Self::Internal
-        )
-    }
 }
 
 /// One object as the server has it.
@@ -162,6 +154,7 @@ struct State {
     fault: Option<Fault>,
     latency: Duration,
     listed: u64,
+    asked: u64,
     forbidden: Option<&'static str>,
 }
 
@@ -201,10 +194,6 @@ impl Place {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap()
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.0.id
     }
 
     /// The UID of its `kube-system` namespace.
@@ -350,13 +339,22 @@ impl Place {
             .collect()
     }
 
+    /// How many requests came.
+    pub(crate) fn requests(&self) -> u64 {
+        self.state().asked
+    }
+
     /// How many lists were begun.
     pub(crate) fn lists(&self) -> u64 {
         self.state().listed
     }
 
-    async fn answer(&self, request: &Request<()>) -> Result<Answer, io::Error> {
-        let fault = self.state().fault;
+    pub(crate) async fn answer(&self, request: &Request<()>) -> Result<Answer, io::Error> {
+        let fault = {
+            let mut state = self.state();
+            state.asked += 1;
+            state.fault
+        };
         match fault {
             Some(Fault::Refuse) => return Err(io::ErrorKind::ConnectionRefused.into()),
             Some(Fault::Hang) => std::future::pending().await,
@@ -412,12 +410,7 @@ impl Place {
         Ok(self.list(plural, metadata_only, &query))
     }
 
-    fn list(
-        &self,
-        plural: &'static str,
-        metadata_only: bool,
-        query: &BTreeMap<String, String>,
-    ) -> Answer {
+    fn list(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> Answer {
         let state = self.state();
         let from_cache = query.get("resourceVersion").is_some_and(|version| version == "0");
         let (version, offset) = match query.get("continue") {
@@ -434,7 +427,9 @@ impl Place {
             return status(410, "Expired");
         }
         let all = state.at(version, plural);
-        let limit = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let limit = query
+            .get("limit")
+            .map_or(usize::MAX, |limit| limit.parse().unwrap());
         let page = all.iter().skip(offset).take(limit);
         let items: Vec<Value> = page
             .map(|(key, stored)| state.shown(plural, key, stored, metadata_only, false))
@@ -459,12 +454,7 @@ impl Place {
         whole(200, &list)
     }
 
-    fn watch(
-        &self,
-        plural: &'static str,
-        metadata_only: bool,
-        query: &BTreeMap<String, String>,
-    ) -> Answer {
+    fn watch(&self, plural: &'static str, metadata_only: bool, query: &BTreeMap<String, String>) -> Answer {
         let mut state = self.state();
         let from: u64 = query["resourceVersion"].parse().unwrap();
         if from < state.compacted {
@@ -475,7 +465,10 @@ impl Place {
         }
         if from > state.version {
             let message = format!("Too large resource version: {from}, current: {}", state.version);
-            return whole(504, &json!({"kind": "Status", "code": 504, "reason": "Timeout", "message": message}));
+            return whole(
+                504,
+                &json!({"kind": "Status", "code": 504, "reason": "Timeout", "message": message}),
+            );
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         let watcher = Watcher {
@@ -497,7 +490,9 @@ impl Place {
             }
             Some(Fault::WatchEnds) => end = Some(None),
             Some(Fault::WatchReset) => end = Some(Some(reset())),
-            Some(Fault::GarbageLine) => lines.push(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{{\n")),
+            Some(Fault::GarbageLine) => {
+                lines.push(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{{\n"))
+            }
             Some(Fault::HalfLine) => {
                 let last = lines.pop().unwrap_or_else(|| line("BOOKMARK", &json!({})));
                 lines.push(last.slice(..last.len() / 2));

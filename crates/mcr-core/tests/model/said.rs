@@ -31,15 +31,25 @@ impl Looks {
         } else {
             spec
         };
-        if self.suspended { spec.suspended("asleep") } else { spec }
+        if self.suspended {
+            spec.suspended("asleep")
+        } else {
+            spec
+        }
     }
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Description {
-    Good(ClusterSpec, Looks),
+    Good(Box<ClusterSpec>, Looks),
     Broken,
 }
+
+/// The epoch of the cluster that is engaged under a name.
+type Current = Box<dyn Fn(&str) -> Option<u64> + Send>;
+
+/// By the cluster's name, and by whether an identity is declared now.
+type Unknown = Box<dyn Fn(&str, bool) -> bool + Send>;
 
 /// What the fleet should make of what was said: the rules of discovery, said once more and in the plainest way.
 #[derive(Default)]
@@ -49,10 +59,13 @@ pub(crate) struct Model {
     in_force: BTreeMap<String, Looks>,
     /// How many engagements of a name there may have been.
     engagements: BTreeMap<String, u64>,
+    /// The last epoch that was taken back.
+    ended: BTreeMap<String, u64>,
+    pub(crate) current: Option<Current>,
     rounds: [u64; 2],
     /// Whether another address of the engaged cluster, declared or not, may be met with a new engagement though it
     /// is the same place: where nothing is known by which to tell.
-    pub(crate) unknown: Option<Box<dyn Fn(&str, bool) -> bool + Send>>,
+    pub(crate) unknown: Option<Unknown>,
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +93,11 @@ impl Model {
 
     pub(crate) fn engagements(&self, name: &str) -> u64 {
         self.engagements.get(name).copied().unwrap_or_default()
+    }
+
+    /// Whether this engagement should have ended, by an explicit removal.
+    pub(crate) fn is_over(&self, name: &str, epoch: u64) -> bool {
+        self.ended.get(name).is_some_and(|ended| epoch <= *ended)
     }
 
     pub(crate) fn is_broken(&self, name: &str) -> bool {
@@ -134,7 +152,10 @@ impl Model {
                 // what it knows, not what was said before.
                 before.place != now.place
                     || ((before.address, before.declared) != (now.address, now.declared)
-                        && self.unknown.as_ref().is_none_or(|unknown| unknown(name, now.declared)))
+                        && self
+                            .unknown
+                            .as_ref()
+                            .is_none_or(|unknown| unknown(name, now.declared)))
             }
         };
         if replaced {
@@ -176,6 +197,14 @@ impl Model {
 
     fn remove(&mut self, provider: usize, name: &str) {
         self.sweep();
+        let in_force = self
+            .claims
+            .get(name)
+            .is_some_and(|claims| claims[0].provider == provider);
+        let current = self.current.as_ref().and_then(|current| current(name));
+        if let (true, Some(epoch)) = (in_force, current) {
+            self.ended.insert(name.to_owned(), epoch);
+        }
         self.removed(provider, name);
     }
 
@@ -321,7 +350,7 @@ impl Scripted {
 
 fn change(name: &str, what: &Description) -> Change {
     match what {
-        Description::Good(spec, _) => Change::Upsert(spec.clone()),
+        Description::Good(spec, _) => Change::Upsert(ClusterSpec::clone(spec)),
         Description::Broken => Change::Broken(BrokenCluster::new(
             ClusterName::new(name).unwrap(),
             "a file",

@@ -57,7 +57,9 @@ async fn run(world: &World, steps: &[Step]) {
     for step in steps {
         let kind = |widget: bool| if widget { WIDGETS } else { MAPS };
         match step {
-            Step::Put(widget, key, value) => place.put(kind(*widget), &format!("n/k{key}"), &value.to_string()),
+            Step::Put(widget, key, value) => {
+                place.put(kind(*widget), &format!("n/k{key}"), &value.to_string())
+            }
             Step::Delete(widget, key) => place.delete(kind(*widget), &format!("n/k{key}")),
             Step::Fail(fault) => place.fail(*fault),
             Step::Compact => place.compact(),

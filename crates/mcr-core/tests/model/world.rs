@@ -12,8 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
-    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle,
-    WatchRequest,
+    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
 };
 use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
@@ -162,10 +161,7 @@ impl World {
             })
             .build();
         fleet.index("value", |map: &ConfigMap| {
-            map.data
-                .iter()
-                .flat_map(|data| data.values().cloned())
-                .collect()
+            map.data.iter().flat_map(|data| data.values().cloned()).collect()
         });
         let problems = Problems::default();
         let followed: Arc<Mutex<Followed>> = Arc::default();
@@ -180,6 +176,10 @@ impl World {
                 let known = known.filter(|known| declared || !known.starts_with("identity"));
                 known.is_none() || !engagement.was_ready.load(Ordering::SeqCst)
             }
+        }));
+        model.lock().unwrap().current = Some(Box::new({
+            let fleet = fleet.clone();
+            move |name| Some(fleet.get(name).ok()?.epoch())
         }));
         let follower = tokio::spawn(follow(
             fleet.clone(),
@@ -215,7 +215,7 @@ impl World {
     pub(crate) fn set(&self, provider: usize, name: &str, looks: &Looks) {
         let access = &self.addresses[looks.place][looks.address];
         let spec = looks.spec(name, access);
-        self.providers[provider].set(name, Description::Good(spec, looks.clone()));
+        self.providers[provider].set(name, Description::Good(spec.into(), looks.clone()));
     }
 
     pub(crate) fn witness(&self, name: &str, request: &WatchRequest) -> Arc<Witness> {
@@ -230,7 +230,8 @@ impl World {
         for place in &self.places {
             place.fail(None);
         }
-        self.eventually(PATIENCE, "the fleet equals the model", || self.check()).await;
+        self.eventually(PATIENCE, "the fleet equals the model", || self.check())
+            .await;
         tokio::time::sleep(Duration::from_secs(100)).await;
         self.problems.assert_none();
         if let Err(why) = self.check() {
@@ -243,7 +244,8 @@ impl World {
         for place in &self.places {
             place.fail(None);
         }
-        self.eventually(patience, "the fleet equals the model", || self.check()).await;
+        self.eventually(patience, "the fleet equals the model", || self.check())
+            .await;
     }
 
     async fn eventually(&self, patience: Duration, what: &str, mut ask: impl FnMut() -> Result<(), String>) {
@@ -305,6 +307,8 @@ impl World {
                 .engaged
                 .get(name)
                 .ok_or(format!("{name} was not told as engaged"))?;
+            let over = model.is_over(name, engagement.cluster.epoch());
+            ensure(!over, || format!("{name} was removed, and is still the same"))?;
             let epochs = followed.epochs[name].len() as u64;
             ensure(epochs <= model.engagements(name), || {
                 format!(
@@ -323,11 +327,7 @@ impl World {
         ensure(cluster.is_same(&engagement.cluster), || {
             "another engagement than the one told".into()
         })?;
-        same(
-            "label",
-            &cluster.label("label"),
-            &Some(looks.label.to_string()),
-        )?;
+        same("label", &cluster.label("label"), &Some(looks.label.to_string()))?;
         let place = &self.places[looks.place];
         match (cluster.state(), looks.suspended) {
             (ClusterState::Suspended { .. }, true) | (ClusterState::Ready, false) => {}
@@ -343,10 +343,16 @@ impl World {
         let nothing = |_: &PartialObjectMeta<ConfigMap>| String::new();
         let held = [
             (maps(), contents(typed, value_of)?, place.objects(MAPS)),
-            (metadata(), contents(meta, nothing)?, no_values(place.objects(MAPS))),
+            (
+                metadata(),
+                contents(meta, nothing)?,
+                no_values(place.objects(MAPS)),
+            ),
             (
                 widgets(),
-                contents(dynamic, |w| w.data["spec"]["value"].as_str().unwrap_or_default().to_owned())?,
+                contents(dynamic, |w| {
+                    w.data["spec"]["value"].as_str().unwrap_or_default().to_owned()
+                })?,
                 place.objects(WIDGETS),
             ),
         ];
@@ -362,7 +368,9 @@ impl World {
             }
         }
         let by_value = |value: &str| -> Result<BTreeSet<String>, String> {
-            let found = typed.by_index("value", value).map_err(|error| error.to_string())?;
+            let found = typed
+                .by_index("value", value)
+                .map_err(|error| error.to_string())?;
             Ok(found.iter().filter_map(|map| map.metadata.name.clone()).collect())
         };
         let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -418,19 +426,30 @@ impl World {
             .unwrap();
         self.follower.abort();
         let _ = self.follower.await;
+        // The model asks the fleet, whose providers hold the model.
+        self.model.lock().unwrap().current = None;
         self.problems.assert_none();
     }
 }
 
 fn value_of(map: &ConfigMap) -> String {
     let data = map.data.as_ref();
-    data.and_then(|data| data.get("value").cloned()).unwrap_or_default()
+    data.and_then(|data| data.get("value").cloned())
+        .unwrap_or_default()
 }
 
 pub(crate) fn no_values(objects: BTreeMap<String, Stored>) -> BTreeMap<String, Stored> {
     objects
         .into_iter()
-        .map(|(key, stored)| (key, Stored { value: String::new(), ..stored }))
+        .map(|(key, stored)| {
+            (
+                key,
+                Stored {
+                    value: String::new(),
+                    ..stored
+                },
+            )
+        })
         .collect()
 }
 
@@ -448,11 +467,17 @@ where
                 version: meta.resource_version.unwrap_or_default(),
                 value: value(object),
             };
-            let key = format!("{}/{}", meta.namespace.unwrap_or_default(), meta.name.unwrap_or_default());
+            let key = format!(
+                "{}/{}",
+                meta.namespace.unwrap_or_default(),
+                meta.name.unwrap_or_default()
+            );
             (key, stored)
         })
         .collect();
-    ensure(contents.len() == store.len(), || "an object can't be decoded".into())?;
+    ensure(contents.len() == store.len(), || {
+        "an object can't be decoded".into()
+    })?;
     Ok(contents)
 }
 
@@ -461,7 +486,9 @@ fn ensure(truth: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, is: &T, should: &T) -> Result<(), String> {
-    ensure(is == should, || format!("{what}: is {is:?}, should be {should:?}"))
+    ensure(is == should, || {
+        format!("{what}: is {is:?}, should be {should:?}")
+    })
 }
 
 /// Watches every cluster that joins, as a controller does.
@@ -479,7 +506,11 @@ async fn follow(
                 let name = cluster.name().to_string();
                 let engagement = engage(&cluster, &places, &problems);
                 let mut followed = followed.lock().unwrap();
-                followed.epochs.entry(name.clone()).or_default().push(cluster.epoch());
+                followed
+                    .epochs
+                    .entry(name.clone())
+                    .or_default()
+                    .push(cluster.epoch());
                 // It may have left already; the next event says so.
                 let Ok(engagement) = engagement else { continue };
                 if followed.engaged.insert(name.clone(), engagement).is_some() {
@@ -490,7 +521,10 @@ async fn follow(
                 let left = followed.lock().unwrap().engaged.remove(&*name);
                 let Some(left) = left else { continue };
                 if left.cluster.epoch() != epoch {
-                    problems.add(format!("{name}: epoch {epoch} left, and {} was there", left.cluster.epoch()));
+                    problems.add(format!(
+                        "{name}: epoch {epoch} left, and {} was there",
+                        left.cluster.epoch()
+                    ));
                 }
                 if !matches!(left.stores.0.list(), Err(StoreError::Gone { .. })) {
                     problems.add(format!("{name} has left, and its store can be read"));
