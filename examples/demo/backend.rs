@@ -1,7 +1,10 @@
 //! Where the clusters come from: real API servers, or simulated ones where there are none.
 
+use std::time::SystemTime;
+
 use clap::ValueEnum;
 use futures::future::LocalBoxFuture;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use mcr_testkit::{
     control_plane::{Binaries, ControlPlane, ControlPlaneError, Etcd},
@@ -125,9 +128,21 @@ pub(crate) trait ApiServer {
 /// What was asked of an API server.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Asked {
+    /// Whether a token was tried.
     pub(crate) tried: bool,
-    pub(crate) watches: usize,
+    /// When the first watch began.
+    pub(crate) watch: Option<SystemTime>,
     pub(crate) lists: usize,
+}
+
+impl Asked {
+    /// Takes note of a watch that began then, as an audit log writes it.
+    pub(crate) fn watch(&mut self, received: &str) {
+        let began = received
+            .parse::<Timestamp>()
+            .map_or_else(|_| SystemTime::now(), SystemTime::from);
+        self.watch.get_or_insert(began);
+    }
 }
 
 /// A way into a cluster while its API server is stopped.

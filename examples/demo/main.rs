@@ -55,7 +55,7 @@ struct Args {
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// What the clusters are
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, overrides_with = "backend")]
     backend: Choice,
     /// Where to serve /clusters and /metrics while it runs, or `off`; port 0 is a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
@@ -104,7 +104,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let folder = Folder::new()?;
     show.intro(backend.text());
     if let Some(url) = &url {
-        show.intro(&format!("The controller's view of them: {url}/clusters and {url}/metrics"));
+        show.intro(&format!(
+            "The controller's view of them: {url}/clusters and {url}/metrics"
+        ));
     }
 
     // The whole controller: kubeconfig files in, reconciles out.
@@ -128,7 +130,14 @@ async fn run(args: Args) -> anyhow::Result<()> {
         stop.clone(),
     ));
     let ended = stop
-        .run_until_cancelled(script::run(backend, url.as_deref(), &folder, &fleet, &seen, &*show))
+        .run_until_cancelled(script::run(
+            backend,
+            url.as_deref(),
+            &folder,
+            &fleet,
+            &seen,
+            &*show,
+        ))
         .await;
     let (world, summary) = ended.unzip();
     if let Some(summary) = &summary {

@@ -3,7 +3,7 @@
 
 use std::{
     future::Future,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{bail, ensure};
@@ -309,9 +309,10 @@ async fn join(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result
 }
 
 /// A token is replaced: the new one is tried before it takes over.
-async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, Done)> {
+async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(SystemTime, Done)> {
     let member = world.member(FIRST[0])?;
     let written = member.write_kubeconfig(folder).await?;
+    let by_the_clock = SystemTime::now();
     let tried = async {
         while !member.server.asked().await?.tried {
             sleep(Duration::from_millis(20)).await;
@@ -324,7 +325,7 @@ async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(Instant, 
     }
     let what = format!("token of {} replaced → the new one is tried", FIRST[0]);
     Ok((
-        written,
+        by_the_clock,
         Done {
             what,
             took: written.elapsed(),
@@ -422,10 +423,7 @@ async fn silence(world: &World, seen: &Seen, dark: Dark) -> anyhow::Result<((), 
         state.as_str()
     );
     let missed = seen.state().object(LATER, "missed").live;
-    ensure!(
-        missed.is_none(),
-        "something got through the black hole"
-    );
+    ensure!(missed.is_none(), "something got through the black hole");
     let reason = state.reason().map(examples::printable);
     let what = format!("{LATER} → Unreachable: {}", reason.as_deref().unwrap_or("?"));
     let details = json!({"cluster": LATER, "reason": reason, "others": during});
@@ -569,13 +567,16 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 }
 
 /// The rotation has ended when the watch has begun again with the new token; nothing was listed for it.
-async fn settled(world: &mut World, seen: &Seen, written: Instant) -> anyhow::Result<((), Done)> {
+async fn settled(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[0])?;
     let moved = async {
-        while member.server.asked().await?.watches == 0 {
+        loop {
+            // When it began, which may be a while ago: other steps went on meanwhile.
+            if let Some(began) = member.server.asked().await?.watch {
+                return anyhow::Ok(began.duration_since(written).unwrap_or_default());
+            }
             sleep(Duration::from_millis(50)).await;
         }
-        anyhow::Ok(written.elapsed())
     };
     let took = match timeout(Duration::from_secs(35), moved).await {
         Ok(took) => took?,

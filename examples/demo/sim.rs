@@ -104,7 +104,9 @@ impl ApiServer for Server {
             let log = self.cluster.audit().since(self.marked);
             for event in log.events().filter(|event| event.user == self.account.name()) {
                 asked.tried |= event.resource == "selfsubjectreviews";
-                asked.watches += usize::from(event.is_watch_start("configmaps"));
+                if event.is_watch_start("configmaps") {
+                    asked.watch(&event.received);
+                }
                 asked.lists += usize::from(event.is_list("configmaps"));
             }
             Ok(asked)

@@ -87,9 +87,7 @@ impl World {
 
     /// All clusters but these.
     pub(crate) fn others<'a>(&'a self, not: &'a [&str]) -> impl Iterator<Item = &'a Member> {
-        self.members
-            .iter()
-            .filter(|member| !not.contains(&member.name()))
+        self.members.iter().filter(|member| !not.contains(&member.name()))
     }
 
     /// What to try by oneself, as long as it runs.
