@@ -68,14 +68,12 @@ pub(super) fn apply(
         return Err(conflict(&conflicts));
     }
 
-    if let Some(mut dropped) = before.clone() {
-        dropped.subtract(&wanted);
-        let mut others = Fields::default();
+    if let Some(last) = before {
+        let mut kept = wanted.clone();
         for entry in entries.iter().filter(|entry| !is_mine(entry)) {
-            others.add(&entry.fields);
+            kept.add(&entry.fields);
         }
-        dropped.subtract(&others);
-        remove(Shape::root(kind), &mut merged, &dropped, &others);
+        prune(Shape::root(kind), &mut merged, &last, &kept, true);
     }
     // What went with a parent is nobody's any more.
     let (_, gone) = managed::compare(kind, live, &merged);
@@ -121,53 +119,46 @@ fn conflict(conflicts: &[(String, String)]) -> SimError {
         [(message, field)] => format!("1 conflict: {message}: {field}"),
         many => {
             // Grouped by owner, as Kubernetes prints them.
-            let mut text = format!("{} conflicts: ", many.len());
-            let mut owners: Vec<&str> = Vec::new();
-            for (owner, _) in many {
-                if !owners.contains(&owner.as_str()) {
-                    owners.push(owner);
+            let mut owners: Vec<(&str, Vec<&str>)> = Vec::new();
+            for (owner, field) in many {
+                match owners.iter_mut().find(|(known, _)| known == owner) {
+                    Some((_, fields)) => fields.push(field),
+                    None => owners.push((owner, vec![field])),
                 }
             }
-            let groups: Vec<String> = owners
-                .into_iter()
-                .map(|owner| {
-                    let fields = many.iter().filter(|(by, _)| by == owner);
-                    let fields: Vec<String> = fields.map(|(_, field)| format!("- {field}")).collect();
-                    match fields.as_slice() {
-                        [one] => format!("{owner}: {}", one.trim_start_matches("- ")),
-                        _ => format!(
-                            "{}:\n{}",
-                            owner.replace("conflict ", "conflicts "),
-                            fields.join("\n")
-                        ),
-                    }
-                })
-                .collect();
-            text.push_str(&groups.join("\n"));
-            text
+            owners.sort_unstable();
+            let groups = owners.iter().map(|(owner, fields)| {
+                let owner = owner.replacen("conflict ", "conflicts ", 1);
+                format!("{owner}:\n- {}", fields.join("\n- "))
+            });
+            format!(
+                "{} conflicts: {}",
+                many.len(),
+                groups.collect::<Vec<_>>().join("\n")
+            )
         }
     };
     SimError::new(409, "Conflict", format!("Apply failed with {what}")).with(json!({ "causes": causes }))
 }
 
-/// The paths of a set, as messages write them.
+/// The paths of a set, as messages write them: at each place its own fields first.
 fn collect(fields: &Fields, path: &str, to: &mut impl FnMut(String)) {
-    if fields.here {
-        to(path.to_owned());
+    let part = |name: &String| match name.split_once(':') {
+        Some(("f", field)) => format!("{path}.{field}"),
+        Some(("k", key)) => {
+            let key: Value = serde_json::from_str(key).unwrap_or_default();
+            let parts = key.as_object().into_iter().flatten();
+            let parts: Vec<String> = parts.map(|(name, value)| format!("{name}={value}")).collect();
+            format!("{path}[{}]", parts.join(","))
+        }
+        Some(("v", value)) => format!("{path}[={value}]"),
+        _ => format!("{path}{name}"),
+    };
+    for (name, _) in fields.below.iter().filter(|(_, below)| below.here) {
+        to(part(name));
     }
     for (name, below) in &fields.below {
-        let part = match name.split_once(':') {
-            Some(("f", field)) => format!(".{field}"),
-            Some(("k", key)) => {
-                let key: Value = serde_json::from_str(key).unwrap_or_default();
-                let parts = key.as_object().into_iter().flatten();
-                let parts: Vec<String> = parts.map(|(name, value)| format!("{name}={value}")).collect();
-                format!("[{}]", parts.join(","))
-            }
-            Some(("v", value)) => format!("[={value}]"),
-            _ => name.clone(),
-        };
-        collect(below, &format!("{path}{part}"), to);
+        collect(below, &part(name), to);
     }
 }
 
@@ -185,41 +176,71 @@ fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
         }
         (Value::Array(old), Value::Array(new)) if shape.list() != ListKind::Atomic => {
             let list = shape.list();
-            let mut merged = old.clone();
-            for item in new {
-                let key = item_key(&list, item);
-                let found = merged.iter_mut().find(|known| item_key(&list, known) == key);
-                match found {
-                    Some(known) => *known = merge(shape.item(), known, item),
-                    None => merged.push(item.clone()),
-                }
-            }
+            let merged = merge_list(shape, &list, old, new);
             Value::Array(merged)
         }
         (_, config) => config.clone(),
     }
 }
 
-/// Removes the fields of a set, and what that leaves empty unless it has another owner.
-fn remove(shape: Shape<'_>, value: &mut Value, fields: &Fields, others: &Fields) {
-    static NOBODY: Fields = Fields {
-        here: false,
-        below: std::collections::BTreeMap::new(),
-    };
+/// The items of both in one order: what only the live list has keeps its place, what both have is
+/// ordered as it is configured.
+fn merge_list(shape: Shape<'_>, list: &ListKind, live: &[Value], config: &[Value]) -> Vec<Value> {
+    let keys =
+        |items: &[Value]| -> Vec<Option<String>> { items.iter().map(|item| item_key(list, item)).collect() };
+    let (old, new) = (keys(live), keys(config));
+    let mut done = vec![false; live.len()];
+    let mut merged = Vec::new();
+    let mut left = live.iter().enumerate().peekable();
+    for (item, key) in config.iter().zip(&new) {
+        while let Some((index, known)) = left.peek().copied() {
+            if done.get(index) == Some(&true) {
+                left.next();
+            } else if !new.contains(old.get(index).unwrap_or(&None)) {
+                merged.push(known.clone());
+                left.next();
+            } else {
+                break;
+            }
+        }
+        let at = old.iter().position(|known| known == key);
+        match at.and_then(|at| Some((live.get(at)?, done.get_mut(at)?))) {
+            Some((known, done)) => {
+                *done = true;
+                merged.push(merge(shape.item(), known, item));
+            }
+            None => merged.push(item.clone()),
+        }
+    }
+    let rest = left.filter(|(index, _)| done.get(*index) == Some(&false));
+    merged.extend(rest.map(|(_, known)| known.clone()));
+    merged
+}
+
+/// Removes what was applied last time and nobody keeps. A field goes as a whole, with what is in it and
+/// belongs to no one, once nothing below it has an owner.
+fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root: bool) {
     match value {
         Value::Object(map) => {
-            for (key, below) in &fields.below {
+            for (key, below) in &last.below {
                 let Some(name) = key.strip_prefix("f:") else {
                     continue;
                 };
-                if below.here {
-                    map.remove(name);
-                } else if let Some(value) = map.get_mut(name) {
-                    let owners = others.below.get(key);
-                    remove(shape.field(name), value, below, owners.unwrap_or(&NOBODY));
-                    let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
-                        || value.as_array().is_some_and(Vec::is_empty);
-                    if emptied && name != "metadata" && owners.is_none() {
+                let owners = kept.below.get(key);
+                match (owners, map.get_mut(name)) {
+                    (Some(owners), Some(value)) => {
+                        prune(shape.field(name), value, below, owners, false);
+                        let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
+                            || value.as_array().is_some_and(Vec::is_empty);
+                        if emptied && !owners.here {
+                            map.remove(name);
+                        }
+                    }
+                    // The name of the object is always applied.
+                    (None, Some(value)) if root && name == "metadata" => {
+                        prune(shape.field(name), value, below, &Fields::default(), false);
+                    }
+                    _ => {
                         map.remove(name);
                     }
                 }
@@ -231,18 +252,15 @@ fn remove(shape: Shape<'_>, value: &mut Value, fields: &Fields, others: &Fields)
                 let Some(key) = item_key(&list, item) else {
                     return true;
                 };
-                match fields.below.get(&key) {
-                    Some(below) if below.here => false,
-                    Some(below) => {
-                        remove(
-                            shape.item(),
-                            item,
-                            below,
-                            others.below.get(&key).unwrap_or(&NOBODY),
-                        );
+                match (last.below.get(&key), kept.below.get(&key)) {
+                    // Who owns a field of an item does not own the item.
+                    (Some(_), owners) if owners.is_none_or(|owners| !owners.here) => false,
+                    (Some(_), None) => false,
+                    (Some(below), Some(owners)) => {
+                        prune(shape.item(), item, below, owners, false);
                         true
                     }
-                    None => true,
+                    (None, _) => true,
                 }
             });
         }

@@ -175,8 +175,7 @@ impl SimUser {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             if request.verb == "get"
-                && (public.contains(&path)
-                    || (!self.is_anonymous() && discovery.iter().any(|base| below(&base))))
+                && (public.contains(&path) || (!self.is_anonymous() && discovery.iter().any(below)))
             {
                 return true;
             }

@@ -31,9 +31,7 @@ pub(super) fn untracked(kind: &Kind, object: &Value) -> Value {
 }
 
 pub(super) fn on_update(kind: &Kind, object: &mut Value) {
-    if kind.custom.is_none() {
-        drop_empty_metadata(object);
-    }
+    drop_empty(kind, object);
     if kind.is_namespaces() {
         let name = text(object, "name").to_owned();
         let labels = metadata_mut(object).entry("labels").or_insert_with(|| json!({}));
@@ -55,7 +53,7 @@ pub(super) fn on_update(kind: &Kind, object: &mut Value) {
 }
 
 /// Go leaves out what is empty.
-fn drop_empty_metadata(object: &mut Value) {
+fn drop_empty(kind: &Kind, object: &mut Value) {
     let empty = |value: &Value| match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
@@ -64,10 +62,12 @@ fn drop_empty_metadata(object: &mut Value) {
         _ => false,
     };
     metadata_mut(object).retain(|_, value| !empty(value));
-    if let Some(map) = object.as_object_mut() {
+    if kind.custom.is_none()
+        && let Some(map) = object.as_object_mut()
+    {
         map.retain(|name, value| {
-            !(matches!(name.as_str(), "data" | "binaryData" | "stringData") && empty(value))
-                && !value.is_null()
+            let optional = matches!(name.as_str(), "data" | "binaryData" | "stringData");
+            !value.is_null() && (!optional || !empty(value))
         });
     }
 }

@@ -90,8 +90,9 @@ impl SimError {
         Self::new(404, "NotFound", format!("{} not found", kind.quoted(name))).with(kind.details(name))
     }
 
-    pub(super) fn already_exists(kind: &Kind, name: &str) -> Self {
-        let message = format!("{} already exists", kind.quoted(name));
+    pub(super) fn already_exists(kind: &Kind, name: &str, leaving: bool) -> Self {
+        let leaving = if leaving { "object is being deleted: " } else { "" };
+        let message = format!("{leaving}{} already exists", kind.quoted(name));
         Self::new(409, "AlreadyExists", message).with(kind.details(name))
     }
 

@@ -154,6 +154,13 @@ pub(super) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>)
             return Ok(());
         }
     };
+    if page.objects.is_empty() && form != Form::Full {
+        // Go's nil: real servers say null here.
+        let list =
+            json!({ "kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": null });
+        to.extend_from_slice(list.to_string().as_bytes());
+        return Ok(());
+    }
     let size: usize = page.objects.iter().map(|object| object.body().len() + 96).sum();
     to.reserve(size + 256);
     let head = format!(

@@ -210,7 +210,8 @@ impl Request<'_> {
             _ => false,
         };
         let fits = fits && (!kind.create_only || verb == "create");
-        if !fits && !(custom && verb == "patch") {
+        let patched_later = custom && verb == "patch";
+        if !fits && !patched_later {
             match verb {
                 "update" if custom => return Err(SimError::bad_request("name must be provided")),
                 // The body is looked at first.

@@ -310,7 +310,10 @@ pub(super) fn entries(object: &Value) -> Vec<Entry> {
     .collect()
 }
 
-pub(super) fn set_entries(object: &mut Value, entries: Vec<Entry>) {
+pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
+    // As real servers order them.
+    let place = |entry: &Entry| (entry.operation.clone(), entry.time.clone(), entry.manager.clone());
+    entries.sort_by_key(place);
     let list: Vec<Value> = entries
         .into_iter()
         .filter(|entry| !entry.fields.is_empty())
@@ -381,6 +384,9 @@ pub(super) fn same(before: &Value, after: &Value) -> bool {
             .flatten();
         for entry in entries {
             entry["time"] = Value::Null;
+        }
+        if let Some(entries) = value["metadata"]["managedFields"].as_array_mut() {
+            entries.sort_by_key(ToString::to_string);
         }
         value
     };

@@ -1,4 +1,57 @@
-//! A simulated Kubernetes API server in memory.
+//! Simulated Kubernetes API servers, in memory.
+//!
+//! A [`SimCluster`] answers as a kube-apiserver would, without processes, sockets or tasks: its
+//! [`client`](SimCluster::client) calls it as a tower service. [`serve`](SimCluster::serve) puts it behind
+//! TLS on a port of its own, [`SimFleet::serve`] puts thousands behind one port. An empty cluster costs
+//! a few kilobytes.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+//! use serde_json::json;
+//!
+//! let berlin = SimCluster::builder().name("berlin").build();
+//! berlin.create(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } }))?;
+//!
+//! let reader = SimUser::new("reader").rule(SimRule::new([""], ["configmaps"], ["get", "list", "watch"]));
+//! berlin.set_user("token-of-reader", reader);
+//! let client = berlin.client_with_token("token-of-reader"); // hand it to the code under test
+//! let list = client.request_text(http::Request::get("/api/v1/configmaps").body(Vec::new())?).await?;
+//! assert!(list.contains("ConfigMapList"));
+//!
+//! assert_eq!(berlin.audit().count(|event| event.is_list("configmaps")), 1);
+//! berlin.compact(berlin.resource_version()); // older watches get 410
+//! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+//!
+//! # What it does as the real one
+//!
+//! Lists with pages, selectors and every form of `resourceVersion`; watches with history, bookmarks,
+//! `timeoutSeconds`, streaming lists and 410; create, update, JSON, merge, strategic and apply patches,
+//! deletion with finalizers, preconditions and policies, deletion of collections; optimistic
+//! concurrency; the status, scale and finalize subresources; custom resources with their versions, schema,
+//! defaults and columns; metadata-only and table forms, YAML; discovery, also aggregated; reviews of
+//! oneself; users by token or certificate, impersonation, 401 and 403; an audit log; dry runs;
+//! `managedFields`. A suite of scripts, written ones and random ones, is run against it and a real
+//! kube-apiserver 1.36, and the answers, messages included, must be the same.
+//!
+//! # What it does not
+//!
+//! - Built-in objects are stored as they are sent: no defaults and no validation beyond their metadata,
+//!   except for namespaces and secrets. Fields that do not exist are kept. Their tables have name and age only.
+//! - Schemas of CRDs: no `pattern`, `format`, `oneOf` and the like, no CEL rules, no conversion webhooks (all
+//!   versions have the same fields); a CRD is served the moment it is created, and its objects go with it at once.
+//! - Lists of built-in objects that are merged by key are known by the names of the usual ones; a
+//!   list that is not known is replaced as a whole by apply and strategic patches. `$setElementOrder` and
+//!   `$retainKeys` are ignored.
+//! - RBAC objects are stored, not evaluated: rights are those of [`SimUser`].
+//! - Nothing acts on its own: no garbage collection (`Foreground` and `Orphan` leave their finalizer), no
+//!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
+//!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
+//! - No protobuf, no CBOR, no HTTP/2, no OpenAPI documents, no admission, no `fieldValidation`, no exec, log,
+//!   proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
+//! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
+//!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
 mod apply;
 mod audit;
@@ -10,6 +63,7 @@ mod clock;
 mod cluster;
 mod crd;
 mod defaults;
+mod delete;
 mod discovery;
 mod error;
 mod form;

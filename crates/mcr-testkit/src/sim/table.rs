@@ -85,7 +85,7 @@ fn human(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {
         0..120 => format!("{seconds}s"),
-        120..600 if seconds % 60 > 0 => format!("{}m{}s", seconds / 60, seconds % 60),
+        120..600 if !seconds.is_multiple_of(60) => format!("{}m{}s", seconds / 60, seconds % 60),
         120..10_800 => format!("{}m", seconds / 60),
         10_800..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),

@@ -90,9 +90,8 @@ impl Watch {
             form,
             version,
             initial: initial.into_iter(),
-            // Also where nothing was said of version and state: the old way to ask for both.
-            announce: wants_state && options.bookmarks && options.from != From::Any
-                || options.initial == Some(true) && options.bookmarks,
+            // Also where nothing was said of the state: the old way to ask for it.
+            announce: wants_state && options.bookmarks,
             bookmarks: options.bookmarks,
             deadline,
             next_bookmark,

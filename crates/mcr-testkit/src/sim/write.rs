@@ -3,9 +3,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::cluster::Inner;
+use super::delete::may_go;
 use super::error::{Cause, SimError};
 use super::kinds::{Kind, NAMESPACES};
-use super::object::{self, Object, has_finalizers, metadata_mut, text};
+use super::object::{self, Object, metadata_mut, text};
 use super::patch::Patch;
 use super::store::Store;
 use super::{apply, clock, crd, defaults, managed};
@@ -46,7 +47,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    fn with(object: Arc<Object>) -> Self {
+    pub(super) fn with(object: Arc<Object>) -> Self {
         Self {
             object,
             created: false,
@@ -82,7 +83,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    fn live(&self, store: &Store) -> Result<Arc<Object>, SimError> {
+    pub(super) fn live(&self, store: &Store) -> Result<Arc<Object>, SimError> {
         let key = object::key(self.namespace, self.name);
         let live = store.get(&self.kind.resource, &key).cloned();
         live.ok_or_else(|| SimError::not_found(self.kind, self.name))
@@ -153,11 +154,10 @@ impl<'a> Write<'a> {
             }
             _ => {}
         }
-        if store
-            .get(&self.kind.resource, &object::key(self.namespace, &name))
-            .is_some()
-        {
-            return Err(SimError::already_exists(self.kind, &name));
+        let key = object::key(self.namespace, &name);
+        if let Some(there) = store.get(&self.kind.resource, &key) {
+            let leaving = !text(&there.value(), "deletionTimestamp").is_empty();
+            return Err(SimError::already_exists(self.kind, &name, leaving));
         }
         let object = self.commit(store, object)?;
         Ok(Done {
@@ -458,7 +458,7 @@ impl<'a> Write<'a> {
             .unwrap_or_default()
     }
 
-    fn commit(&self, store: &mut Store, object: Value) -> Result<Arc<Object>, SimError> {
+    pub(super) fn commit(&self, store: &mut Store, object: Value) -> Result<Arc<Object>, SimError> {
         let kinds = if self.kind.is_crds() {
             Some(crd::kinds(&object)?)
         } else {
@@ -477,7 +477,7 @@ impl<'a> Write<'a> {
         Ok(object)
     }
 
-    fn remove(&self, store: &mut Store, object: &Object) {
+    pub(super) fn remove(&self, store: &mut Store, object: &Object) {
         store.remove(&self.kind.resource, &object.key);
         if !self.kind.is_crds() {
             return;
@@ -494,161 +494,12 @@ impl<'a> Write<'a> {
             store.wake_resource(&kind.resource);
         }
     }
-
-    fn delete(&self, cluster: &Inner, store: &mut Store, options: &Value) -> Result<Done, SimError> {
-        let live = self.live(store)?;
-        if self.kind.is_namespaces() && matches!(self.name, "default" | "kube-system" | "kube-public") {
-            let message = format!(
-                "{} is forbidden: this namespace may not be deleted",
-                self.kind.quoted(self.name)
-            );
-            return Err(SimError::new(403, "Forbidden", message).with(self.kind.details(self.name)));
-        }
-        let mut object = live.value_as(self.kind);
-        self.check_delete_preconditions(options, &object)?;
-        let finalizer = match options["propagationPolicy"].as_str() {
-            Some("Foreground") => Some("foregroundDeletion"),
-            Some("Orphan") => Some("orphan"),
-            _ if options["orphanDependents"] == true => Some("orphan"),
-            _ => None,
-        };
-        if !text(&object, "deletionTimestamp").is_empty() {
-            return Ok(Done::with(live));
-        }
-        let metadata = metadata_mut(&mut object);
-        if let Some(finalizer) = finalizer {
-            let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
-            if let Some(finalizers) = finalizers.as_array_mut()
-                && !finalizers.iter().any(|known| known == finalizer)
-            {
-                finalizers.push(finalizer.into());
-            }
-        }
-        let graceful = self.kind.plural == "pods" && self.kind.group.is_empty();
-        if may_go(self.kind, &object) && !graceful {
-            if !self.dry_run {
-                self.remove(store, &live);
-            }
-            let last = store.version;
-            let told = if self.dry_run {
-                live
-            } else {
-                Arc::new(live.at(last))
-            };
-            return Ok(Done {
-                removed: true,
-                ..Done::with(told)
-            });
-        }
-        let grace = if graceful { grace_of(options, &object) } else { 0 };
-        let metadata = metadata_mut(&mut object);
-        metadata.insert("deletionTimestamp".to_owned(), clock::after(grace).into());
-        if !self.kind.is_namespaces() {
-            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-        }
-        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
-            metadata.insert("generation".to_owned(), (generation + 1).into());
-        }
-        if self.kind.is_namespaces() {
-            object["status"] = json!({ "phase": "Terminating" });
-        }
-        let goes = may_go(self.kind, &object) && grace == 0;
-        let object = self.commit(store, object)?;
-        if goes && !self.dry_run {
-            self.remove(store, &object);
-            let last = Arc::new(object.at(store.version));
-            return Ok(Done {
-                removed: true,
-                ..Done::with(last)
-            });
-        }
-        if self.kind.is_namespaces() && cluster.settings.finish_namespaces && !self.dry_run {
-            self.finish_namespace(cluster, store, &object);
-        }
-        Ok(Done::with(object))
-    }
-
-    fn check_delete_preconditions(&self, options: &Value, object: &Value) -> Result<(), SimError> {
-        let wanted = &options["preconditions"];
-        let refuse = |message: String| {
-            let named = format!("{} \"{}\"", self.kind.kind_in_conflicts(), self.name);
-            let message = format!("Operation cannot be fulfilled on {named}: {message}");
-            let mut details = self.kind.details(self.name);
-            details["kind"] = (*self.kind.kind).into();
-            Err(SimError::new(409, "Conflict", message).with(details))
-        };
-        let uid = text(object, "uid");
-        if let Some(wanted) = wanted["uid"].as_str()
-            && wanted != uid
-        {
-            return refuse(format!(
-                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might \
-                 have been deleted and then recreated"
-            ));
-        }
-        let version = text(object, "resourceVersion");
-        if let Some(wanted) = wanted["resourceVersion"].as_str()
-            && wanted != version
-        {
-            return refuse(format!(
-                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
-                 ({version}). The object might have been modified"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Deletes all in a namespace, then the namespace.
-    fn finish_namespace(&self, cluster: &Inner, store: &mut Store, namespace: &Object) {
-        for resource in store.resources() {
-            let Some(kind) = store.kinds.of_resource(&resource).filter(|kind| kind.namespaced) else {
-                continue;
-            };
-            let names: Vec<String> = store
-                .current(&resource, self.name, "")
-                .map(|object| object.name().to_owned())
-                .collect();
-            for name in names {
-                let write = Write::new(&kind, self.name, &name, "");
-                // It was there a moment ago, under the same lock.
-                let _ = write.delete(cluster, store, &json!({}));
-            }
-        }
-        let mut empty = store.resources().into_iter().filter(|resource| {
-            store
-                .kinds
-                .of_resource(resource)
-                .is_some_and(|kind| kind.namespaced)
-                && store.current(resource, self.name, "").next().is_some()
-        });
-        if empty.next().is_none() {
-            store.remove(&self.kind.resource, &namespace.key);
-        }
-    }
 }
 
 /// API servers name the group of custom resources in 422 and leave out that of built-in ones only
 /// where it is empty.
 fn group_in_errors(kind: &Kind) -> &str {
     &kind.group
-}
-
-fn grace_of(options: &Value, pod: &Value) -> i64 {
-    // A pod nobody runs has nothing to end.
-    if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
-        return 0;
-    }
-    let own = || pod["spec"]["terminationGracePeriodSeconds"].as_i64();
-    options["gracePeriodSeconds"].as_i64().or_else(own).unwrap_or(30)
-}
-
-/// Whether nothing holds a deleted object any more.
-fn may_go(kind: &Kind, object: &Value) -> bool {
-    let held = kind.is_namespaces()
-        && object["spec"]["finalizers"]
-            .as_array()
-            .is_some_and(|finalizers| !finalizers.is_empty());
-    !held && !has_finalizers(object)
 }
 
 fn content_differs(kind: &Kind, before: &Value, after: &Value) -> bool {

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+use mcr_testkit::sim::{SimCluster, SimFleet, SimRule, SimUser};
 use serde_json::{Value, json};
 
 fn map(name: &str) -> Value {
@@ -80,4 +80,137 @@ async fn serves_over_tls_with_tokens_and_certificates() {
     }
     let users: Vec<String> = cluster.audit().events().map(|event| event.user.clone()).collect();
     assert_eq!(users, ["admin", "cert-user"]);
+}
+
+#[tokio::test]
+async fn a_watch_of_forgotten_history_is_told_410() {
+    let cluster = SimCluster::builder().history(3).build();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    cluster.create(map("a")).unwrap();
+    let old = cluster.resource_version().to_string();
+    for number in 0..5 {
+        cluster.create(map(&format!("b{number}"))).unwrap();
+    }
+    let mut watch = maps.watch(&WatchParams::default(), &old).await.unwrap().boxed();
+    let event = watch.next().await.unwrap().unwrap();
+    assert!(matches!(event, WatchEvent::Error(status) if status.code == 410 && status.reason == "Expired"));
+    assert!(watch.next().await.is_none());
+
+    // Writes of other kinds do not age it.
+    let now = cluster.resource_version().to_string();
+    for number in 0..9 {
+        let secret =
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": format!("s{number}") } });
+        cluster.create(secret).unwrap();
+    }
+    let mut watch = maps.watch(&WatchParams::default(), &now).await.unwrap().boxed();
+    cluster.delete("configmaps", "default/a").unwrap();
+    assert!(matches!(
+        watch.next().await.unwrap().unwrap(),
+        WatchEvent::Deleted(_)
+    ));
+    cluster.compact(cluster.resource_version());
+    let error = maps
+        .watch(&WatchParams::default(), &now)
+        .await
+        .unwrap()
+        .boxed()
+        .next()
+        .await;
+    assert!(matches!(error.unwrap().unwrap(), WatchEvent::Error(status) if status.code == 410));
+}
+
+#[tokio::test]
+async fn bookmarks_come_in_time_and_at_the_end() {
+    let interval = std::time::Duration::from_millis(600);
+    let cluster = SimCluster::builder().bookmark_interval(interval).build();
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let version = cluster.resource_version().to_string();
+    let params = WatchParams::default().timeout(1);
+    let events: Vec<_> = maps.watch(&params, &version).await.unwrap().collect().await;
+    assert_eq!(events.len(), 2);
+    assert!(
+        events
+            .into_iter()
+            .all(|event| matches!(event.unwrap(), WatchEvent::Bookmark(_)))
+    );
+}
+
+#[tokio::test]
+async fn a_fleet_behind_one_port_keeps_clusters_apart() {
+    let names = ["a", "b", "c"];
+    let clusters = names.map(|name| SimCluster::builder().name(name).build());
+    let fleet = SimFleet::serve(clusters).await.unwrap();
+    for name in names {
+        fleet.get(name).unwrap().create(map(name)).unwrap();
+        let config = kube::config::Kubeconfig::from_yaml(&fleet.kubeconfig(name).unwrap()).unwrap();
+        let config = kube::Config::from_custom_kubeconfig(config, &Default::default())
+            .await
+            .unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+        let list = maps.list(&ListParams::default()).await.unwrap();
+        let found: Vec<_> = list
+            .items
+            .into_iter()
+            .filter_map(|map| map.metadata.name)
+            .collect();
+        assert_eq!(found, [name]);
+        if name == "c" {
+            let mut watch = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+            fleet.remove("c").unwrap();
+            while watch.next().await.is_some() {}
+            assert!(maps.get("c").await.is_err());
+        }
+    }
+}
+
+#[test]
+fn copies_share_objects_and_not_identity() {
+    let first = SimCluster::new();
+    first.create(map("a")).unwrap();
+    let copy = SimCluster::builder().template(&first).build();
+    assert_eq!(copy.list("configmaps", "").len(), 1);
+    assert_ne!(first.uid(), copy.uid());
+    copy.delete("configmaps", "default/a").unwrap();
+    assert!(first.get("configmaps", "default/a").is_some());
+    let same = |seed| SimCluster::builder().seed(seed).build().uid();
+    assert_eq!(same(1), same(1));
+    assert_ne!(same(1), same(2));
+}
+
+#[test]
+fn a_namespace_ends_at_once_where_that_was_asked_for() {
+    let cluster = SimCluster::builder().finish_namespaces(true).build();
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "apps" } });
+    cluster.create(namespace.clone()).unwrap();
+    let mut object = map("a");
+    object["metadata"]["namespace"] = "apps".into();
+    cluster.create(object).unwrap();
+    cluster.delete("namespaces", "apps").unwrap();
+    assert_eq!(cluster.get("configmaps", "apps/a"), None);
+    assert_eq!(cluster.get("namespaces", "apps"), None);
+
+    let plain = SimCluster::new();
+    plain.create(namespace).unwrap();
+    plain.delete("namespaces", "apps").unwrap();
+    assert_eq!(
+        plain.get("namespaces", "apps").unwrap()["status"]["phase"],
+        "Terminating"
+    );
+}
+
+#[test]
+fn errors_are_those_of_the_server() {
+    let cluster = SimCluster::new();
+    cluster.create(map("a")).unwrap();
+    let error = cluster.create(map("a")).unwrap_err();
+    assert_eq!((error.code(), error.reason()), (409, "AlreadyExists"));
+    assert_eq!(error.message(), "configmaps \"a\" already exists");
+    assert_eq!(cluster.delete("configmaps", "default/b").unwrap_err().code(), 404);
+    let mut stale = cluster.get("configmaps", "default/a").unwrap();
+    let mut change = map("a");
+    change["data"]["a"] = "2".into();
+    cluster.apply(change).unwrap();
+    stale["data"]["a"] = "3".into();
+    assert_eq!(cluster.update(stale).unwrap_err().reason(), "Conflict");
 }

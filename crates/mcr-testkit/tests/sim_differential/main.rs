@@ -1,5 +1,7 @@
 //! The same scripts against the simulated API server and a real one: the answers must be the same.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
+
 mod normal;
 mod random;
 mod script;

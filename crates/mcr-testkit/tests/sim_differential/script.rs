@@ -21,6 +21,7 @@ pub(crate) struct Step {
     background: bool,
     compact: bool,
     quiet: bool,
+    unmanaged: bool,
 }
 
 fn step(method: Method, path: &str, body: Option<String>) -> Step {
@@ -34,6 +35,7 @@ fn step(method: Method, path: &str, body: Option<String>) -> Step {
         background: false,
         compact: false,
         quiet: false,
+        unmanaged: false,
     }
 }
 
@@ -109,6 +111,12 @@ impl Step {
         self
     }
 
+    /// Leaves `managedFields` out: defaults of some kinds are not simulated, and neither their owners.
+    pub(crate) fn unmanaged(mut self) -> Self {
+        self.unmanaged = true;
+        self
+    }
+
     pub(crate) fn by(mut self, user: &'static str) -> Self {
         self.user = user;
         self
@@ -166,11 +174,18 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
         for (name, value) in &step.headers {
             request = request.header(*name, value);
         }
-        let request = request
-            .body(Body::from(body.unwrap_or_default().into_bytes()))
-            .unwrap();
-        let response = server.client(step.user).send(request).await.unwrap();
-        let (parts, body) = response.into_parts();
+        let request = request.body(body.unwrap_or_default().into_bytes()).unwrap();
+        let mut tries = 0;
+        let (parts, body) = loop {
+            let request = request.clone().map(Body::from);
+            let (parts, body) = server.client(step.user).send(request).await.unwrap().into_parts();
+            // The storage of a new CRD takes its time.
+            if parts.status != http::StatusCode::TOO_MANY_REQUESTS || tries > 50 {
+                break (parts, body);
+            }
+            tries += 1;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
         let media = parts
             .headers
             .get("content-type")
@@ -192,6 +207,9 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
             continue;
         }
         answer.body = read.await;
+        if step.unmanaged {
+            forget(&mut answer.body, "managedFields");
+        }
         if step.quiet {
             answer.body = Value::Null;
         }
@@ -207,6 +225,17 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
         answers.push(answer);
     }
     answers
+}
+
+fn forget(value: &mut Value, field: &str) {
+    match value {
+        Value::Object(map) => {
+            map.remove(field);
+            map.values_mut().for_each(|value| forget(value, field));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| forget(item, field)),
+        _ => {}
+    }
 }
 
 fn parse(bytes: &[u8], lines: bool) -> Value {

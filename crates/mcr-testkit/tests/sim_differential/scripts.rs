@@ -977,6 +977,10 @@ fn forms() -> Script {
             get(MAPS).accept(METAS),
             get(MAPS).accept(META),
             get(&at(WIDGETS, "/w")).accept(METAS),
+            get(&at(WIDGETS, "?labelSelector=none")).accept(METAS),
+            get(&at(MAPS, "?labelSelector=none")).accept(METAS),
+            get(&at(WIDGETS, "?labelSelector=none")).accept(TABLE),
+            get(&at(WIDGETS, "?labelSelector=none")),
             get(MAPS).accept(&format!("{METAS},application/json")),
             get(MAPS).accept("application/json;as=Foo;v=v1;g=meta.k8s.io,application/json"),
             get(MAPS).accept("application/json;as=Foo;v=v1;g=meta.k8s.io"),
@@ -1186,17 +1190,27 @@ fn pods() -> Script {
         "pods",
         vec![
             // Defaults of pods are not simulated: their names and deletion are looked at.
-            post(pods, free).accept(META),
-            delete(&at(pods, "/f")).accept(META),
+            post(pods, free).accept(META).unmanaged(),
+            delete(&at(pods, "/f")).accept(META).unmanaged(),
             get(&at(pods, "/f")),
-            post(pods, bound).accept(META),
-            delete(&at(pods, "/p")).accept(META),
-            get(&at(pods, "/p")).accept(META),
-            get(&at(pods, "?fieldSelector=spec.nodeName%3Dn")).accept(METAS),
-            get(&at(pods, "?fieldSelector=spec.nodeName%3Dm")).accept(METAS),
-            get(&at(pods, "?fieldSelector=status.phase%3DPending")).accept(METAS),
-            get(&at(pods, "?fieldSelector=spec.foo%3Dm")).accept(METAS),
-            delete_with(&at(pods, "/p"), json!({ "gracePeriodSeconds": 0 })).accept(META),
+            post(pods, bound).accept(META).unmanaged(),
+            delete(&at(pods, "/p")).accept(META).unmanaged(),
+            get(&at(pods, "/p")).accept(META).unmanaged(),
+            get(&at(pods, "?fieldSelector=spec.nodeName%3Dn"))
+                .accept(METAS)
+                .unmanaged(),
+            get(&at(pods, "?fieldSelector=spec.nodeName%3Dm"))
+                .accept(METAS)
+                .unmanaged(),
+            get(&at(pods, "?fieldSelector=status.phase%3DPending"))
+                .accept(METAS)
+                .unmanaged(),
+            get(&at(pods, "?fieldSelector=spec.foo%3Dm"))
+                .accept(METAS)
+                .unmanaged(),
+            delete_with(&at(pods, "/p"), json!({ "gracePeriodSeconds": 0 }))
+                .accept(META)
+                .unmanaged(),
             get(&at(pods, "/p")),
         ],
     )

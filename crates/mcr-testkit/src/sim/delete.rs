@@ -1,0 +1,221 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::clock;
+use super::cluster::Inner;
+use super::error::SimError;
+use super::kinds::Kind;
+use super::object::{Object, has_finalizers, metadata_mut, text};
+use super::store::Store;
+use super::write::{Done, Write};
+
+/// Deletions: marked first where finalizers or a grace period hold the object.
+impl Write<'_> {
+    pub(super) fn delete(
+        &self,
+        cluster: &Inner,
+        store: &mut Store,
+        options: &Value,
+    ) -> Result<Done, SimError> {
+        let live = self.live(store)?;
+        if self.kind.is_namespaces() && matches!(self.name, "default" | "kube-system" | "kube-public") {
+            let message = format!(
+                "{} is forbidden: this namespace may not be deleted",
+                self.kind.quoted(self.name)
+            );
+            return Err(SimError::new(403, "Forbidden", message).with(self.kind.details(self.name)));
+        }
+        let mut object = live.value_as(self.kind);
+        self.check_delete_preconditions(options, &object)?;
+        let policy = match options["propagationPolicy"].as_str() {
+            None if options["orphanDependents"] == true => Some("Orphan"),
+            None if options["orphanDependents"] == false => Some("Background"),
+            policy => policy,
+        };
+        let changed = policy.is_some_and(|policy| set_policy(metadata_mut(&mut object), policy));
+        if !text(&object, "deletionTimestamp").is_empty() {
+            return self.delete_again(store, &live, object, options, changed);
+        }
+        let graceful = self.kind.plural == "pods" && self.kind.group.is_empty();
+        if may_go(self.kind, &object) && !graceful {
+            if !self.dry_run {
+                self.remove(store, &live);
+            }
+            let last = store.version;
+            let told = if self.dry_run {
+                live
+            } else {
+                Arc::new(live.at(last))
+            };
+            return Ok(Done {
+                removed: true,
+                ..Done::with(told)
+            });
+        }
+        let grace = if graceful { grace_of(options, &object) } else { 0 };
+        let metadata = metadata_mut(&mut object);
+        metadata.insert("deletionTimestamp".to_owned(), clock::after(grace).into());
+        if !self.kind.is_namespaces() {
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
+        if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+        if self.kind.is_namespaces() {
+            object["status"] = json!({ "phase": "Terminating" });
+        }
+        let goes = may_go(self.kind, &object) && grace == 0;
+        let object = self.commit(store, object)?;
+        if goes && !self.dry_run {
+            self.remove(store, &object);
+            let last = Arc::new(object.at(store.version));
+            return Ok(Done {
+                removed: true,
+                ..Done::with(last)
+            });
+        }
+        if self.kind.is_namespaces() && cluster.settings.finish_namespaces && !self.dry_run {
+            self.finish_namespace(cluster, store, &object);
+        }
+        Ok(Done::with(object))
+    }
+
+    /// A deletion of what is being deleted: it may change the policy, or cut the grace of a pod short.
+    fn delete_again(
+        &self,
+        store: &mut Store,
+        live: &Arc<Object>,
+        mut object: Value,
+        options: &Value,
+        changed: bool,
+    ) -> Result<Done, SimError> {
+        let grace = object["metadata"]["deletionGracePeriodSeconds"]
+            .as_i64()
+            .unwrap_or(0);
+        let wanted = options["gracePeriodSeconds"].as_i64().unwrap_or(grace);
+        let ends = (changed || grace > 0) && wanted == 0 && may_go(self.kind, &object);
+        if ends {
+            if !self.dry_run {
+                self.remove(store, live);
+            }
+            metadata_mut(&mut object).insert("deletionGracePeriodSeconds".to_owned(), 0.into());
+            return Ok(Done {
+                removed: true,
+                ..Done::with(Arc::new(Object::new(object, store.version)))
+            });
+        }
+        if !changed && wanted >= grace {
+            return Ok(Done::with(live.clone()));
+        }
+        if wanted < grace {
+            let metadata = metadata_mut(&mut object);
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), wanted.into());
+            metadata.insert("deletionTimestamp".to_owned(), clock::after(wanted).into());
+        }
+        self.commit(store, object).map(Done::with)
+    }
+
+    fn check_delete_preconditions(&self, options: &Value, object: &Value) -> Result<(), SimError> {
+        let wanted = &options["preconditions"];
+        let refuse = |message: String| {
+            let named = format!("{} \"{}\"", self.kind.kind_in_conflicts(), self.name);
+            let message = format!("Operation cannot be fulfilled on {named}: {message}");
+            let mut details = self.kind.details(self.name);
+            details["kind"] = (*self.kind.kind).into();
+            Err(SimError::new(409, "Conflict", message).with(details))
+        };
+        let uid = text(object, "uid");
+        if let Some(wanted) = wanted["uid"].as_str()
+            && wanted != uid
+        {
+            return refuse(format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might \
+                 have been deleted and then recreated"
+            ));
+        }
+        let version = text(object, "resourceVersion");
+        if let Some(wanted) = wanted["resourceVersion"].as_str()
+            && wanted != version
+        {
+            return refuse(format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+                 ({version}). The object might have been modified"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Deletes all in a namespace, then the namespace.
+    fn finish_namespace(&self, cluster: &Inner, store: &mut Store, namespace: &Object) {
+        for resource in store.resources() {
+            let Some(kind) = store.kinds.of_resource(&resource).filter(|kind| kind.namespaced) else {
+                continue;
+            };
+            let names: Vec<String> = store
+                .current(&resource, self.name, "")
+                .map(|object| object.name().to_owned())
+                .collect();
+            for name in names {
+                let write = Write::new(&kind, self.name, &name, "");
+                // It was there a moment ago, under the same lock.
+                let _ = write.delete(cluster, store, &json!({}));
+            }
+        }
+        let mut empty = store.resources().into_iter().filter(|resource| {
+            store
+                .kinds
+                .of_resource(resource)
+                .is_some_and(|kind| kind.namespaced)
+                && store.current(resource, self.name, "").next().is_some()
+        });
+        if empty.next().is_none() {
+            store.remove(&self.kind.resource, &namespace.key);
+        }
+    }
+}
+
+fn grace_of(options: &Value, pod: &Value) -> i64 {
+    // A pod nobody runs has nothing to end.
+    if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
+        return 0;
+    }
+    let own = || pod["spec"]["terminationGracePeriodSeconds"].as_i64();
+    options["gracePeriodSeconds"].as_i64().or_else(own).unwrap_or(30)
+}
+
+/// Puts the finalizer of a policy in the place of others of that sort. Whether that changed anything.
+fn set_policy(metadata: &mut serde_json::Map<String, Value>, policy: &str) -> bool {
+    const SORT: [&str; 2] = ["foregroundDeletion", "orphan"];
+    let before = metadata.get("finalizers").cloned();
+    let list = before
+        .as_ref()
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let mut list: Vec<Value> = list
+        .into_iter()
+        .filter(|finalizer| !SORT.iter().any(|known| finalizer == known))
+        .collect();
+    match policy {
+        "Foreground" => list.push("foregroundDeletion".into()),
+        "Orphan" => list.push("orphan".into()),
+        _ => {}
+    }
+    let after = (!list.is_empty()).then(|| Value::from(list));
+    let changed = before != after;
+    match after {
+        Some(after) => metadata.insert("finalizers".to_owned(), after),
+        None => metadata.remove("finalizers"),
+    };
+    changed
+}
+
+/// Whether nothing holds a deleted object any more.
+pub(super) fn may_go(kind: &Kind, object: &Value) -> bool {
+    let held = kind.is_namespaces()
+        && object["spec"]["finalizers"]
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty());
+    !held && !has_finalizers(object)
+}
