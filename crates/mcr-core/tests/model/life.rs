@@ -171,3 +171,46 @@ fn a_suspended_cluster_is_not_spoken_to_and_goes_on_where_it_was() {
         world.end().await;
     });
 }
+
+/// Schedules that once went wrong, in the words of the model: a seed is worth nothing once the steps change.
+#[test]
+fn what_went_wrong_before_goes_well() {
+    let at = |place, address, declared| Looks {
+        place,
+        address,
+        declared,
+        suspended: false,
+        label: 0,
+    };
+    let schedules = [
+        // Known only by what was declared, and now by nothing but another client: the old store went on.
+        vec![
+            Step::Upsert(0, 0, at(2, 0, true)),
+            Step::Wait(1),
+            Step::Upsert(0, 0, at(0, 0, false)),
+        ],
+        // An object that could not be read when it was listed never came.
+        vec![
+            Step::Put(0, false, 1, 0),
+            Step::Fail(0, Some(Fault::Unreadable)),
+            Step::Upsert(0, 0, at(0, 0, false)),
+            Step::Wait(1),
+        ],
+        // A declaration that is withdrawn was shown on, and stood for who the cluster is.
+        vec![
+            Step::Upsert(0, 0, at(0, 0, true)),
+            Step::Wait(5_000),
+            Step::Upsert(0, 0, at(0, 0, false)),
+            Step::Wait(5_000),
+            Step::Upsert(0, 0, at(0, 1, false)),
+        ],
+    ];
+    for steps in schedules {
+        paused(|| async move {
+            let world = World::new(PLACES);
+            run(&world, &steps).await;
+            world.converges().await;
+            world.ends_with_nothing().await;
+        });
+    }
+}

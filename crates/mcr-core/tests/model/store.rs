@@ -84,7 +84,7 @@ proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn the_store_equals_the_server_after_any_schedule_of_faults(
+    fn promise_12_the_store_equals_the_server_after_any_schedule_of_faults(
         there in 0..8u8,
         steps in prop::collection::vec(step(), 0..80),
     ) {
