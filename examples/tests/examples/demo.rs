@@ -1,13 +1,19 @@
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
-use crate::program::run;
+use crate::program::{Program, run, run_with};
 
-#[test]
-fn every_step_of_the_demo_succeeds_and_it_ends_by_itself() {
+/// Runs the demo to its end and looks at what it says.
+fn every_step_succeeds(backend: &str) {
     let started = Instant::now();
-    let output = run("demo", ["--once", "--format", "json"]);
+    let output = run("demo", ["--backend", backend, "--once", "--format", "json"]);
+    let took = started.elapsed();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         output.status.code(),
@@ -23,7 +29,7 @@ fn every_step_of_the_demo_succeeds_and_it_ends_by_itself() {
     assert!(
         steps
             .iter()
-            .all(|step| step["ok"] == true && step["tookMs"].is_number()),
+            .all(|step| step["ok"] == true && step["tookMs"].is_number() && step["backend"] == backend),
         "{text}"
     );
     let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
@@ -33,31 +39,113 @@ fn every_step_of_the_demo_succeeds_and_it_ends_by_itself() {
         "write",
         "join",
         "rotate",
+        "blackhole",
         "outage",
         "isolation",
         "missed",
         "recover",
+        "silence",
+        "heal",
         "rotated",
         "leave",
     ];
     assert_eq!(names, expected);
+    let summary = &summary["summary"];
     assert_eq!(
-        (&summary["summary"]["ok"], &summary["summary"]["failed"]),
-        (&true.into(), &0.into())
+        (&summary["ok"], &summary["failed"], &summary["backend"]),
+        (&true.into(), &0.into(), &backend.into())
     );
-    let listed = steps.iter().find(|step| step["step"] == "rotated").unwrap();
-    assert_eq!(listed["details"]["lists"], 0);
+    let step = |name: &str| steps.iter().find(|step| step["step"] == name).unwrap();
+    assert_eq!(step("rotated")["details"]["lists"], 0);
+    let hole = &step("blackhole")["details"];
+    for when in ["before", "during"] {
+        assert_eq!(hole[when]["objects"], 60, "{text}");
+        assert!(hole[when]["p50Ms"].as_f64().unwrap() < 1000.0, "{text}");
+    }
+    let silence = step("silence");
     assert!(
-        started.elapsed() < Duration::from_secs(120),
-        "it took {:?}",
-        started.elapsed()
+        silence["tookMs"].as_f64().unwrap() < 35_000.0
+            && silence["details"]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("no answer"),
+        "{text}"
     );
+    assert!(took < Duration::from_secs(60), "it took {took:?}\n{text}");
+}
+
+#[test]
+fn every_step_of_the_demo_succeeds_and_it_ends_by_itself() {
+    every_step_succeeds("real");
+}
+
+#[test]
+fn every_step_of_the_demo_succeeds_on_the_simulator() {
+    every_step_succeeds("sim");
+}
+
+#[test]
+fn without_binaries_the_demo_simulates_and_says_so_and_serves_its_report() {
+    let nothing = tempfile::tempdir().unwrap();
+    let environment = [
+        ("KUBEBUILDER_ASSETS", OsStr::new("")),
+        ("MCR_ASSETS_DIR", nothing.path().as_os_str()),
+    ];
+    let demo = Program::start_with("demo", ["--serve", "127.0.0.1:0"], environment);
+    let start = demo.line("the start", |line| line["step"] == "start");
+    assert_eq!(start["backend"], "sim");
+    demo.line("the fourth cluster", |line| line["step"] == "join");
+    let url = start["details"]["url"].as_str().unwrap();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: demo\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let clusters = get("/clusters");
+    for name in ["amsterdam", "berlin", "chicago", "dakar"] {
+        assert!(clusters.contains(name), "{clusters}");
+    }
+    assert!(get("/metrics").contains("\nmcr_"));
+    assert!(demo.log().contains("running on the simulator"), "{}", demo.log());
+    demo.interrupt();
+}
+
+#[test]
+fn real_servers_that_were_asked_for_are_not_simulated_in_silence() {
+    for backend in ["real", "auto"] {
+        let output = run_with(
+            "demo",
+            ["--once", "--backend", backend],
+            [("KUBEBUILDER_ASSETS", "/nowhere")],
+        );
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(output.stdout.is_empty() && error.contains("/nowhere"), "{error}");
+    }
+}
+
+#[test]
+fn wrong_addresses_to_serve_at_are_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for address in ["localhost", &taken] {
+        let output = run("demo", ["--backend", "sim", "--once", "--serve", address]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_ne!(output.status.code(), Some(0), "{error}");
+        assert!(error.contains("--serve") && error.contains(address), "{error}");
+    }
 }
 
 #[test]
 fn the_demo_explains_itself() {
     let text = String::from_utf8(run("demo", ["--help"]).stdout).unwrap();
-    for word in ["cargo xtask demo", "--once", "--format"] {
+    for word in ["cargo xtask demo", "--once", "--format", "--backend", "--serve"] {
         assert!(text.contains(word), "{text}");
     }
 }

@@ -39,7 +39,16 @@ fn command(example: &str) -> Command {
 
 /// Runs an example to its end.
 pub(crate) fn run<A: AsRef<OsStr>>(example: &str, args: impl IntoIterator<Item = A>) -> Output {
-    command(example).args(args).output().unwrap()
+    run_with(example, args, [("LANG", "C")])
+}
+
+/// As [`run`], with environment variables.
+pub(crate) fn run_with<A: AsRef<OsStr>, V: AsRef<OsStr>>(
+    example: &str,
+    args: impl IntoIterator<Item = A>,
+    environment: impl IntoIterator<Item = (&'static str, V)>,
+) -> Output {
+    command(example).envs(environment).args(args).output().unwrap()
 }
 
 /// An example that runs and prints JSON lines. Killed when dropped.
