@@ -87,6 +87,7 @@ mod shape;
 mod store;
 mod table;
 mod tls;
+mod update;
 mod watch;
 mod write;
 

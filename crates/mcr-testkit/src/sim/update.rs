@@ -1,0 +1,187 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::cluster::Inner;
+use super::delete::may_go;
+use super::error::{Cause, SimError};
+use super::kinds::Kind;
+use super::object::{self, Object, metadata_mut, text};
+use super::store::Store;
+use super::write::{Done, Write};
+use super::{clock, crd, defaults, managed};
+
+/// Changes of what is there already, by whatever way they came.
+impl Write<'_> {
+    /// Puts a new state in the place of the live one.
+    pub(super) fn replace(
+        &self,
+        cluster: &Inner,
+        store: &mut Store,
+        live: &Arc<Object>,
+        mut object: Value,
+        managed_already: bool,
+    ) -> Result<Done, SimError> {
+        let before = live.value_as(self.kind);
+        self.check_preconditions(&before, &object, live.version)?;
+        self.carry_over(&before, &mut object);
+        let deleting = !text(&before, "deletionTimestamp").is_empty();
+        defaults::on_update(self.kind, &mut object);
+        self.shape(&mut object);
+        let mut causes = defaults::check_metadata(self.kind, &object);
+        if deleting {
+            causes.extend(new_finalizers(&before, &object));
+        }
+        causes.extend(self.check(&object));
+        if !causes.is_empty() {
+            return Err(self.invalid(self.name, &causes));
+        }
+        if self.kind.is_crds() && self.subresource.is_empty() {
+            crd::complete(&mut object, &clock::now());
+        }
+        if self.kind.has_generation && content_differs(self.kind, &before, &object) {
+            let generation = before["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+            metadata_mut(&mut object).insert("generation".to_owned(), generation.into());
+        }
+        let tracked = cluster.settings.managed_fields || !before["metadata"]["managedFields"].is_null();
+        if tracked && !managed_already {
+            managed::track(self.kind, self.subresource, &self.manager, &before, &mut object);
+        }
+        let metadata = metadata_mut(&mut object);
+        metadata.insert("resourceVersion".to_owned(), live.version.to_string().into());
+        if managed::same(&before, &object) {
+            return Ok(Done::with(live.clone()));
+        }
+        if deleting && may_go(self.kind, &object) {
+            // The answer is the state that let it go; watches are told the one before.
+            let last = Arc::new(Object::new(object, live.version));
+            if !self.dry_run {
+                self.remove(store, live);
+            }
+            return Ok(Done::with(last));
+        }
+        self.commit(store, object).map(Done::with)
+    }
+
+    fn check_preconditions(&self, before: &Value, object: &Value, live: u64) -> Result<(), SimError> {
+        let version = text(object, "resourceVersion");
+        if version.is_empty() || version == "0" {
+            if self.kind.update_needs_version {
+                let why = "must be specified for an update";
+                let cause = Cause::invalid("metadata.resourceVersion", 0, why);
+                return Err(SimError::invalid(
+                    &self.kind.group,
+                    &self.kind.plural,
+                    self.name,
+                    &[cause],
+                ));
+            }
+        } else {
+            let version: u64 = version.parse().map_err(|_| {
+                SimError::internal(format!(
+                    "strconv.ParseUint: parsing \"{version}\": invalid syntax"
+                ))
+            })?;
+            if version != live {
+                return Err(SimError::stale(self.kind, self.name));
+            }
+        }
+        let (uid, wanted) = (text(before, "uid"), text(object, "uid"));
+        if !wanted.is_empty() && wanted != uid {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
+                self.kind.plural,
+                object::key(self.namespace, self.name),
+            );
+            return Err(SimError::conflict(self.kind, self.name, &why));
+        }
+        Ok(())
+    }
+
+    /// What a writer cannot change: what the server keeps, and what belongs to the other subresource.
+    fn carry_over(&self, before: &Value, object: &mut Value) {
+        if self.subresource == "status" {
+            let status = object.get("status").cloned();
+            let managed = object["metadata"].get("managedFields").cloned();
+            let mut whole = before.clone();
+            match (whole.as_object_mut(), status) {
+                (Some(map), Some(status)) => {
+                    map.insert("status".to_owned(), status);
+                }
+                (Some(map), None) => {
+                    map.remove("status");
+                }
+                (None, _) => {}
+            }
+            if let Some(managed) = managed {
+                metadata_mut(&mut whole).insert("managedFields".to_owned(), managed);
+            }
+            *object = whole;
+            return;
+        }
+        if self.kind.is_namespaces() && self.subresource != "finalize" {
+            object["spec"] = before["spec"].clone();
+        }
+        let metadata = metadata_mut(object);
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "name",
+            "namespace",
+        ] {
+            match before["metadata"].get(field) {
+                Some(value) => metadata.insert(field.to_owned(), value.clone()),
+                None => metadata.remove(field),
+            };
+        }
+        if let Some(map) = object.as_object_mut()
+            && self.kind.has_status
+        {
+            match before.get("status") {
+                Some(status) => map.insert("status".to_owned(), status.clone()),
+                None => map.remove("status"),
+            };
+        }
+    }
+}
+
+fn content_differs(kind: &Kind, before: &Value, after: &Value) -> bool {
+    let differs = |field: &String| {
+        let outside = matches!(field.as_str(), "metadata" | "apiVersion" | "kind")
+            || (kind.has_status && field == "status");
+        !outside && before.get(field) != after.get(field)
+    };
+    let fields = |value: &Value| -> Vec<String> {
+        value
+            .as_object()
+            .map(|map| map.keys().cloned().collect())
+            .unwrap_or_default()
+    };
+    fields(before).iter().chain(&fields(after)).any(differs)
+}
+
+fn new_finalizers(before: &Value, after: &Value) -> Vec<Cause> {
+    let list = |value: &Value| -> Vec<String> {
+        let list = value["metadata"]["finalizers"].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let old = list(before);
+    let new: Vec<String> = list(after)
+        .into_iter()
+        .filter(|finalizer| !old.contains(finalizer))
+        .map(|finalizer| format!("{finalizer:?}"))
+        .collect();
+    if new.is_empty() {
+        return Vec::new();
+    }
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        new.join(", ")
+    );
+    // A real server checks this twice, and says so twice.
+    vec![Cause::forbidden("metadata.finalizers", why); 2]
+}
