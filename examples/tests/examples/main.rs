@@ -8,5 +8,6 @@ mod configmaps;
 mod demo;
 mod program;
 mod registry;
+mod sieve;
 mod sync;
 mod uniform;
