@@ -44,7 +44,7 @@ pub(super) fn apply(
     let (changed, _) = managed::compare(kind, live, &merged);
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut().filter(|entry| !is_mine(entry)) {
-        let common = entry.fields.intersect(&changed).intersect(&wanted);
+        let common = entry.fields.intersect(&changed);
         if common.is_empty() {
             continue;
         }
