@@ -437,3 +437,19 @@ fn untrusted_kubeconfigs_get_inline_data_only() {
         "fine"
     );
 }
+
+#[test]
+fn a_short_kubeconfig_can_not_stand_for_a_very_long_one() {
+    let expands = |anchors: usize, text: &str| {
+        let small: String = (0..anchors).map(|index| format!("&a{index} x, ")).collect();
+        let copies = "*text, ".repeat(anchors * 9);
+        let extensions = format!("extensions: [{{name: e, extension: [{small} &text {text}, {copies}]}}]");
+        cluster(&format!("server: 'https://h:6443', {extensions}"))
+    };
+    assert_eq!(expands(5, "x"), "fine");
+    let refused = "the kubeconfig can't be read: it is nested too deeply or expands to too much";
+    let many = expands(1_500, "x");
+    assert!(many.starts_with(refused), "{many}");
+    let long = expands(100, &"x".repeat(500_000));
+    assert!(long.starts_with(refused), "{long}");
+}

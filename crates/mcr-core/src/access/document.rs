@@ -187,7 +187,9 @@ impl Document {
         {
             return Ok(document);
         }
-        let options = serde_saphyr::options! { with_snippet: false };
+        // A short text can stand for a very long one: who repeats a user a thousand times is still below this.
+        let mut options = serde_saphyr::options! { with_snippet: false };
+        options.alias_limits.max_total_replayed_events = 10_000;
         let document: Option<Self> =
             serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error))?;
         document.ok_or(AccessError::Empty)
