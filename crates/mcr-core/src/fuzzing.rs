@@ -309,7 +309,7 @@ fn not_quoted(secrets: &[String], said: &[String], of_turned: impl FnOnce() -> V
         let secret = secret.as_bytes();
         for start in [0, (secret.len() - SHORTEST) / 2, secret.len() - SHORTEST] {
             let part = &secret[start..start + SHORTEST];
-            if said.iter().any(|text| holds(text, part)) {
+            if !may_be_chance(part) && said.iter().any(|text| holds(text, part)) {
                 suspects.push(part);
             }
         }
@@ -325,6 +325,14 @@ fn not_quoted(secrets: &[String], said: &[String], of_turned: impl FnOnce() -> V
             String::from_utf8_lossy(part)
         );
     }
+}
+
+/// Words of messages get into inputs, too, as a fuzzer sees what its input is compared with. None of them has letters
+/// and digits in one.
+fn may_be_chance(part: &[u8]) -> bool {
+    !(part.iter().all(u8::is_ascii_alphanumeric)
+        && part.iter().any(u8::is_ascii_digit)
+        && part.iter().any(u8::is_ascii_alphabetic))
 }
 
 fn holds(text: &str, part: &[u8]) -> bool {
