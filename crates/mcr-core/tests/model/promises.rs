@@ -291,6 +291,26 @@ fn promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again(
 }
 
 #[test]
+fn promise_4_a_cluster_that_never_said_who_it_was_leaves_nothing_to_the_next() {
+    paused(|| async {
+        let world = World::new(2);
+        world.places[0].put(MAPS, "n/k1", "old");
+        world.places[1].put(MAPS, "n/k2", "new");
+        // Its lists come, but late, and the question who it is gets no answer.
+        world.places[0].slow(Duration::from_millis(600));
+        world.set(0, "a", &looks(0));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.places[0].fail(Some(Fault::Hang));
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let held = world.witness("a", &maps()).held();
+        assert_eq!(held.len(), 1, "the list has come: {held:?}");
+        world.set(0, "a", &looks(1));
+        world.converges().await;
+        world.end().await;
+    });
+}
+
+#[test]
 fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
     paused(|| async {
         let world = World::new(1);
