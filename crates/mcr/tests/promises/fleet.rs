@@ -1,4 +1,4 @@
-//! A fleet of simulated clusters, some of them behind proxies that fail, under one controller.
+//! A fleet of clusters, simulated or real, some of them behind proxies that fail, under one controller.
 
 use std::{
     collections::HashMap,
@@ -8,14 +8,25 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, ClusterName, ClusterSpec, Controller, Fleet, Manager, Request, core::Access, core::Trust};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use mcr::{
+    Action, BuildError, BuiltController, Cluster, ClusterName, ClusterSpec, Controller, ControllerHandle,
+    Fleet, FleetReport, FleetSettings, Manager, Request, core::Access, core::Trust,
+};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
-    faults::{Fault, FaultProxy, Upstream},
+    control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule},
+    faults::{FaultProxy, Rule, Upstream},
     sim::{SimCluster, SimFleet, SimServer},
 };
-use serde_json::json;
-use tokio::task::JoinHandle;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Mutex as AsyncMutex, MutexGuard},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 /// `unwrap` that shows the text a user would see.
@@ -33,23 +44,47 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
-/// Clusters that are well, behind one port, and clusters that may fall sick, each behind a proxy of its own.
+/// What measures time must not run beside another that does: each test holds this while it runs.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: AsyncMutex<()> = AsyncMutex::const_new(());
+    ONE_AT_A_TIME.lock().await
+}
+
+/// Clusters that are well, and clusters that may fall sick, each behind a proxy of its own.
 pub(crate) struct World {
-    pub(crate) healthy: Vec<SimCluster>,
+    pub(crate) healthy: Vec<Member>,
     /// Join while the others run.
-    pub(crate) late: Vec<SimCluster>,
+    pub(crate) late: Vec<Member>,
     pub(crate) sick: Vec<Sick>,
-    front: SimFleet,
+    servers: Servers,
+}
+
+pub(crate) struct Member {
+    pub(crate) name: String,
+    kubeconfig: String,
 }
 
 pub(crate) struct Sick {
     pub(crate) name: String,
     pub(crate) proxy: FaultProxy,
     token: String,
-    _server: SimServer,
+}
+
+/// What is behind the clusters.
+enum Servers {
+    /// A simulated API server for each.
+    Simulated {
+        /// Of the healthy clusters, in their order.
+        healthy: Vec<SimCluster>,
+        _front: SimFleet,
+        _behind: Vec<SimServer>,
+    },
+    /// One real API server for all: each is a context with a token, and so with connections, of its own.
+    Real(ControlPlane),
 }
 
 impl World {
+    /// Simulated: the healthy ones behind one port.
     pub(crate) async fn new(healthy: usize, late: usize, sick: usize) -> Self {
         let cluster = |name: String| {
             let cluster = SimCluster::builder().name(name).build();
@@ -61,30 +96,83 @@ impl World {
         let front = SimFleet::serve(healthy.iter().chain(&late).cloned())
             .await
             .or_fail();
-        let mut behind = Vec::new();
+        let (mut sick_ones, mut behind) = (Vec::new(), Vec::new());
         for i in 0..sick {
             let cluster = cluster(format!("sick-{i}"));
             let server = cluster.serve().await.or_fail();
             let upstream = Upstream::new(server.url()).ca_pem(server.ca_pem());
-            let proxy = FaultProxy::start(upstream).await.or_fail();
-            let token = cluster.admin_token();
-            behind.push(Sick {
+            sick_ones.push(Sick {
                 name: cluster.name().to_owned(),
-                proxy,
-                token,
-                _server: server,
+                proxy: FaultProxy::start(upstream).await.or_fail(),
+                token: cluster.admin_token(),
+            });
+            behind.push(server);
+        }
+        let member = |cluster: &SimCluster| Member {
+            name: cluster.name().to_owned(),
+            kubeconfig: front.kubeconfig(cluster.name()).expect("it is served"),
+        };
+        Self {
+            healthy: healthy.iter().map(member).collect(),
+            late: late.iter().map(member).collect(),
+            sick: sick_ones,
+            servers: Servers::Simulated {
+                healthy,
+                _front: front,
+                _behind: behind,
+            },
+        }
+    }
+
+    /// Contexts of one real API server.
+    pub(crate) async fn real(healthy: usize, late: usize, sick: usize) -> Self {
+        let plane = ControlPlane::start().await.or_fail();
+        let robot = plane
+            .service_account("default", "robot")
+            .cluster_rules([
+                policy_rule([""], ["configmaps"], ["get", "list", "watch"]),
+                policy_rule([""], ["namespaces"], ["get"]),
+            ])
+            .create()
+            .await
+            .or_fail();
+        write_really(&plane, "hello", 0).await;
+        let (mut well, mut sick_ones) = (Vec::new(), Vec::new());
+        let names = (0..healthy).map(|i| format!("healthy-{i}"));
+        for name in names.chain((0..late).map(|i| format!("late-{i}"))) {
+            let token = Credentials::Token(robot.token().await.or_fail());
+            let kubeconfig = KubeconfigBuilder::new()
+                .context(&name, plane.url(), plane.ca_pem(), token)
+                .to_yaml();
+            well.push(Member { name, kubeconfig });
+        }
+        for i in 0..sick {
+            sick_ones.push(Sick {
+                name: format!("sick-{i}"),
+                proxy: FaultProxy::start(&plane).await.or_fail(),
+                token: robot.token().await.or_fail(),
             });
         }
         Self {
-            healthy,
-            late,
-            sick: behind,
-            front,
+            late: well.split_off(healthy),
+            healthy: well,
+            sick: sick_ones,
+            servers: Servers::Real(plane),
+        }
+    }
+
+    /// The simulated API server of a healthy cluster.
+    pub(crate) fn simulated(&self, healthy: usize) -> &SimCluster {
+        match &self.servers {
+            Servers::Simulated {
+                healthy: clusters, ..
+            } => &clusters[healthy],
+            Servers::Real(_) => panic!("this world is real"),
         }
     }
 
     /// One fault for each sick cluster, in turn.
-    pub(crate) async fn infect(&self, faults: &[Fault]) {
+    pub(crate) async fn infect(&self, faults: &[Rule]) {
         for (sick, fault) in self.sick.iter().zip(faults.iter().cycle()) {
             sick.proxy.set(fault.clone()).await;
         }
@@ -98,97 +186,199 @@ impl World {
 
     /// Runs a controller over all clusters but the late ones.
     pub(crate) fn run(&self) -> Running {
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
-        // The sick ones come first: nobody may wait for them.
-        for sick in &self.sick {
-            clusters.add(spec(&sick.name, &sick.proxy.kubeconfig_with_token(&sick.token)));
-        }
-        for cluster in &self.healthy {
-            clusters.add(spec(
-                cluster.name(),
-                &self.front.kubeconfig(cluster.name()).expect("it is served"),
-            ));
-        }
-        let seen = Arc::new(Seen::default());
-        let controller = Controller::<ConfigMap>::new("noting")
-            .watch_request(|watch| watch.namespace("default"))
-            .build(note, seen.clone());
-        let manager = Manager::builder()
-            .provider(provider)
-            .controller(controller)
-            .build()
-            .or_fail();
-        let (fleet, stop) = (manager.fleet().clone(), CancellationToken::new());
-        let task = tokio::spawn(manager.run_until(stop.clone()));
-        Running {
-            fleet,
-            clusters,
-            seen,
-            stop,
-            task,
+        self.run_controller(noting)
+    }
+
+    /// Runs a controller over the healthy clusters, to compare with. Where all share a server the sick ones are left
+    /// out, as they would take its time while they are well.
+    pub(crate) fn run_well(&self) -> Running {
+        match self.servers {
+            Servers::Simulated { .. } => self.run(),
+            Servers::Real(_) => Running::start(self.specs_of_healthy(), noting, |_| {}),
         }
     }
 
-    pub(crate) fn join(&self, running: &Running, cluster: &SimCluster) {
-        running.clusters.add(spec(
-            cluster.name(),
-            &self.front.kubeconfig(cluster.name()).expect("it is served"),
-        ));
+    /// Runs another controller, which says what it has seen.
+    pub(crate) fn run_controller(
+        &self,
+        controller: impl FnOnce(Arc<Seen>) -> Result<BuiltController, BuildError>,
+    ) -> Running {
+        Running::start(self.specs(), controller, |_| {})
+    }
+
+    /// All clusters but the late ones.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = ClusterSpec> {
+        // The sick ones come first: nobody may wait for them.
+        let sick = self
+            .sick
+            .iter()
+            .map(|sick| spec(&sick.name, &sick.proxy.kubeconfig_with_token(&sick.token)));
+        sick.chain(self.specs_of_healthy())
+    }
+
+    fn specs_of_healthy(&self) -> impl Iterator<Item = ClusterSpec> {
+        self.healthy
+            .iter()
+            .map(|member| spec(&member.name, &member.kubeconfig))
+    }
+
+    pub(crate) fn join(&self, running: &Running, member: &Member) {
+        running.clusters.add(spec(&member.name, &member.kubeconfig));
+    }
+
+    /// How long writes take to be reconciled in each of the healthy clusters. All values are `values..values + 5`.
+    pub(crate) async fn latencies(&self, running: &Running, values: usize) -> Vec<Duration> {
+        let mut latencies = Vec::new();
+        for value in values..values + 5 {
+            match &self.servers {
+                Servers::Simulated { healthy, .. } => {
+                    for cluster in healthy {
+                        let written = Instant::now();
+                        write(cluster, "probe", value);
+                        let when = running.reconciled(cluster.name(), "probe", value, PATIENCE).await;
+                        latencies.push(when.saturating_duration_since(written));
+                    }
+                }
+                // One write, which all of them see.
+                Servers::Real(plane) => {
+                    let written = Instant::now();
+                    write_really(plane, "probe", value).await;
+                    for member in &self.healthy {
+                        let when = running.reconciled(&member.name, "probe", value, PATIENCE).await;
+                        latencies.push(when.saturating_duration_since(written));
+                    }
+                }
+            }
+        }
+        latencies.sort();
+        latencies
     }
 }
 
-fn spec(name: &str, kubeconfig: &str) -> ClusterSpec {
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn spec(name: &str, kubeconfig: &str) -> ClusterSpec {
     ClusterSpec::new(
         ClusterName::new(name).or_fail(),
         Access::kubeconfig(kubeconfig, Trust::Trusted),
     )
 }
 
-/// Writes a ConfigMap behind the back of the HTTP front.
-pub(crate) fn write(cluster: &SimCluster, name: &str, value: usize) {
-    let object = json!({
+pub(crate) fn p99(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() * 99 / 100]
+}
+
+pub(crate) fn config_map(name: &str, value: usize) -> Value {
+    json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": "default"},
         "data": {"value": value.to_string()},
-    });
-    cluster.apply(object).or_fail();
+    })
+}
+
+async fn write_really(plane: &ControlPlane, name: &str, value: usize) {
+    let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
+    let apply = PatchParams::apply("test").force();
+    let object = Patch::Apply(config_map(name, value));
+    maps.patch(name, &apply, &object).await.or_fail();
+}
+
+/// Writes a ConfigMap behind the back of the HTTP front.
+pub(crate) fn write(cluster: &SimCluster, name: &str, value: usize) {
+    cluster.apply(config_map(name, value)).or_fail();
 }
 
 /// When each object was reconciled in which state.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<HashMap<String, Instant>>);
 
-async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, std::convert::Infallible> {
-    if let Some(map) = request.live() {
-        let value = map
-            .data
-            .as_ref()
-            .and_then(|data| data.get("value"))
-            .cloned()
-            .unwrap_or_default();
-        let key = format!("{} {} {value}", request.cluster.name(), request.name());
-        seen.0.lock().unwrap().entry(key).or_insert_with(Instant::now);
+impl Seen {
+    /// Notes the object of a request, if this is the first time that it is seen with this value.
+    pub(crate) fn note(&self, request: &Request<ConfigMap>) {
+        let Some(map) = request.live() else { return };
+        let value = map.data.as_ref().and_then(|data| data.get("value"));
+        let value = value.map_or("", |value| value);
+        self.note_as(&request.cluster, request.name(), value);
     }
+
+    /// Notes an object of any kind.
+    pub(crate) fn note_as(&self, cluster: &Cluster, name: &str, value: &str) {
+        let key = format!("{} {name} {value}", cluster.name());
+        self.0.lock().unwrap().entry(key).or_insert_with(Instant::now);
+    }
+}
+
+/// A controller that notes what it sees.
+pub(crate) fn noting(seen: Arc<Seen>) -> Result<BuiltController, BuildError> {
+    Controller::<ConfigMap>::new("noting")
+        .watch_request(|watch| watch.namespace("default"))
+        .build(note, seen)
+}
+
+async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<Action, std::convert::Infallible> {
+    seen.note(&request);
     Ok(Action::await_change())
 }
 
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
-    clusters: ClustersHandle,
+    pub(crate) clusters: ClustersHandle,
+    pub(crate) controllers: Vec<ControllerHandle>,
     seen: Arc<Seen>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), mcr::ManagerError>>,
 }
 
 impl Running {
+    /// A controller over these clusters.
+    pub(crate) fn start(
+        specs: impl IntoIterator<Item = ClusterSpec>,
+        controller: impl FnOnce(Arc<Seen>) -> Result<BuiltController, BuildError>,
+        settings: impl FnOnce(&mut FleetSettings),
+    ) -> Self {
+        let provider = ClustersProvider::new();
+        let clusters = provider.handle();
+        for spec in specs {
+            clusters.add(spec);
+        }
+        let seen = Arc::new(Seen::default());
+        let manager = Manager::builder()
+            .provider(provider)
+            .settings(settings)
+            .controller(controller(seen.clone()))
+            .build()
+            .or_fail();
+        let (fleet, stop) = (manager.fleet().clone(), CancellationToken::new());
+        let controllers = manager.controllers();
+        let task = tokio::spawn(manager.run_until(stop.clone()));
+        Self {
+            fleet,
+            clusters,
+            controllers,
+            seen,
+            stop,
+            task,
+        }
+    }
+
+    /// All that can be asked of a fleet, as text: for people and for programs.
+    pub(crate) fn all_that_is_said(&self) -> String {
+        let report = FleetReport::of(&self.fleet, &self.controllers);
+        let (fleet, snapshot) = (&self.fleet, self.fleet.snapshot());
+        format!(
+            "{report:?} {fleet:?} {snapshot:?} {:?} {}",
+            self.fleet.clusters(),
+            serde_json::to_string(&report).or_fail()
+        )
+    }
+
     pub(crate) fn when(&self, cluster: &str, name: &str, value: usize) -> Option<Instant> {
-        self.seen
-            .0
-            .lock()
-            .unwrap()
-            .get(&format!("{cluster} {name} {value}"))
-            .copied()
+        self.when_as(cluster, name, &value.to_string())
+    }
+
+    fn when_as(&self, cluster: &str, name: &str, value: &str) -> Option<Instant> {
+        let key = format!("{cluster} {name} {value}");
+        self.seen.0.lock().unwrap().get(&key).copied()
     }
 
     /// Waits until an object is reconciled, and says when it was.
@@ -199,14 +389,25 @@ impl Running {
         value: usize,
         limit: Duration,
     ) -> Instant {
+        self.reconciled_as(cluster, name, &value.to_string(), limit).await
+    }
+
+    /// As [`reconciled`](Self::reconciled), for what was noted by [`Seen::note_as`].
+    pub(crate) async fn reconciled_as(
+        &self,
+        cluster: &str,
+        name: &str,
+        value: &str,
+        limit: Duration,
+    ) -> Instant {
         let started = Instant::now();
         loop {
-            if let Some(when) = self.when(cluster, name, value) {
+            if let Some(when) = self.when_as(cluster, name, value) {
                 return when;
             }
             assert!(
                 started.elapsed() < limit,
-                "{name}={value} of {cluster} is not reconciled within {limit:?}"
+                "{name} {value} of {cluster} is not reconciled within {limit:?}"
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

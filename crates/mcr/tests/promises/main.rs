@@ -1,6 +1,11 @@
-//! The promises of the architecture document that need a whole fleet, on simulated API servers.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! The promises of the architecture document that need a whole fleet, on simulated API servers and a real one.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod fleet;
+mod process;
+mod promise_10_fair_share;
+mod promise_15_hostile_bytes;
 mod promise_1_isolation;
+mod promise_1_real;
+mod promise_6_rotation;
+mod promise_8_hung_plugin;

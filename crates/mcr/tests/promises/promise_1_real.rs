@@ -1,0 +1,52 @@
+//! Promise 1 on a real API server: a hundred contexts, each a cluster with connections of its own, twenty of them
+//! behind proxies that fail.
+//!
+//! They share the server, so each write is seen by all of them at once: the 99th percentile is over the clusters
+//! that see it, too. It is compared with a fleet in which the sick clusters are not: well, they would take their
+//! share of the server's time, and their faults would look like a relief.
+
+use std::time::Duration;
+
+use mcr_testkit::faults::{Fault, Match, Rule};
+
+use crate::{
+    fleet::{World, alone},
+    promise_1_isolation::{HEALTHY, LATE, SICK, compare, show_and_recover},
+};
+
+fn faults() -> Vec<Rule> {
+    vec![
+        Fault::Refuse.into(),
+        Fault::BlackHole.into(),
+        Fault::Slow {
+            first_byte: Duration::from_secs(5),
+            bytes_per_second: Some(1024),
+        }
+        .into(),
+        Fault::Unauthorized.into(),
+        Fault::Forbidden.on(Match::any().resource("configmaps")),
+    ]
+}
+
+/// Each fault in four clusters: the short form.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promise_1_isolation_on_a_real_api_server_with_five_faults_at_once() {
+    let _alone = alone().await;
+    let world = World::real(HEALTHY, LATE, SICK).await;
+    compare(&world, &faults()).await;
+    show_and_recover(&world, &faults()).await;
+}
+
+/// Every fault by itself, in twenty clusters: the full form.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes; cargo xtask test --full"]
+async fn promise_1_isolation_on_a_real_api_server_with_each_of_five_faults() {
+    let _alone = alone().await;
+    let world = World::real(HEALTHY, LATE, SICK).await;
+    for fault in faults() {
+        println!("{fault}");
+        let fault = [fault];
+        compare(&world, &fault).await;
+        show_and_recover(&world, &fault).await;
+    }
+}
