@@ -147,7 +147,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
             && summary.ok
             && !args.once
         {
-            show.hint(&world.hint(url.as_deref()));
+            show.hint(&world.hint(&folder, url.as_deref()));
             stop.cancelled().await;
         }
     }

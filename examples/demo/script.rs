@@ -86,7 +86,7 @@ impl<'a> Script<'a> {
         let starting = format!("starting {}", backend.servers());
         let started = self.step("start", &starting, async {
             let begun = Instant::now();
-            let world = World::start(backend, folder, &FIRST).await?;
+            let world = World::start(backend, &FIRST).await?;
             let done = Done {
                 what: backend.servers().to_owned(),
                 took: begun.elapsed(),
@@ -378,7 +378,7 @@ async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Res
         duration(p50.0)
     );
     let what = format!(
-        "{LATER} black-holed; the others: p50 {} before, {} during",
+        "{LATER} cut off; others: p50 {} before, {} during",
         duration(p50.0),
         duration(p50.1)
     );

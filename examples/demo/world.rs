@@ -54,20 +54,15 @@ pub(crate) struct Member {
 pub(crate) struct World {
     pub(crate) members: Vec<Member>,
     site: Site,
-    folder: PathBuf,
 }
 
 impl World {
     /// Starts a cluster for each name, side by side.
-    pub(crate) async fn start(backend: Backend, folder: &Folder, names: &[&str]) -> anyhow::Result<Self> {
+    pub(crate) async fn start(backend: Backend, names: &[&str]) -> anyhow::Result<Self> {
         let site = backend.site().await?;
         let members =
             futures::future::try_join_all(names.iter().map(|name| Member::start(&site, name))).await?;
-        Ok(Self {
-            members,
-            site,
-            folder: folder.path().to_owned(),
-        })
+        Ok(Self { members, site })
     }
 
     /// Adds a cluster that is reached through a proxy, which can fail.
@@ -91,20 +86,9 @@ impl World {
     }
 
     /// What to try by oneself, as long as it runs.
-    pub(crate) fn hint(&self, url: Option<&str>) -> String {
-        let admin = self.folder.join("admin");
-        let written = std::fs::create_dir_all(&admin).and_then(|()| {
-            self.members.iter().try_for_each(|member| {
-                std::fs::write(admin.join(member.name()), member.server.admin_kubeconfig())
-            })
-        });
-        let mut hint = "It goes on until Ctrl-C.".to_owned();
-        if written.is_ok() || url.is_some() {
-            hint += " Try, in another terminal:";
-        }
-        if written.is_ok() {
-            let first = self.members.first().map_or("", Member::name);
-            let kubeconfig = admin.join(first);
+    pub(crate) fn hint(&self, folder: &Folder, url: Option<&str>) -> String {
+        let mut hint = "It goes on until Ctrl-C. Try, in another terminal:".to_owned();
+        if let Some(kubeconfig) = self.admin_kubeconfig(folder) {
             hint += &format!(
                 "\n  kubectl --kubeconfig {} create configmap mine -n {NAMESPACE}",
                 kubeconfig.display()
@@ -113,7 +97,24 @@ impl World {
         if let Some(url) = url {
             hint += &format!("\n  curl {url}/clusters");
         }
+        if let Some(last) = self.members.last() {
+            hint += &format!("\n  rm {}", folder.file_of(last.name()).display());
+        }
         hint
+    }
+
+    /// The administrator's kubeconfig of the first cluster, for kubectl.
+    fn admin_kubeconfig(&self, folder: &Folder) -> Option<PathBuf> {
+        // kubectl writes built-in kinds as protobuf, which the simulator does not read.
+        if matches!(self.site, Site::Sim(_)) {
+            return None;
+        }
+        let first = self.members.first()?;
+        let admin = folder.path().join("admin");
+        std::fs::create_dir_all(&admin).ok()?;
+        let file = admin.join(first.name());
+        std::fs::write(&file, first.server.admin_kubeconfig()).ok()?;
+        Some(file)
     }
 }
 
