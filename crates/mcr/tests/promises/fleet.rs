@@ -189,15 +189,6 @@ impl World {
         self.run_controller(noting)
     }
 
-    /// Runs a controller over the healthy clusters, to compare with. Where all share a server the sick ones are left
-    /// out, as they would take its time while they are well.
-    pub(crate) fn run_well(&self) -> Running {
-        match self.servers {
-            Servers::Simulated { .. } => self.run(),
-            Servers::Real(_) => Running::start(self.specs_of_healthy(), noting, |_| {}),
-        }
-    }
-
     /// Runs another controller, which says what it has seen.
     pub(crate) fn run_controller(
         &self,
@@ -213,13 +204,11 @@ impl World {
             .sick
             .iter()
             .map(|sick| spec(&sick.name, &sick.proxy.kubeconfig_with_token(&sick.token)));
-        sick.chain(self.specs_of_healthy())
-    }
-
-    fn specs_of_healthy(&self) -> impl Iterator<Item = ClusterSpec> {
-        self.healthy
+        let healthy = self
+            .healthy
             .iter()
-            .map(|member| spec(&member.name, &member.kubeconfig))
+            .map(|member| spec(&member.name, &member.kubeconfig));
+        sick.chain(healthy)
     }
 
     pub(crate) fn join(&self, running: &Running, member: &Member) {

@@ -152,10 +152,10 @@ async fn slowed(world: &World, faults: &[Rule]) -> Vec<String> {
         // Well, sick, sick, well, well, sick: whoever is first in a round is not always the same.
         if turn.div_ceil(2) % 2 == 0 {
             world.heal().await;
-            well.push(measure(world, World::run_well, turn + 1).await);
+            well.push(measure(world, turn + 1).await);
         } else {
             world.infect(faults).await;
-            sick.push(measure(world, World::run, turn + 1).await);
+            sick.push(measure(world, turn + 1).await);
         }
     }
     world.heal().await;
@@ -185,9 +185,9 @@ async fn slowed(world: &World, faults: &[Rule]) -> Vec<String> {
     slower
 }
 
-async fn measure(world: &World, run: fn(&World) -> Running, round: usize) -> Felt {
+async fn measure(world: &World, round: usize) -> Felt {
     let started = Instant::now();
-    let running = run(world);
+    let running = world.run();
     let mut start = Duration::ZERO;
     for member in &world.healthy {
         let when = running.reconciled(&member.name, "hello", 0, PATIENCE).await;
