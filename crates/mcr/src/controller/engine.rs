@@ -173,12 +173,16 @@ impl Engine {
         priority: Priority,
         delay: Duration,
     ) -> bool {
+        // The token of a leaving cluster is cancelled a moment before the queue learns of it.
+        if member.token.is_cancelled() {
+            return false;
+        }
         match target {
             Target::Here(key) => self.enqueue_here(member, key, priority, delay),
             Target::There(key) if key.cluster == *member.cluster.name() => {
                 self.enqueue_here(member, key.object, priority, delay)
             }
-            Target::There(key) => !member.token.is_cancelled() && self.enqueue(key, priority, delay),
+            Target::There(key) => self.enqueue(key, priority, delay),
         }
     }
 
