@@ -39,6 +39,9 @@ pub struct ClusterSpec {
     pub properties: BTreeMap<String, String>,
     /// Whether the cluster is meant to be reachable now.
     pub availability: Availability,
+    /// The provider the cluster comes from, where the one that announces it only passes it on.
+    /// [`Cluster::provider`](crate::Cluster::provider) then tells this one, so that clusters can be selected by it.
+    pub announced_by: Option<Arc<str>>,
 }
 
 /// Whether a cluster is meant to be reachable.
@@ -66,7 +69,15 @@ impl ClusterSpec {
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
             availability: Availability::Available,
+            announced_by: None,
         }
+    }
+
+    /// Names the provider the cluster comes from, for providers that pass on what others say.
+    #[must_use]
+    pub fn announced_by(mut self, provider: impl Into<Arc<str>>) -> Self {
+        self.announced_by = Some(provider.into());
+        self
     }
 
     /// Declares the identity.

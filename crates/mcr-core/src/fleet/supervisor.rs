@@ -40,6 +40,7 @@ pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<Cluste
     if fleet.token().is_cancelled() {
         return;
     }
+    let provider = spec.announced_by.clone().unwrap_or(provider);
     let mut slots = slots(fleet);
     let name = spec.name.clone();
     if let Some(slot) = slots.get(&name) {
