@@ -8,6 +8,7 @@ mod cache;
 mod download;
 mod recipe;
 
+pub(crate) use build::go_is_installed;
 pub(crate) use cache::user_cache;
 
 use std::path::{Path, PathBuf};
@@ -48,12 +49,11 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
     std::fs::create_dir_all(&dir)?;
     let _lock = cache::lock(&root)?;
 
+    let go = go_is_installed();
     if !missing(&dir, recipe::REQUIRED).is_empty() && !args.build {
         match download::fetch(&dir) {
             Ok(()) => {}
-            Err(download::Failed::Unreachable(why)) => {
-                eprintln!("assets: envtest's archive can not be downloaded: {why}; building from source");
-            }
+            Err(download::Failed::Unreachable(why)) => eprintln!("assets: {}", not_downloaded(&why, go)),
             Err(download::Failed::Untrusted(why)) => bail!(why),
         }
     }
@@ -61,13 +61,14 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
     // The archive has no kube-controller-manager, so this step completes a download as well.
     let wanted = missing(&dir, recipe::ALL);
     if !wanted.is_empty() {
-        let required = wanted.iter().any(|name| recipe::REQUIRED.contains(name));
-        if build::go_is_installed() {
+        let required = missing(&dir, recipe::REQUIRED);
+        if go {
             build::build(&dir, &wanted)?;
-        } else if required {
+        } else if !required.is_empty() {
             bail!(
-                "no control plane binaries: install Go {} or newer (https://go.dev/doc/install) and run \
+                "{} not there: install Go {} or newer (https://go.dev/doc/install) to build them and run \
                  `cargo xtask assets` again, or set KUBEBUILDER_ASSETS to a folder that has {}",
+                are(&required),
                 recipe::GO_VERSION,
                 recipe::REQUIRED.join(", "),
             );
@@ -84,6 +85,22 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// Why there is no download, and what comes instead.
+fn not_downloaded(why: &str, go: bool) -> String {
+    let instead = if go {
+        "building from source"
+    } else {
+        "Go, which could build from source, is not installed either"
+    };
+    format!("envtest's archive can not be downloaded: {why}; {instead}")
+}
+
+/// The names, with the verb that belongs to so many of them.
+fn are(names: &[&str]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names.join(", "))
+}
+
 /// Which of `names` are not in `dir`.
 fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
     names
@@ -91,4 +108,27 @@ fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
         .copied()
         .filter(|name| !dir.join(name).is_file())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{are, not_downloaded};
+
+    #[test]
+    fn a_build_is_announced_only_where_there_is_go() {
+        let with_go = not_downloaded("no route", true);
+        assert!(with_go.ends_with("no route; building from source"), "{with_go}");
+        let without = not_downloaded("no route", false);
+        assert!(!without.contains("building"), "{without}");
+        assert!(
+            without.contains("Go") && without.contains("not installed"),
+            "{without}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(are(&["etcd"]), "etcd is");
+        assert_eq!(are(&["etcd", "kube-apiserver"]), "etcd, kube-apiserver are");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -92,7 +92,7 @@ fn real_if_possible() -> Result<Option<PathBuf>> {
     match assets::ensure(&assets::Args::default()) {
         Ok(folder) => Ok(Some(folder)),
         // A folder that was named and is wrong, or a build that failed, is something to put right.
-        Err(error) if std::env::var_os("KUBEBUILDER_ASSETS").is_some() || go_is_installed() => {
+        Err(error) if std::env::var_os("KUBEBUILDER_ASSETS").is_some() || assets::go_is_installed() => {
             Err(error.context("no kube-apiserver (`cargo xtask demo --backend sim` needs none)"))
         }
         Err(error) => {
@@ -100,15 +100,6 @@ fn real_if_possible() -> Result<Option<PathBuf>> {
             Ok(None)
         }
     }
-}
-
-fn go_is_installed() -> bool {
-    Command::new("go")
-        .arg("version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
 }
 
 #[cfg(unix)]

@@ -30,7 +30,7 @@ enum Task {
     Test(test::Args),
     /// Formatting, clippy, rustdoc, the crate dependency rule, licences and advisories
     Lint(lint::Args),
-    /// Watch one controller in several real clusters that come, change and go
+    /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
     Demo(demo::Args),
     /// Everything a change must pass, with a time per stage
     Ci(ci::Args),

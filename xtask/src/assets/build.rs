@@ -11,7 +11,7 @@ use super::recipe;
 use crate::workspace;
 
 /// Whether `go` can be run.
-pub(super) fn go_is_installed() -> bool {
+pub(crate) fn go_is_installed() -> bool {
     Command::new("go")
         .arg("version")
         .stdout(Stdio::null())

@@ -60,7 +60,7 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
         .arg(&archive)
         .arg(url)
         .output()
-        .map_err(|error| Failed::Unreachable(format!("curl: {error}")))?;
+        .map_err(|error| Failed::Unreachable(not_run("curl", &error)))?;
     if !curl.status.success() {
         let stderr = String::from_utf8_lossy(&curl.stderr);
         let line = stderr.lines().next().unwrap_or("curl failed without a word");
@@ -82,7 +82,7 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
         .arg("--directory")
         .arg(scratch)
         .status()
-        .map_err(|error| Failed::Unreachable(format!("tar: {error}")))?;
+        .map_err(|error| Failed::Unreachable(not_run("tar", &error)))?;
     if !tar.success() {
         return Err(Failed::Unreachable(
             "the archive could not be unpacked".to_owned(),
@@ -95,4 +95,13 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
         }
     }
     Ok(())
+}
+
+/// Why a program did not run, in words that say what to install.
+fn not_run(program: &str, error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        format!("{program} is not installed")
+    } else {
+        format!("{program} can not be run: {error}")
+    }
 }
