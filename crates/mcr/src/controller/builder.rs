@@ -304,7 +304,11 @@ impl<K> Controller<K> {
         self
     }
 
-    /// The share of each cluster in the dispatches, relative to the others. Default: 1 for all.
+    /// The share of each cluster in the dispatches, relative to the others. Default: 1 for all; 0 counts as 1.
+    ///
+    /// Weights decide whose turn it is when several clusters could be served. A cluster that has as many reconciles
+    /// running as [`cluster_concurrency`](Self::cluster_concurrency) allows takes no turn, so its weight has no effect
+    /// until one of them ends: a weight that is to give a cluster more at once needs a limit that leaves room for it.
     pub fn weight_by(mut self, weight: impl Fn(&Cluster) -> u32 + Send + Sync + 'static) -> Self {
         self.weigh = Some(Arc::new(weight));
         self
