@@ -11,6 +11,12 @@ mod code {
     struct Architecture;
     #[doc = include_str!("../../docs/comparison.md")]
     struct Comparison;
+    #[doc = include_str!("../../docs/metrics.md")]
+    struct Metrics;
+    #[doc = include_str!("../../docs/migrating-from-go.md")]
+    struct MigratingFromGo;
+    #[doc = include_str!("../../docs/migrating-from-kube-rs.md")]
+    struct MigratingFromKubeRs;
     #[doc = include_str!("../../docs/quickstart.md")]
     struct Quickstart;
     #[doc = include_str!("../../docs/writing-a-provider.md")]
@@ -27,6 +33,51 @@ mod tests {
     fn read(path: &str) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The pages of the folder `docs`.
+    fn pages() -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let mut pages: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| format!("docs/{}", entry.unwrap().file_name().display()))
+            .filter(|page| page.ends_with(".md"))
+            .collect();
+        pages.sort();
+        assert!(!pages.is_empty());
+        pages
+    }
+
+    /// The text without its fenced blocks.
+    fn prose(text: &str) -> String {
+        let mut fenced = false;
+        let mut prose = String::new();
+        for line in text.lines() {
+            if line.starts_with("```") {
+                fenced = !fenced;
+            } else if !fenced {
+                prose.push_str(line);
+                prose.push('\n');
+            }
+        }
+        prose
+    }
+
+    /// What can stand after the `#` of a link to this document.
+    fn anchors(text: &str) -> Vec<String> {
+        prose(text)
+            .lines()
+            .filter(|line| line.starts_with('#'))
+            .map(|heading| {
+                heading
+                    .trim_start_matches('#')
+                    .trim()
+                    .chars()
+                    .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+                    .map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+                    .collect()
+            })
+            .collect()
     }
 
     /// The text of the fenced blocks of a language.
@@ -123,21 +174,43 @@ mod tests {
     fn every_link_between_the_documents_leads_somewhere() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let documents = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned);
-        let docs = ["architecture", "comparison", "quickstart", "writing-a-provider"]
-            .map(|name| format!("docs/{name}.md"));
-        for document in documents.into_iter().chain(docs) {
+        for document in documents.into_iter().chain(pages()) {
             let text = read(&document);
             let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
-            for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
-                let target = link.0.split('#').next().unwrap_or_default();
-                if target.is_empty() || target.contains("://") {
+            for (link, _) in prose(&text)
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split_once(')'))
+            {
+                if link.contains("://") {
                     continue;
                 }
+                let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = match target {
+                    "" => document.clone(),
+                    target => folder.join(target).display().to_string(),
+                };
                 assert!(
-                    root.join(folder).join(target).exists(),
-                    "{document} links to {target}, which is not there"
+                    root.join(&target).exists(),
+                    "{document} links to {link}, which is not there"
+                );
+                assert!(
+                    anchor.is_empty() || anchors(&read(&target)).iter().any(|known| known == anchor),
+                    "{document} links to {link}, and {target} has no heading of that name"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn the_code_of_every_page_is_compiled() {
+        let here = read("examples/src/docs.rs");
+        for page in pages() {
+            assert!(
+                !read(&page).contains("\n```rust")
+                    || here.contains(&format!("include_str!(\"../../{page}\")")),
+                "{page} has Rust code that nothing compiles: add it to the list above"
+            );
         }
     }
 
