@@ -103,10 +103,62 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
     if description.len() < 20 {
         wrong.push(format!("{name} needs a description that says what it is for"));
     }
-    if package["keywords"]
-        .as_array()
-        .is_none_or(|keywords| keywords.is_empty())
-    {
-        wrong.push(format!("{name} needs keywords"));
+    for field in ["keywords", "categories"] {
+        if package[field].as_array().is_none_or(|words| words.is_empty()) {
+            wrong.push(format!("{name} needs {field}"));
+        }
+    }
+    for field in ["license", "repository", "documentation", "rust_version"] {
+        if package[field].is_null() {
+            wrong.push(format!("{name} needs {field}"));
+        }
+    }
+    // A package holds only what is in its folder.
+    if !folder.join("LICENSE").is_file() {
+        wrong.push(format!(
+            "{name} needs the licence in its package: ln -s ../../LICENSE {}/LICENSE",
+            folder.display()
+        ));
+    }
+    if !docs_rs_has_a_version(package) {
+        wrong.push(format!(
+            "{name} can't be built on docs.rs, where nobody chooses a version of Kubernetes' types: \
+             [package.metadata.docs.rs] has to, as in its siblings"
+        ));
+    }
+}
+
+/// Whether the documentation is built with a version of `k8s-openapi`: by its feature where the crate depends on it,
+/// by the variable its build script reads elsewhere.
+fn docs_rs_has_a_version(package: &Value) -> bool {
+    let docs_rs = &package["metadata"]["docs"]["rs"];
+    let has = |list: &Value, start: &str| {
+        list.as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .any(|text| text.starts_with(start))
+    };
+    has(&docs_rs["features"], "k8s-openapi/v1_")
+        || has(&docs_rs["cargo-args"], "env.K8S_OPENAPI_ENABLED_VERSION=")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::docs_rs_has_a_version;
+
+    #[test]
+    fn a_version_for_docs_rs_is_a_feature_or_a_variable() {
+        let with = |docs_rs| json!({"metadata": {"docs": {"rs": docs_rs}}});
+        assert!(docs_rs_has_a_version(&with(
+            json!({"features": ["server", "k8s-openapi/v1_36"]})
+        )));
+        assert!(docs_rs_has_a_version(&with(
+            json!({"cargo-args": ["--config", "env.K8S_OPENAPI_ENABLED_VERSION='1.36'"]})
+        )));
+        assert!(!docs_rs_has_a_version(&with(json!({"features": ["server"]}))));
+        assert!(!docs_rs_has_a_version(&json!({"metadata": null})));
     }
 }
