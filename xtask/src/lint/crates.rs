@@ -116,8 +116,7 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
     // A package holds only what is in its folder.
     if !folder.join("LICENSE").is_file() {
         wrong.push(format!(
-            "{name} needs the licence in its package: ln -s ../../LICENSE {}/LICENSE",
-            folder.display()
+            "{name} needs the licence in its package: ln -s ../../LICENSE crates/{name}/LICENSE"
         ));
     }
     if !docs_rs_has_a_version(package) {
