@@ -1,0 +1,49 @@
+//! What can be wrong with a separator, and with a child that is added.
+
+use mcr_core::InvalidClusterName;
+
+/// Why a [`MultiProvider`](crate::MultiProvider) can't be built, or a child not be added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MultiError {
+    /// The separator would not lead to valid, unambiguous cluster names.
+    #[error(
+        "separator {0:?} is empty or has control characters; cluster names are made of the child's name, separator \
+         and cluster, so give one like \"#\""
+    )]
+    Separator(String),
+    /// A child has no name.
+    #[error(
+        "a child has an empty name; clusters are named after their child, so give it a name with `child_as` or \
+         `add_as`"
+    )]
+    EmptyName,
+    /// A child's name could not be told from what follows it.
+    #[error(
+        "child name {name:?} runs into the separator {separator:?}, so its clusters could be taken for another \
+         child's; give the child another name with `child_as` or `add_as`, or choose another separator"
+    )]
+    SeparatorInName {
+        /// The child's name.
+        name: String,
+        /// The separator.
+        separator: String,
+    },
+    /// No cluster name can begin with the child's name.
+    #[error(
+        "child name {start:?} can't be part of a cluster name: {why}; give the child a short, printable name with \
+         `child_as` or `add_as`"
+    )]
+    InvalidName {
+        /// The first characters of the child's name.
+        start: String,
+        /// What is wrong with it.
+        why: InvalidClusterName,
+    },
+    /// There is a child of this name.
+    #[error(
+        "there is a child named {0:?} already; remove it first, or give this one another name with `child_as` or \
+         `add_as`"
+    )]
+    NameTaken(String),
+}

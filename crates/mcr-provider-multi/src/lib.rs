@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod backoff;
+mod book;
+mod builder;
+mod child;
+mod discovery;
+mod error;
+mod gate;
+mod handle;
+mod names;
+mod provider;
+mod registry;
+mod status;
+
+pub use builder::MultiProviderBuilder;
+pub use error::MultiError;
+pub use handle::MultiHandle;
+pub use names::split_cluster_name;
+pub use provider::MultiProvider;
+pub use status::{ChildState, ChildStatus};

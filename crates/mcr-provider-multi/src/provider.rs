@@ -1,0 +1,62 @@
+use std::{fmt, sync::Arc};
+
+use futures::{StreamExt, stream};
+use mcr_core::{Discovery, Provider};
+use tokio_util::sync::CancellationToken;
+
+use crate::{MultiHandle, MultiProviderBuilder, discovery::Running, registry::Registry};
+
+/// Several providers as one; see the [crate's documentation](crate).
+///
+/// Clones share their children.
+///
+/// # Cancellation
+/// A discovery has no task of its own: dropping it, or cancelling its token, ends those of all children. The
+/// children stay for the next one.
+#[derive(Clone)]
+pub struct MultiProvider {
+    pub(crate) name: Arc<str>,
+    pub(crate) registry: Arc<Registry>,
+}
+
+impl MultiProvider {
+    /// A builder, to give it children, another name or another separator.
+    pub fn builder() -> MultiProviderBuilder {
+        MultiProviderBuilder::new()
+    }
+
+    /// What adds and removes children. Take it before the provider is given to the fleet.
+    pub fn handle(&self) -> MultiHandle {
+        MultiHandle(self.registry.clone())
+    }
+}
+
+impl fmt::Debug for MultiProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiProvider")
+            .field("name", &self.name)
+            .field("separator", &self.registry.options.separator)
+            .field("children", &self.registry.names())
+            .finish()
+    }
+}
+
+impl Provider for MultiProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let registry = self.registry.clone();
+        let start = move || (Running::start(registry, stop.child_token()), stop);
+        // Children start when the stream is first polled, as their discoveries need a runtime then and not before.
+        stream::once(async move { start() })
+            .flat_map(|(running, stop)| {
+                stream::unfold((running, stop), async |(mut running, stop)| {
+                    let change = stop.run_until_cancelled(running.next()).await?;
+                    Some((Ok(change), (running, stop)))
+                })
+            })
+            .boxed()
+    }
+}
