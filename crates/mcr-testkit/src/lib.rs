@@ -1,4 +1,7 @@
-#![doc = include_str!("../README.md")]
+#![cfg_attr(
+    any(not(doctest), all(feature = "sim", feature = "control-plane")),
+    doc = include_str!("../README.md")
+)]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
