@@ -1,0 +1,23 @@
+//! What can go wrong.
+
+/// Why an answer of the host can't be passed on. Says nothing of what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AnswerError {
+    #[error(
+        "what the host cluster answered is not JSON; something between this process and its API server may answer in \
+         its place, such as a proxy"
+    )]
+    NotJson,
+    #[error(
+        "the host cluster answered in a form that was not asked for, in which namespaces can't be renamed"
+    )]
+    OtherForm,
+    #[error("the host cluster's answer has more than {} MiB; ask for less at a time, with a limit", .0 >> 20)]
+    TooLarge(usize),
+    #[error("a line of a watch has more than {} MiB", crate::mapping::lines::MAX_LINE >> 20)]
+    LineTooLong,
+    #[error("a watch broke off in the middle of a line; watch again")]
+    CutOff,
+    #[error("the cluster's namespace is not one: nothing can be asked there")]
+    NoNamespace,
+}

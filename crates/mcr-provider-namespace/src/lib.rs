@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(dead_code)]
+
+mod error;
+mod mapping;

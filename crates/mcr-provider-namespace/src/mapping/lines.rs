@@ -1,0 +1,168 @@
+//! A watch, line by line, as it comes.
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt, stream};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use mcr_core::BoxError;
+
+use super::{answer::Answers, json::Unreadable};
+use crate::error::AnswerError;
+
+/// The longest line. No object is as large, by what API servers accept.
+pub(crate) const MAX_LINE: usize = 16 << 20;
+
+/// Cuts chunks into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    buffer: BytesMut,
+    /// How much of the buffer is known to have no line feed.
+    seen: usize,
+}
+
+impl Lines {
+    /// The next whole line with its line feed.
+    fn next(&mut self) -> Option<Bytes> {
+        let Some(end) = self.buffer[self.seen..].iter().position(|byte| *byte == b'\n') else {
+            self.seen = self.buffer.len();
+            return None;
+        };
+        let line = self.buffer.split_to(self.seen + end + 1).freeze();
+        self.seen = 0;
+        Some(line)
+    }
+}
+
+/// The lines of a chunk that are complete, mapped.
+fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> Result<Bytes, AnswerError> {
+    lines.buffer.extend_from_slice(chunk);
+    let mut out = BytesMut::new();
+    while let Some(line) = lines.next() {
+        if line.len() > limit {
+            return Err(AnswerError::LineTooLong);
+        }
+        match answers.line(&line) {
+            _ if line.iter().all(u8::is_ascii_whitespace) => out.extend_from_slice(&line),
+            Ok(Some(text)) => {
+                out.extend_from_slice(text.as_bytes());
+                out.extend_from_slice(b"\n");
+            }
+            Ok(None) => out.extend_from_slice(&line),
+            Err(Unreadable) => return Err(AnswerError::NotJson),
+        }
+    }
+    match lines.buffer.len() > limit {
+        true => Err(AnswerError::LineTooLong),
+        false => Ok(out.freeze()),
+    }
+}
+
+/// Maps the body of a watch. It ends with an error at the first line that can't be read: nothing passes unmapped.
+///
+/// Dropping it drops the body it reads.
+pub(crate) fn map_lines(
+    body: Body,
+    answers: Answers,
+) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static {
+    struct State {
+        body: http_body_util::BodyDataStream<Body>,
+        lines: Lines,
+        answers: Answers,
+    }
+    let state = State {
+        body: body.into_data_stream(),
+        lines: Lines::default(),
+        answers,
+    };
+    stream::unfold(Some(state), |state| async move {
+        let mut state = state?;
+        loop {
+            let chunk = match state.body.next().await {
+                Some(Ok(chunk)) => chunk,
+                Some(Err(error)) => return Some((Err(error.into()), None)),
+                None if state.lines.buffer.iter().all(u8::is_ascii_whitespace) => return None,
+                None => return Some((Err(AnswerError::CutOff.into()), None)),
+            };
+            match mapped(&mut state.lines, &state.answers, &chunk, MAX_LINE) {
+                Ok(out) if out.is_empty() => {}
+                Ok(out) => return Some((Ok(Frame::data(out)), Some(state))),
+                Err(error) => return Some((Err(error.into()), None)),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mapping::{names::Names, places};
+
+    fn answers() -> Answers {
+        Answers {
+            places: places::of("", "configmaps"),
+            many: true,
+            names: Names::of(&"island".into(), false).unwrap(),
+        }
+    }
+
+    const WATCH: &str = concat!(
+        r#"{"type":"ADDED","object":{"metadata":{"namespace":"island","name":"ä"}}}"#,
+        "\n\n",
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5"}}}"#,
+        "\r\n",
+        r#"{"type":"DELETED","object":{"metadata":{"namespace":"island"}}}"#,
+        "\n",
+    );
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_how_a_watch_is_cut(cuts in prop::collection::vec(0..WATCH.len(), 0..12)) {
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let (mut lines, mut out, mut start) = (Lines::default(), Vec::new(), 0);
+            for end in cuts.into_iter().chain([WATCH.len()]) {
+                out.extend(mapped(&mut lines, &answers(), &WATCH.as_bytes()[start..end], MAX_LINE).unwrap());
+                start = end;
+            }
+            prop_assert!(lines.buffer.is_empty());
+            prop_assert_eq!(String::from_utf8(out).unwrap(), WATCH.replace("island", "default"));
+        }
+    }
+
+    #[test]
+    fn a_complete_line_is_not_held_back() {
+        let mut lines = Lines::default();
+        let first = mapped(&mut lines, &answers(), b"{\"type\":\"X\"}\n{\"type\"", MAX_LINE).unwrap();
+        assert_eq!(&first[..], b"{\"type\":\"X\"}\n");
+        assert_eq!(
+            &mapped(&mut lines, &answers(), b":1}\n", MAX_LINE).unwrap()[..],
+            b"{\"type\":1}\n"
+        );
+    }
+
+    #[test]
+    fn what_can_not_be_read_ends_it() {
+        let end = |chunk: &[u8], limit| {
+            mapped(&mut Lines::default(), &answers(), chunk, limit)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(end(b"<html>\n", 100).contains("not JSON"));
+        assert!(end(&[b'x'; 101], 100).contains("line"));
+        assert!(end(&[&[b' '; 101][..], b"\n"].concat(), 100).contains("line"));
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_cut_off_is_an_error_and_a_whole_one_is_not() {
+        let read = |body: &'static str| {
+            map_lines(Body::from(body.as_bytes().to_vec()), answers()).collect::<Vec<_>>()
+        };
+        let cut = read("{\"type\":\"X\"}\n{\"type\":").await;
+        assert!(cut[0].is_ok() && cut[1].is_err() && cut.len() == 2);
+        assert_eq!(read("{}\n").await.len(), 1);
+        assert!(read("").await.is_empty());
+    }
+}

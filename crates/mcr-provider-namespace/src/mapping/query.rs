@@ -1,0 +1,261 @@
+//! The query of a request. Of its parameters only the field selector knows of namespaces.
+
+use std::borrow::Cow;
+
+use super::{names::Names, places::Places};
+
+const FIELD_SELECTOR: &str = "fieldSelector";
+
+/// Whether a watch is asked for, as the API server reads it: by the first value, and any but two mean yes.
+pub(crate) fn is_watch(query: Option<&str>) -> bool {
+    let parameters = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let first = parameters.into_iter().find(|(key, _)| key == "watch");
+    first.is_some_and(|(_, value)| !value.eq_ignore_ascii_case("false") && value != "0")
+}
+
+/// The query with its field selector mapped, and with one more term where what is asked for has to be narrowed.
+///
+/// The term comes as field and value. There is one field selector in the result, in front of everything else, whatever
+/// ways there are to write several or to hide one: the first is what an API server goes by.
+pub(crate) fn mapped(
+    query: Option<&str>,
+    places: &Places,
+    names: &Names,
+    narrow: Option<(&str, &str)>,
+) -> Option<String> {
+    let is_selector =
+        |pair: &&str| form_urlencoded::parse(pair.as_bytes()).any(|(key, _)| key == FIELD_SELECTOR);
+    let pairs: Vec<&str> = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .collect();
+    let asked = pairs.iter().find(|pair| is_selector(pair)).and_then(|pair| {
+        form_urlencoded::parse(pair.as_bytes())
+            .next()
+            .map(|(_, value)| value.into_owned())
+    });
+    if asked.is_none() && narrow.is_none() {
+        return query.map(str::to_owned);
+    }
+    let mut terms: Vec<String> = narrow
+        .iter()
+        .map(|(field, value)| format!("{field}={}", escaped(value)))
+        .collect();
+    terms.extend(
+        asked
+            .iter()
+            .filter(|asked| !asked.is_empty())
+            .map(|asked| selector(asked, places, names)),
+    );
+    let value: String = form_urlencoded::byte_serialize(terms.join(",").as_bytes()).collect();
+    let others = pairs
+        .into_iter()
+        .filter(|pair| !is_selector(pair))
+        .map(str::to_owned);
+    let all: Vec<String> = [format!("{FIELD_SELECTOR}={value}")]
+        .into_iter()
+        .chain(others)
+        .collect();
+    Some(all.join("&"))
+}
+
+/// Maps the terms of a field selector that are about namespaces.
+fn selector(selector: &str, places: &Places, names: &Names) -> String {
+    let terms: Vec<Cow<'_, str>> = terms(selector)
+        .into_iter()
+        .map(|term| mapped_term(term, places, names))
+        .collect();
+    terms.join(",")
+}
+
+fn mapped_term<'a>(term: &'a str, places: &Places, names: &Names) -> Cow<'a, str> {
+    let Some((at, operator)) = operator(term) else {
+        return term.into();
+    };
+    let (field, value) = (&term[..at], &term[at + operator.len()..]);
+    if !places.iter().any(|(place, _)| place.join(".") == field) {
+        return term.into();
+    }
+    // What can't be unescaped is for the API server to refuse.
+    match unescaped(value) {
+        Some(name) => format!("{field}{operator}{}", escaped(names.swap(&name))).into(),
+        None => term.into(),
+    }
+}
+
+fn operator(term: &str) -> Option<(usize, &'static str)> {
+    term.char_indices().find_map(|(at, _)| {
+        let operator = ["!=", "==", "="]
+            .into_iter()
+            .find(|operator| term[at..].starts_with(operator))?;
+        Some((at, operator))
+    })
+}
+
+/// The parts between commas that are not escaped.
+fn terms(selector: &str) -> Vec<&str> {
+    let (mut terms, mut start, mut escape) = (Vec::new(), 0, false);
+    for (at, c) in selector.char_indices() {
+        match c {
+            _ if escape => escape = false,
+            '\\' => escape = true,
+            ',' => {
+                terms.push(&selector[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    terms.push(&selector[start..]);
+    terms
+}
+
+fn escaped(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for c in value.chars() {
+        if matches!(c, '\\' | ',' | '=') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn unescaped(value: &str) -> Option<String> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => out.push(chars.next().filter(|c| matches!(c, '\\' | ',' | '='))?),
+            ',' | '=' => return None,
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::places;
+
+    fn island() -> Names {
+        Names::of(&"island".into(), false).unwrap()
+    }
+
+    fn map(query: &str, narrow: Option<(&str, &str)>) -> String {
+        mapped(Some(query), places::of("", "events"), &island(), narrow).unwrap()
+    }
+
+    /// The field selector as the API server reads it.
+    fn fields(query: &str) -> String {
+        let query = map(query, None);
+        let (first, value) = form_urlencoded::parse(query.as_bytes()).next().unwrap();
+        assert_eq!(first, FIELD_SELECTOR, "{query}");
+        value.into_owned()
+    }
+
+    #[test]
+    fn terms_about_namespaces_are_mapped_both_ways() {
+        let cases = [
+            ("metadata.namespace%3Ddefault", "metadata.namespace=island"),
+            ("metadata.namespace=default", "metadata.namespace=island"),
+            ("metadata.namespace==default", "metadata.namespace==island"),
+            ("metadata.namespace!=default", "metadata.namespace!=island"),
+            // The real name is no namespace inside: it must not match what it would without a mapping.
+            ("metadata.namespace=island", "metadata.namespace=default"),
+            ("metadata.namespace!=island", "metadata.namespace!=default"),
+            ("metadata.namespace=zoo", "metadata.namespace=zoo"),
+            ("metadata.namespace=", "metadata.namespace="),
+            ("metadata.name=default", "metadata.name=default"),
+            (
+                "involvedObject.namespace=default,type!=Normal",
+                "involvedObject.namespace=island,type!=Normal",
+            ),
+            ("regarding.namespace=default", "regarding.namespace=island"),
+            (
+                "a=b\\,c,metadata.namespace=default",
+                "a=b\\,c,metadata.namespace=island",
+            ),
+            ("metadata.namespace=\\default", "metadata.namespace=\\default"),
+            ("metadata.namespace=a\\=b", "metadata.namespace=a\\=b"),
+            ("nonsense", "nonsense"),
+            ("metadata.namespace", "metadata.namespace"),
+        ];
+        for (asked, sent) in cases {
+            assert_eq!(fields(&format!("limit=5&fieldSelector={asked}")), sent, "{asked}");
+        }
+    }
+
+    #[test]
+    fn events_have_more_such_fields_than_others() {
+        let query = Some("fieldSelector=involvedObject.namespace%3Ddefault");
+        let pods = mapped(query, places::of("", "pods"), &island(), None).unwrap();
+        assert_eq!(pods, "fieldSelector=involvedObject.namespace%3Ddefault");
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        for query in [
+            "",
+            "watch=true&resourceVersion=5&allowWatchBookmarks=true&timeoutSeconds=290",
+            "limit=500&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ%3D%3D&labelSelector=a%3Ddefault,metadata.namespace%3Ddefault",
+            "dryRun=All&fieldManager=me&force=true&x;y=%zz",
+        ] {
+            assert_eq!(map(query, None), query);
+        }
+        assert_eq!(mapped(None, places::of("", "pods"), &island(), None), None);
+        assert_eq!(
+            map("a=1&fieldSelector=x%3Dy&b=2", None),
+            "fieldSelector=x%3Dy&a=1&b=2"
+        );
+    }
+
+    #[test]
+    fn nothing_gets_around_what_narrows() {
+        let narrow = Some(("metadata.name", "island"));
+        let start = "fieldSelector=metadata.name%3Disland";
+        assert_eq!(map("", narrow), start);
+        assert_eq!(map("fieldSelector=", narrow), start);
+        for (asked, rest) in [
+            ("fieldSelector=a%3Db", "%2Ca%3Db"),
+            // A pair with a semicolon in it is dropped by the API server; escaped it is not.
+            ("fieldSelector=a%3Db;c", "%2Ca%3Db%3Bc"),
+            ("field%53elector=a%3Db", "%2Ca%3Db"),
+            ("fieldSelector=a%3Db&fieldSelector=c%3Dd", "%2Ca%3Db"),
+            ("fieldSelector;=x", "&fieldSelector;=x"),
+            ("x=1&fieldSelector=a%3Db%zz", "%2Ca%3Db%25zz&x=1"),
+        ] {
+            assert_eq!(map(asked, narrow), format!("{start}{rest}"), "{asked}");
+        }
+        let odd = map("", Some(("metadata.namespace", "a,b=c\\")));
+        assert_eq!(odd, "fieldSelector=metadata.namespace%3Da%5C%2Cb%5C%3Dc%5C%5C");
+    }
+
+    #[test]
+    fn watches_are_told_as_the_api_server_does() {
+        for yes in [
+            "watch=true",
+            "watch=1",
+            "watch",
+            "watch=",
+            "a=b&watch=yes",
+            "w%61tch=true",
+            "watch=1&watch=0",
+        ] {
+            assert!(is_watch(Some(yes)), "{yes}");
+        }
+        for no in [
+            "",
+            "watch=false",
+            "watch=0",
+            "watch=FALSE",
+            "Watch=true",
+            "watch=0&watch=1",
+        ] {
+            assert!(!is_watch(Some(no)), "{no}");
+        }
+        assert!(!is_watch(None));
+    }
+}
