@@ -96,7 +96,10 @@ impl Attempt {
                 stop,
                 started: Instant::now(),
             }),
-            Err(panic) => Err(panicked("when its discovery was started", &*panic)),
+            Err(panic) => {
+                stop.cancel();
+                Err(panicked("when its discovery was started", &*panic))
+            }
         }
     }
 

@@ -264,8 +264,6 @@ impl Child {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The children's discoveries first, so that the next starts with all that they said.
-        self.steps.clear();
         let unsaid = self.ready.drain(..).filter_map(|change| match change {
             Change::Remove(name) => Some(name),
             _ => None,

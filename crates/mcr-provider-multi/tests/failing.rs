@@ -4,13 +4,14 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use mcr_core::{Change, Discovery, Provider};
+use futures::{StreamExt, stream};
+use mcr_core::{Change, Discovery, Fleet, Provider};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::{ChildState, MultiProvider};
 use support::{Act::*, *};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -78,10 +79,15 @@ async fn whichever_way_a_child_fails_the_others_run_and_it_comes_back() {
         );
         assert_eq!(sick.running(), 0, "what failed is dropped");
         assert_eq!(within(&mut discovery, seconds(1)).await, ["+sick#a", "synced"]);
+        assert_eq!(
+            sick.stopped(),
+            [true, false],
+            "who works for it elsewhere is told"
+        );
         let status = multi.handle().status("sick").unwrap();
         assert_eq!((status.state, status.restarts), (ChildState::Running, 1));
         assert_eq!(status.last_error.as_deref(), Some(error));
-        assert_eq!(healthy.starts().len(), 1);
+        assert_eq!(healthy.stopped(), [false]);
         assert!(within(&mut discovery, 10 * MINUTE).await.is_empty());
     }
 }
@@ -295,6 +301,59 @@ async fn a_great_loss_over_a_restart_of_all_is_held_too() {
     assert_eq!(multi.handle().status("kind").unwrap().held, 2);
     multi.handle().release_held("kind");
     assert_eq!(within(&mut discovery, MINUTE).await, ["-kind#a", "-kind#b"]);
+}
+
+/// Passes on what another provider says, and fails when it is cut, once.
+struct Cut(MultiProvider, Arc<Notify>);
+
+impl Provider for Cut {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let cut = self.1.clone().notified_owned();
+        let failed = stream::iter([Err("cut off".into())]);
+        self.0.discover(stop).take_until(cut).chain(failed).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_whose_provider_starts_anew_sweeps_only_what_a_child_no_longer_names() {
+    let sick = Scripted::new(
+        "sick",
+        [
+            vec![Upsert("a"), Upsert("b"), Upsert("c"), Synced],
+            vec![Fail("no hub")],
+        ],
+    );
+    let well = Scripted::new(
+        "well",
+        [vec![Upsert("x"), Upsert("y"), Synced], vec![Upsert("x"), Synced]],
+    );
+    let multi = MultiProvider::builder().child(sick).child(well).build().unwrap();
+    let cut = Arc::new(Notify::new());
+    let fleet = Fleet::builder().provider(Cut(multi, cut.clone())).build();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop.clone());
+        async move { fleet.run(stop).await }
+    });
+    let names = || -> Vec<String> { fleet.clusters().iter().map(|c| c.name().to_string()).collect() };
+    let all = ["sick#a", "sick#b", "sick#c", "well#x", "well#y"];
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(names(), all);
+    let before = fleet.clusters();
+    cut.notify_waiters();
+    // Until Synced nothing goes, and in the grace after it neither.
+    tokio::time::sleep(seconds(55)).await;
+    assert_eq!(names(), all);
+    assert_eq!(fleet.snapshot().providers[0].restarts, 1);
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(names(), ["sick#a", "sick#b", "sick#c", "well#x"]);
+    assert!(fleet.get("sick#a").unwrap().is_same(&before[0]));
+    assert!(fleet.snapshot().providers[0].synced);
+    stop.cancel();
+    task.await.unwrap();
 }
 
 /// Panics when its discovery is dropped.

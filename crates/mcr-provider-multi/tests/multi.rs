@@ -210,6 +210,14 @@ async fn a_child_removed_while_nobody_listens_is_told_to_the_next_who_does() {
     drop(discovery);
     let mut discovery = multi.discover(CancellationToken::new());
     assert_eq!(now(&mut discovery), ["-lab#b", "+kind#dev", "synced"]);
+    // It had begun to say so.
+    multi.handle().add(clusters("lab", &["a", "b"])).unwrap();
+    assert_eq!(now(&mut discovery), ["+lab#a", "+lab#b"]);
+    multi.handle().remove("lab");
+    assert_eq!(shown(&discovery.next().await.unwrap().unwrap()), "-lab#a");
+    drop(discovery);
+    let mut discovery = multi.discover(CancellationToken::new());
+    assert_eq!(now(&mut discovery), ["-lab#b", "+kind#dev", "synced"]);
 }
 
 #[tokio::test]

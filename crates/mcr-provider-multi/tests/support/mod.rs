@@ -21,7 +21,8 @@ pub(crate) fn name(name: &str) -> ClusterName {
 }
 
 pub(crate) fn spec(cluster: &str) -> ClusterSpec {
-    ClusterSpec::new(name(cluster), Access::kubeconfig(b"".as_slice(), Trust::Trusted))
+    // Asleep, so that a fleet does not dial it.
+    ClusterSpec::new(name(cluster), Access::kubeconfig(b"".as_slice(), Trust::Trusted)).suspended("a test")
 }
 
 /// One thing a scripted discovery does.
@@ -50,6 +51,7 @@ struct Inner {
     name: &'static str,
     scripts: Mutex<VecDeque<Vec<Act>>>,
     starts: Mutex<Vec<Instant>>,
+    stops: Mutex<Vec<CancellationToken>>,
     running: Arc<AtomicUsize>,
 }
 
@@ -59,6 +61,7 @@ impl Scripted {
             name,
             scripts: Mutex::new(scripts.into_iter().collect()),
             starts: Mutex::default(),
+            stops: Mutex::default(),
             running: Arc::default(),
         }))
     }
@@ -66,6 +69,12 @@ impl Scripted {
     /// When its discoveries were started.
     pub(crate) fn starts(&self) -> Vec<Instant> {
         self.0.starts.lock().unwrap().clone()
+    }
+
+    /// Whether each of its discoveries was told to stop.
+    pub(crate) fn stopped(&self) -> Vec<bool> {
+        let stops = self.0.stops.lock().unwrap();
+        stops.iter().map(CancellationToken::is_cancelled).collect()
     }
 
     /// How many discoveries have been started and not dropped.
@@ -89,6 +98,7 @@ impl Provider for Scripted {
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
         self.0.starts.lock().unwrap().push(Instant::now());
+        self.0.stops.lock().unwrap().push(stop.clone());
         let script = {
             let mut scripts = self.0.scripts.lock().unwrap();
             match scripts.len() {
