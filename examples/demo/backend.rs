@@ -136,12 +136,19 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Takes note of a watch that began then, as an audit log writes it.
-    pub(crate) fn watch(&mut self, received: &str) {
-        let began = received
-            .parse::<Timestamp>()
-            .map_or_else(|_| SystemTime::now(), SystemTime::from);
-        self.watch.get_or_insert(began);
+    /// Takes note of a request and when it came, as an audit log writes it.
+    pub(crate) fn hear(&mut self, verb: &str, resource: &str, received: &str) {
+        match (verb, resource) {
+            (_, "selfsubjectreviews") => self.tried = true,
+            ("list", "configmaps") => self.lists += 1,
+            ("watch", "configmaps") => {
+                let began = received
+                    .parse::<Timestamp>()
+                    .map_or_else(|_| SystemTime::now(), SystemTime::from);
+                self.watch.get_or_insert(began);
+            }
+            _ => {}
+        }
     }
 }
 

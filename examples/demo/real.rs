@@ -75,12 +75,9 @@ impl ApiServer for Server {
         async {
             let mut asked = Asked::default();
             let log = self.plane.audit_since(self.marked).await?;
-            for event in log.events().filter(|event| event.user == self.account.name()) {
-                asked.tried |= event.resource == "selfsubjectreviews";
-                if event.is_watch_start("configmaps") {
-                    asked.watch(&event.received);
-                }
-                asked.lists += usize::from(event.is_list("configmaps"));
+            let ours = log.events().filter(|event| event.user == self.account.name());
+            for event in ours.filter(|event| event.is_start()) {
+                asked.hear(&event.verb, &event.resource, &event.received);
             }
             Ok(asked)
         }
