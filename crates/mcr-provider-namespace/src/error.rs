@@ -1,5 +1,23 @@
 //! What can go wrong.
 
+/// Why a [`NamespaceProvider`] can't be built from its options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NamespaceError {
+    /// Nothing says where the namespaces are.
+    #[error("there is no host cluster; say how to reach it with `access` or `client`")]
+    NoHost,
+    /// A name that no namespace can have.
+    #[error(
+        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct or \
+         remove it"
+    )]
+    Name(String),
+    /// A label selector that is empty.
+    #[error("the label selector is empty; leave `labels` out to take all namespaces")]
+    Selector,
+}
+
 /// Why an answer of the host can't be passed on. Says nothing of what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {

@@ -5,4 +5,12 @@
 #![allow(dead_code)]
 
 mod error;
+mod kinds;
 mod mapping;
+mod read;
+mod route;
+mod send;
+mod shared;
+
+pub use error::NamespaceError;
+pub use shared::NamespaceMapping;

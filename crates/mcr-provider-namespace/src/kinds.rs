@@ -1,0 +1,336 @@
+//! Which kinds live in namespaces. By a path alone `/api/v1/nodes` and `/api/v1/configmaps` look alike.
+//!
+//! The table decides what is refused, never where a request goes: objects are asked for below the path of their cluster's
+//! namespace whatever it says, so a table that is behind harms nobody.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, future::BoxFuture, stream};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use kube::client::Body;
+use mcr_core::BoxError;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::{error::AnswerError, read::read};
+
+/// Sends a request with the credentials of the host.
+pub(crate) type Upstream =
+    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync>;
+
+/// A kind that was missing is looked for again after this, and not before.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
+/// A kind that is refused is looked at again after this: its CRD may have been replaced.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+/// Groups and versions that are remembered. No server has nearly as many; those that clients make up must not pile up.
+const MOST_GROUPS: usize = 4096;
+/// Group lists that are asked for at once, where the server can't tell all of them in one answer.
+const AT_ONCE: usize = 4;
+/// Everything in one answer, from servers that can.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                          application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// What is known of a kind.
+pub(crate) enum Found {
+    Namespaced,
+    ClusterScoped,
+    /// The server has no such kind.
+    Unknown,
+    /// The server could not be asked; this is what it said.
+    Answered(Response<Body>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Kind {
+    name: String,
+    namespaced: bool,
+}
+
+/// Group and version.
+type Key = (String, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    groups: Mutex<HashMap<Key, Arc<Group>>>,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    /// Held while the server is asked: who comes meanwhile waits for that answer.
+    asking: tokio::sync::Mutex<()>,
+    listed: Mutex<Option<Listed>>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    at: Instant,
+    /// By plural. Empty too where the server does not know the group.
+    kinds: HashMap<String, Kind>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Group {
+    /// What is known and recent enough to go by.
+    fn fresh(&self, plural: &str) -> Option<Found> {
+        let listed = lock(&self.listed);
+        let listed = listed.as_ref()?;
+        let age = listed.at.elapsed();
+        match listed.kinds.get(plural) {
+            Some(kind) if kind.namespaced => Some(Found::Namespaced),
+            Some(_) => (age < REFUSED_FOR).then_some(Found::ClusterScoped),
+            None => (age < LOOK_AGAIN).then_some(Found::Unknown),
+        }
+    }
+
+    fn set(&self, kinds: HashMap<String, Kind>) {
+        *lock(&self.listed) = Some(Listed {
+            at: Instant::now(),
+            kinds,
+        });
+    }
+}
+
+impl Kinds {
+    fn group(&self, group: &str, version: &str) -> Arc<Group> {
+        let mut groups = lock(&self.groups);
+        if groups.len() >= MOST_GROUPS {
+            groups.retain(|_, group| {
+                lock(&group.listed)
+                    .as_ref()
+                    .is_some_and(|listed| !listed.kinds.is_empty())
+            });
+        }
+        groups
+            .entry((group.to_owned(), version.to_owned()))
+            .or_default()
+            .clone()
+    }
+
+    /// Finds out whether a kind lives in namespaces, asking the server where that is not known.
+    ///
+    /// Dropping the future gives the question up; the next who asks begins anew.
+    pub(crate) async fn find(
+        &self,
+        (group, version, plural): (&str, &str, &str),
+        upstream: &Upstream,
+    ) -> Result<Found, BoxError> {
+        let known = self.group(group, version);
+        if let Some(found) = known.fresh(plural) {
+            return Ok(found);
+        }
+        let _turn = known.asking.lock().await;
+        if let Some(found) = known.fresh(plural) {
+            return Ok(found);
+        }
+        let path = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        let response = upstream(ask(path, "application/json")?).await?;
+        match response.status() {
+            StatusCode::OK => {
+                let list: ResourceList = json(response).await?;
+                known.set(list.kinds());
+            }
+            StatusCode::NOT_FOUND => known.set(HashMap::new()),
+            _ => return Ok(Found::Answered(response)),
+        }
+        Ok(known.fresh(plural).unwrap_or(Found::Unknown))
+    }
+
+    /// Whether a kind lives in namespaces, by what is known without asking; of a group in any version.
+    pub(crate) fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
+        let groups = lock(&self.groups);
+        let mut versions = groups.iter().filter(|((known, _), _)| known == group);
+        versions.find_map(|(_, group)| {
+            lock(&group.listed)
+                .as_ref()?
+                .kinds
+                .get(plural)
+                .map(|kind| kind.namespaced)
+        })
+    }
+
+    /// What objects of a plural are called, by what is known without asking.
+    pub(crate) fn kind(&self, group: &str, version: &str, plural: &str) -> Option<String> {
+        let known = lock(&self.groups)
+            .get(&(group.to_owned(), version.to_owned()))
+            .cloned()?;
+        let listed = lock(&known.listed);
+        listed.as_ref()?.kinds.get(plural).map(|kind| kind.name.clone())
+    }
+
+    /// Fills the table. What can't be had (a group whose own server does not answer) is left out.
+    ///
+    /// # Errors
+    /// If the server does not say which groups there are.
+    pub(crate) async fn load(&self, upstream: &Upstream) -> Result<(), BoxError> {
+        for root in ["/api", "/apis"] {
+            let response = upstream(ask(root.to_owned(), AGGREGATED)?).await?;
+            if response.status() != StatusCode::OK {
+                return Err(format!("the host cluster answered {root} with {}", response.status()).into());
+            }
+            match json(response).await? {
+                Roots::Aggregated { items } => self.add(items),
+                Roots::Groups { groups } => {
+                    let versions = groups.into_iter().flat_map(|group| group.versions);
+                    let paths = versions.map(|version| ("apis", version.group_version)).collect();
+                    self.list(paths, upstream).await;
+                }
+                Roots::Versions { versions } => {
+                    let paths = versions.into_iter().map(|version| ("api", version)).collect();
+                    self.list(paths, upstream).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, groups: Vec<GroupDiscovery>) {
+        for group in groups {
+            for version in group.versions {
+                // Not what is there, but what was there once.
+                if version.freshness.as_deref() == Some("Stale") {
+                    continue;
+                }
+                let kinds = version.resources.into_iter().map(|resource| {
+                    let kind = Kind {
+                        name: resource.response_kind.unwrap_or_default().kind,
+                        namespaced: resource.scope == "Namespaced",
+                    };
+                    (resource.resource, kind)
+                });
+                self.group(&group.metadata.name, &version.version)
+                    .set(kinds.collect());
+            }
+        }
+    }
+
+    async fn list(&self, versions: Vec<(&'static str, String)>, upstream: &Upstream) {
+        let asked = versions.into_iter().map(|(root, version)| async move {
+            let response = upstream(ask(format!("/{root}/{version}"), "application/json").ok()?)
+                .await
+                .ok()?;
+            if response.status() != StatusCode::OK {
+                return None;
+            }
+            Some((version, json::<ResourceList>(response).await.ok()?))
+        });
+        let mut asked = stream::iter(asked.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        while let Some(listed) = asked.next().await {
+            let Some((version, list)) = listed else { continue };
+            let (group, version) = version.split_once('/').unwrap_or(("", &version));
+            self.group(group, version).set(list.kinds());
+        }
+    }
+}
+
+fn ask(path: String, accept: &'static str) -> Result<Request<Body>, http::Error> {
+    Request::get(path)
+        .header(header::ACCEPT, HeaderValue::from_static(accept))
+        .header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+        .body(Body::empty())
+}
+
+async fn json<T: for<'de> Deserialize<'de>>(response: Response<Body>) -> Result<T, BoxError> {
+    let body = read(response.into_body()).await?;
+    // The parser's words may quote what it read.
+    serde_json::from_slice(&body).map_err(|_| AnswerError::NotJson.into())
+}
+
+#[derive(Deserialize)]
+struct ResourceList {
+    #[serde(default)]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    name: String,
+    namespaced: bool,
+    #[serde(default)]
+    kind: String,
+}
+
+impl ResourceList {
+    fn kinds(self) -> HashMap<String, Kind> {
+        let kinds = self
+            .resources
+            .into_iter()
+            .filter(|resource| !resource.name.contains('/'));
+        kinds
+            .map(|resource| {
+                let kind = Kind {
+                    name: resource.kind,
+                    namespaced: resource.namespaced,
+                };
+                (resource.name, kind)
+            })
+            .collect()
+    }
+}
+
+/// The three answers to which groups there are.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Roots {
+    Aggregated { items: Vec<GroupDiscovery> },
+    Groups { groups: Vec<GroupVersions> },
+    Versions { versions: Vec<String> },
+}
+
+#[derive(Deserialize)]
+struct GroupVersions {
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupVersion {
+    group_version: String,
+}
+
+#[derive(Deserialize)]
+struct GroupDiscovery {
+    #[serde(default)]
+    metadata: GroupName,
+    #[serde(default)]
+    versions: Vec<VersionDiscovery>,
+}
+
+#[derive(Deserialize, Default)]
+struct GroupName {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct VersionDiscovery {
+    version: String,
+    #[serde(default)]
+    resources: Vec<ResourceDiscovery>,
+    freshness: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResourceDiscovery {
+    resource: String,
+    #[serde(default)]
+    scope: String,
+    response_kind: Option<KindName>,
+}
+
+#[derive(Deserialize, Default)]
+struct KindName {
+    #[serde(default)]
+    kind: String,
+}

@@ -1,0 +1,83 @@
+//! The mapping by itself: what every cluster of one host shares.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use mcr_core::BoxError;
+
+use crate::{
+    NamespaceError,
+    error::AnswerError,
+    kinds::{Kinds, Upstream},
+    mapping::names::Names,
+    send::send,
+};
+
+/// The mapping between clusters that are namespaces and their host, without a fleet: for programs that want the client of
+/// one namespace as if it were a cluster.
+///
+/// Clones share what they know of the host's kinds, so use one for each host.
+///
+/// ```
+/// use mcr_provider_namespace::NamespaceMapping;
+/// # async fn example(host: kube::Client) -> Result<(), mcr_provider_namespace::NamespaceError> {
+/// let island = NamespaceMapping::new().client(&host, "island")?;
+/// assert_eq!(island.default_namespace(), "default");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct NamespaceMapping {
+    pub(crate) kinds: Arc<Kinds>,
+    pub(crate) keep: bool,
+}
+
+impl NamespaceMapping {
+    /// A mapping in which the only namespace of a cluster is `default`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the namespace keeps its real name inside. Default: no.
+    #[must_use]
+    pub fn keep_names(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// A client of the cluster that a namespace of the host is. Whether the namespace exists is not looked at.
+    ///
+    /// # Errors
+    /// If the name can't be one of a namespace.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    pub fn client(&self, host: &kube::Client, namespace: &str) -> Result<kube::Client, NamespaceError> {
+        let place: Arc<str> = namespace.into();
+        let names = Names::of(&place, self.keep).ok_or_else(|| NamespaceError::Name(namespace.to_owned()))?;
+        let (mapping, host) = (self.clone(), host.clone());
+        let upstream: Upstream = Arc::new(move |request| {
+            let host = host.clone();
+            Box::pin(async move { Ok(host.send(request).await?) })
+        });
+        let service =
+            tower::service_fn(move |request| mapping.send(place.clone(), request, upstream.clone()));
+        Ok(kube::Client::new(service, &*names.inside))
+    }
+
+    /// Sends a request of the cluster that the namespace `place` is.
+    pub(crate) fn send(
+        &self,
+        place: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
+        let mapping = self.clone();
+        Box::pin(async move {
+            let names = Names::of(&place, mapping.keep).ok_or(AnswerError::NoNamespace)?;
+            send(names, &mapping.kinds, request, upstream).await
+        })
+    }
+}
