@@ -51,7 +51,9 @@ async fn planes<const N: usize>() -> [ControlPlane; N] {
     let starting = (0..N).map(|_| ControlPlane::builder().etcd(&etcd).start());
     let planes: Vec<_> = futures::future::join_all(starting).await;
     let planes: Vec<ControlPlane> = planes.into_iter().map(OrFail::or_fail).collect();
-    let Ok(planes) = planes.try_into() else { panic!("{N} planes were asked for") };
+    let Ok(planes) = planes.try_into() else {
+        panic!("{N} planes were asked for")
+    };
     planes
 }
 
