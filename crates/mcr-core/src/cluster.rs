@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ClusterName,
-    fleet::{ClusterState, FleetShared},
+    Capabilities, ClusterName,
+    fleet::{ClusterState, FleetShared, Seat},
     store::{Store, StoreError},
     transport::Transport,
     watch::{ChangeSink, DriverEnv, Health, Phase, SharedWatch, WatchRequest, drive},
@@ -49,7 +49,18 @@ struct Inner {
     watches: Mutex<Watches>,
     default_namespace: OnceLock<Arc<str>>,
     recorder: OnceLock<Recorder>,
+    standing: Standing,
     fleet: Weak<FleetShared>,
+}
+
+/// How a cluster is connected.
+pub(crate) enum Standing {
+    /// By itself.
+    Own,
+    /// By itself, as the endpoint of a scope: no cluster of the fleet, but the connection of those behind it.
+    Hidden,
+    /// Through the endpoint of a scope.
+    Seated(Arc<Seat>),
 }
 
 /// What can change about a cluster without it becoming another one.
@@ -90,12 +101,15 @@ impl Cluster {
         facts: Facts,
         transport: Transport,
         fleet: &Arc<FleetShared>,
+        standing: Standing,
     ) -> Self {
         let first = StateSince {
             state: ClusterState::Discovered,
             since: SystemTime::now(),
         };
-        fleet.counts().entered(&first.state);
+        if !matches!(standing, Standing::Hidden) {
+            fleet.counts().entered(&first.state);
+        }
         Self(Arc::new(Inner {
             name,
             provider,
@@ -110,6 +124,7 @@ impl Cluster {
             watches: Mutex::default(),
             default_namespace: OnceLock::new(),
             recorder: OnceLock::new(),
+            standing,
             fleet: Arc::downgrade(fleet),
         }))
     }
@@ -317,18 +332,20 @@ impl Cluster {
         request: WatchRequest,
         sink: Option<Arc<dyn ChangeSink>>,
     ) -> Result<WatchHandle, StoreError> {
-        let watch = {
+        let (watch, new) = {
             let mut watches = self.watches()?;
-            let entry = watches
-                .by_request
-                .entry(request.clone())
-                .or_insert_with(|| Entry {
-                    watch: self.start(request),
-                    handles: 0,
-                });
+            let mut new = false;
+            let entry = watches.by_request.entry(request.clone()).or_insert_with(|| {
+                new = true;
+                let watch = Arc::new(SharedWatch::new(request, self.0.token.child_token()));
+                Entry { watch, handles: 0 }
+            });
             entry.handles += 1;
-            entry.watch.clone()
+            (entry.watch.clone(), new)
         };
+        if new {
+            self.start(&watch);
+        }
         // Outside of the lock: telling a sink what is there takes as long as there is much.
         let sink = sink.map(|sink| watch.subscribe(sink));
         Ok(WatchHandle {
@@ -338,24 +355,45 @@ impl Cluster {
         })
     }
 
-    fn start(&self, request: WatchRequest) -> Arc<SharedWatch> {
-        let watch = Arc::new(SharedWatch::new(request, self.0.token.child_token()));
-        if let Some(fleet) = self.0.fleet.upgrade() {
-            for (name, indexer) in fleet.indexers_of(watch.request()) {
-                watch.store().add_index(name, indexer);
+    fn start(&self, watch: &Arc<SharedWatch>) {
+        if let Standing::Seated(seat) = &self.0.standing {
+            return seat.join(watch);
+        }
+        if let Some(env) = self.driver_env(watch.request()) {
+            if let Some(fleet) = self.0.fleet.upgrade() {
+                for (name, indexer) in fleet.indexers_of(watch.request()) {
+                    watch.contents().store().add_index(name, indexer);
+                }
             }
-            let env = DriverEnv {
-                cluster: self.0.name.clone(),
-                transport: self.0.transport.clone(),
-                phase: self.0.phase.subscribe(),
-                health: self.0.health.clone(),
-                list_slots: fleet.list_slots(),
-                settings: fleet.settings().watch.clone(),
-                counts: fleet.counts().kind(watch.request()),
-            };
             self.0.tasks.spawn(drive(watch.clone(), env));
         }
-        watch
+    }
+
+    /// What a watch of this cluster runs with; none if there is no fleet any more.
+    pub(crate) fn driver_env(&self, request: &WatchRequest) -> Option<DriverEnv> {
+        let fleet = self.0.fleet.upgrade()?;
+        Some(DriverEnv {
+            cluster: self.0.name.clone(),
+            transport: self.0.transport.clone(),
+            phase: self.0.phase.subscribe(),
+            health: self.0.health.clone(),
+            list_slots: fleet.list_slots(),
+            settings: fleet.settings().watch.clone(),
+            counts: fleet.counts().kind(request),
+        })
+    }
+
+    /// Lets every watch read from where the cluster now is in its scope.
+    pub(crate) fn rejoin(&self, seat: &Seat) {
+        let watches: Vec<Arc<SharedWatch>> = {
+            let Ok(watches) = self.watches() else { return };
+            watches
+                .by_request
+                .values()
+                .map(|entry| entry.watch.clone())
+                .collect()
+        };
+        watches.iter().for_each(|watch| seat.join(watch));
     }
 
     /// Runs a future as part of the cluster: the cluster does not count as gone before it has ended.
@@ -389,8 +427,8 @@ impl Cluster {
                         .as_ref()
                         .is_some_and(|problem| problem.error.is_blocked()),
                     synced: status.synced,
-                    objects: entry.watch.store().len(),
-                    bytes: entry.watch.store().bytes(),
+                    objects: entry.watch.contents().store().len(),
+                    bytes: entry.watch.contents().store().bytes(),
                     skipped: status.skipped,
                     lists: status.lists,
                     last_event: status.last_event,
@@ -400,6 +438,34 @@ impl Cluster {
             .collect();
         kinds.sort_by(|a, b| a.watch.cmp(&b.watch));
         kinds
+    }
+
+    /// What its API can do that not every API can.
+    pub fn capabilities(&self) -> Capabilities {
+        match &self.0.standing {
+            Standing::Seated(seat) => seat.host().scope().layout().capabilities(),
+            Standing::Own | Standing::Hidden => Capabilities::default(),
+        }
+    }
+
+    /// The name of the scope it is part of, if it is part of one.
+    pub fn scope(&self) -> Option<Arc<str>> {
+        match &self.0.standing {
+            Standing::Seated(seat) => Some(seat.host().scope().name().into()),
+            Standing::Own | Standing::Hidden => None,
+        }
+    }
+
+    pub(crate) fn is_seated(&self) -> bool {
+        matches!(self.0.standing, Standing::Seated(_))
+    }
+
+    /// The cluster whose connection it is reached by: itself, but for a cluster in a scope.
+    pub(crate) fn connection(&self) -> Self {
+        match &self.0.standing {
+            Standing::Seated(seat) => seat.host().connection().unwrap_or_else(|| self.clone()),
+            Standing::Own | Standing::Hidden => self.clone(),
+        }
     }
 
     /// Whether this and the other are handles of the same engagement of the same cluster.
@@ -438,7 +504,9 @@ impl Cluster {
             // A new reason for being unreachable does not make it unreachable since now.
             if !current.state.same_kind(&state) {
                 current.since = SystemTime::now();
-                if let Some(fleet) = self.0.fleet.upgrade() {
+                if let Some(fleet) = self.0.fleet.upgrade()
+                    && !matches!(self.0.standing, Standing::Hidden)
+                {
                     fleet.counts().entered(&state);
                 }
             }
@@ -455,25 +523,35 @@ impl Cluster {
 
     /// Adds an index to the watches of a kind that already run.
     pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &crate::store::Indexer) {
+        // Those of a scope are indexed where they are held.
+        if self.is_seated() {
+            return;
+        }
         let Ok(watches) = self.watches() else { return };
         for entry in watches
             .by_request
             .values()
             .filter(|entry| entry.watch.request().same_kind(kind))
         {
-            entry.watch.store().add_index(name.clone(), indexer.clone());
+            entry
+                .watch
+                .contents()
+                .store()
+                .add_index(name.clone(), indexer.clone());
         }
     }
 
     /// Ends everything: no store is readable and no request gets through after this.
     pub(crate) fn close(&self) {
         self.0.token.cancel();
-        {
+        let ended: Vec<Entry> = {
             let mut watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
             watches.closed = true;
-            for (_, entry) in watches.by_request.drain() {
-                entry.watch.mark_gone();
-            }
+            watches.by_request.drain().map(|(_, entry)| entry).collect()
+        };
+        // Without the lock: it waits for sinks, which may look at their cluster.
+        for entry in ended {
+            entry.watch.mark_gone();
         }
         self.0.tasks.close();
     }
@@ -561,6 +639,8 @@ impl Drop for WatchHandle {
         entry.handles -= 1;
         if entry.handles == 0 {
             watches.by_request.remove(self.watch.request());
+            // Without the lock: it waits for sinks, which may look at their cluster.
+            drop(watches);
             self.watch.stop();
         }
     }

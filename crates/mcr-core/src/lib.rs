@@ -13,6 +13,7 @@ pub mod fuzzing;
 pub mod layer;
 mod name;
 mod provider;
+pub mod scope;
 mod slots;
 mod spec;
 mod store;
@@ -30,12 +31,14 @@ pub use cluster::{Cluster, KindStatus, WatchHandle};
 pub use fleet::{
     ClusterNotFound, ClusterState, ClusterStatus, CredentialCounts, Fleet, FleetBuilder, FleetCounts,
     FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, KindCounts, ProviderStatus, SINGLE_CLUSTER,
+    ScopeStatus, ScopeWatchStatus,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};
+pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, ScopedAccess, Upstream};
 pub use spec::{Availability, ClusterSpec};
-pub use store::{DecodeError, Object, ObjectChange, ObjectKey, Store, StoreError};
-pub use transport::{TransportError, TransportErrorKind};
+pub use store::{DecodeError, Object, ObjectChange, ObjectKey, ObjectMetadata, Store, StoreError};
+pub use transport::{AnswerBody, TransportError, TransportErrorKind};
 pub use watch::{
     ChangeSink, HubEvent, HubWatch, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus,
 };

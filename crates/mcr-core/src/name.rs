@@ -79,6 +79,11 @@ impl ClusterName {
         Self(Arc::from(name))
     }
 
+    /// What an endpoint of a scope is called in logs.
+    pub(crate) fn of_endpoint(scope: &str, endpoint: &str) -> Self {
+        Self(format!("scope {scope}, endpoint {endpoint}").into())
+    }
+
     /// The name as a string.
     pub fn as_str(&self) -> &str {
         &self.0

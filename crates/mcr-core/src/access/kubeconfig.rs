@@ -36,6 +36,10 @@ pub(crate) fn resolve(access: &Access, policy: &AccessPolicy) -> Result<Resolved
             trust: Trust::Trusted,
         }),
         Access::Client(client) => Ok(Resolved::Client(client.client().clone())),
+        Access::Scoped(_) => Err(AccessError::invalid(
+            "access",
+            "is a place in a scope where a connection is needed; give a kubeconfig, an address or a client",
+        )),
     }
 }
 

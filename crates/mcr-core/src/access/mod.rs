@@ -23,6 +23,7 @@ use std::{
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{document::Document, exec::output as exec_output, kubeconfig::link as link_kubeconfig};
+use crate::scope::ScopedAccess;
 pub use contexts::{ContextAccess, KubeconfigFile, contexts};
 pub use credential::{
     Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation,
@@ -46,6 +47,8 @@ pub enum Access {
     /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
     /// client for the same cluster counts as a change of address: one list and a comparison.
     Client(ReadyClient),
+    /// A place in a scope: one of the many clusters behind an endpoint. Made by [`Scope::place`](crate::scope::Scope::place).
+    Scoped(ScopedAccess),
 }
 
 impl Access {
@@ -67,6 +70,12 @@ impl From<KubeconfigAccess> for Access {
     }
 }
 
+impl From<ScopedAccess> for Access {
+    fn from(scoped: ScopedAccess) -> Self {
+        Self::Scoped(scoped)
+    }
+}
+
 impl From<Parts> for Access {
     fn from(parts: Parts) -> Self {
         Self::Parts(parts)
@@ -80,6 +89,7 @@ impl fmt::Debug for Access {
             Self::Kubeconfig(kubeconfig) => kubeconfig.fmt(f),
             Self::Parts(parts) => parts.fmt(f),
             Self::Client(_) => f.write_str("Client(..)"),
+            Self::Scoped(scoped) => scoped.fmt(f),
         }
     }
 }

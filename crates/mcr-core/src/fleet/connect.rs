@@ -38,6 +38,8 @@ pub(super) struct Link {
 pub(super) struct Source {
     endpoint: Endpoint,
     trust: Trust,
+    /// Stands before each path, for the endpoint of a scope.
+    prefix: Arc<str>,
     pub(super) credentials: Arc<dyn CredentialSource>,
 }
 
@@ -46,6 +48,7 @@ impl Source {
         fleet
             .dialer
             .stack(&self.endpoint, credential, self.trust)
+            .map(|stack| stack.below(&self.prefix))
             .map_err(|error| NotConnected::new(explain(&error)))
     }
 
@@ -111,12 +114,12 @@ impl Life<'_> {
         } else {
             Refresh::First
         };
-        let spec = self.wanted.spec.clone();
+        let (spec, prefix) = (self.wanted.spec.clone(), self.prefix());
         let dialled = tokio::select! {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
                 let mut slot = WorkSlot::take(&self.fleet.connect_slots).await;
-                slot.hold(SLOT_WHILE_SILENT, dial(self.fleet, &spec, why)).await
+                slot.hold(SLOT_WHILE_SILENT, dial(self.fleet, &spec, why, &prefix)).await
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
@@ -285,6 +288,7 @@ pub(super) async fn dial(
     fleet: &FleetShared,
     spec: &ClusterSpec,
     why: Refresh,
+    prefix: &str,
 ) -> Result<Connected, NotConnected> {
     let resolved = resolved(fleet, spec).await.map_err(NotConnected::new)?;
     let shape = shape(spec, &resolved);
@@ -302,7 +306,7 @@ pub(super) async fn dial(
             },
             link: Link {
                 shape,
-                stack: fleet.dialer.client_stack(client),
+                stack: fleet.dialer.client_stack(client).below(prefix),
                 source: None,
                 credential: Fingerprint::of(&()),
                 refresh_at: None,
@@ -322,6 +326,7 @@ pub(super) async fn dial(
             let source = Source {
                 endpoint,
                 trust,
+                prefix: prefix.into(),
                 credentials,
             };
             let credential = source.credential(fleet, why).await?;

@@ -212,6 +212,9 @@ mod tests {
         for error in [
             WatchError::Forbidden { message: text() },
             WatchError::NotServed,
+            WatchError::NotInScope {
+                message: String::new(),
+            },
             WatchError::Unauthorized,
             WatchError::Expired,
             WatchError::TooManyRequests { retry_after: None },

@@ -13,10 +13,18 @@ use tokio::{
 use super::{
     ClusterState, FleetShared,
     connect::{Link, NotConnected},
+    host::Host,
+    member,
     state::{KnownIdentity, Target, suspended},
     supervisor::Wanted,
 };
-use crate::{Cluster, backoff::Backoff, cluster::Facts, transport::Transport, watch::Phase};
+use crate::{
+    Cluster,
+    backoff::Backoff,
+    cluster::{Facts, Standing},
+    transport::Transport,
+    watch::Phase,
+};
 
 /// Why an engagement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +40,8 @@ pub(super) enum End {
 /// One engagement of one cluster.
 pub(super) struct Life<'a> {
     pub(super) fleet: &'a Arc<FleetShared>,
+    /// For the endpoint of a scope: who stands behind it.
+    pub(super) host: Option<Arc<Host>>,
     pub(super) changes: &'a mut watch::Receiver<Option<Wanted>>,
     pub(super) wanted: Wanted,
     pub(super) cluster: Cluster,
@@ -56,6 +66,7 @@ impl<'a> Life<'a> {
         fleet: &'a Arc<FleetShared>,
         wanted: Wanted,
         changes: &'a mut watch::Receiver<Option<Wanted>>,
+        host: Option<Arc<Host>>,
     ) -> Self {
         let name = wanted.spec.name.clone();
         let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
@@ -73,12 +84,26 @@ impl<'a> Life<'a> {
             facts,
             transport,
             fleet,
+            if host.is_some() {
+                Standing::Hidden
+            } else {
+                Standing::Own
+            },
         );
-        tracing::info!(cluster = %name, provider = %wanted.provider, epoch, "cluster joins the fleet");
-        fleet.registry.insert(name.clone(), cluster.clone());
-        fleet.publish(&name);
+        match &host {
+            None => {
+                tracing::info!(cluster = %name, provider = %wanted.provider, epoch, "cluster joins the fleet");
+                fleet.registry.insert(name.clone(), cluster.clone());
+                fleet.publish(&name);
+            }
+            Some(host) => {
+                tracing::info!(endpoint = %name, "connecting the endpoint of a scope");
+                host.begun(&cluster);
+            }
+        }
         Self {
             fleet,
+            host,
             changes,
             wanted,
             cluster,
@@ -102,7 +127,10 @@ impl<'a> Life<'a> {
     }
 
     pub(super) async fn live(&mut self) -> End {
-        let stop = self.fleet.token().clone();
+        let stop = match &self.host {
+            None => self.fleet.token().clone(),
+            Some(host) => host.stop().clone(),
+        };
         let mut taken_back = std::pin::pin!(taken_back(self.changes.clone(), self.wanted.claim));
         loop {
             let step = async {
@@ -143,7 +171,20 @@ impl<'a> Life<'a> {
                 _ => tracing::info!(cluster = %name, from = before.as_str(), %state, "cluster state"),
             }
         }
-        self.fleet.publish(name);
+        self.shown();
+    }
+
+    /// Tells whoever follows the cluster.
+    pub(super) fn shown(&self) {
+        match &self.host {
+            None => self.fleet.publish(self.cluster.name()),
+            Some(host) => host.state_changed(),
+        }
+    }
+
+    /// What stands before each path that is asked for.
+    pub(super) fn prefix(&self) -> String {
+        self.host.as_ref().map_or("", |host| host.prefix()).to_owned()
     }
 
     pub(super) fn suspend(&mut self) {
@@ -186,7 +227,8 @@ impl<'a> Life<'a> {
         let facts_changed = self.wanted.spec.labels != wanted.spec.labels
             || self.wanted.spec.properties != wanted.spec.properties;
         self.wanted = wanted;
-        if identity_changed {
+        // In a scope it stands behind another connection, which is none of its own.
+        if identity_changed || (self.host.is_none() && member::scoped(&self.wanted.spec).is_some()) {
             return Some(End::Replaced);
         }
         if facts_changed {
@@ -195,7 +237,7 @@ impl<'a> Life<'a> {
                 facts.labels.clone_from(&spec.labels);
                 facts.properties.clone_from(&spec.properties);
             });
-            self.fleet.publish(self.cluster.name());
+            self.shown();
         }
         None
     }
@@ -203,32 +245,73 @@ impl<'a> Life<'a> {
     /// Ends the engagement: no new work, running work gets its grace, then nothing is left.
     pub(super) async fn drain(self, end: End) {
         let (fleet, cluster) = (self.fleet, &self.cluster);
-        let (name, epoch) = (cluster.name().clone(), cluster.epoch());
         cluster.set_phase(Phase::Down);
+        match &self.host {
+            None => {
+                fleet.begin_drain(cluster, end);
+                fleet.drained(cluster).await;
+                fleet.end_drain(cluster);
+            }
+            Some(host) => {
+                tracing::info!(endpoint = %cluster.name(), reason = ?end, "letting go of the endpoint of a scope");
+                if end == End::Replaced {
+                    cluster.transport().close();
+                }
+                cluster.close();
+                host.ended(end);
+                fleet.drained(cluster).await;
+                cluster.transport().close();
+                cluster.set_state(ClusterState::Gone);
+            }
+        }
+    }
+}
+
+/// The end of a cluster.
+impl FleetShared {
+    /// No new work from now on.
+    pub(super) fn begin_drain(&self, cluster: &Cluster, end: End) {
+        let (name, epoch) = (cluster.name(), cluster.epoch());
         cluster.set_state(ClusterState::Draining);
-        fleet.draining.insert((name.clone(), epoch), cluster.clone());
+        self.draining.insert((name.clone(), epoch), cluster.clone());
         if end == End::Replaced {
             // The place may be another cluster's already: not one more request may go there.
             cluster.transport().close();
         }
         // Before anyone can be told: who knows that the cluster has left must find none of its stores readable.
         cluster.close();
-        fleet
-            .registry
-            .remove_if(&name, |_, engaged| engaged.is_same(cluster));
-        tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
-        fleet.publish(&name);
+        self.registry
+            .remove_if(name, |_, engaged| engaged.is_same(cluster));
+        if cluster.is_seated() {
+            tracing::debug!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+        } else {
+            tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+        }
+        self.publish(name);
+    }
+
+    /// Waits for what still runs for the cluster.
+    pub(super) async fn drained(&self, cluster: &Cluster) {
         // Whoever runs work for the cluster aborts it after the grace; a little more is given before that is
         // called a fault.
-        let limit = fleet.settings().drain_grace + Duration::from_secs(5);
+        let limit = self.settings().drain_grace + Duration::from_secs(5);
         if timeout(limit, cluster.tasks().wait()).await.is_err() {
-            tracing::error!(cluster = %name, epoch, tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
+            tracing::error!(cluster = %cluster.name(), epoch = cluster.epoch(), tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
         }
+    }
+
+    /// Nothing is left of it.
+    pub(super) fn end_drain(&self, cluster: &Cluster) {
+        let (name, epoch) = (cluster.name(), cluster.epoch());
         cluster.transport().close();
-        fleet.draining.remove(&(name.clone(), epoch));
+        self.draining.remove(&(name.clone(), epoch));
         cluster.set_state(ClusterState::Gone);
-        tracing::info!(cluster = %name, epoch, "cluster is gone");
-        fleet.publish(&name);
+        if cluster.is_seated() {
+            tracing::debug!(cluster = %name, epoch, "cluster is gone");
+        } else {
+            tracing::info!(cluster = %name, epoch, "cluster is gone");
+        }
+        self.publish(name);
     }
 }
 

@@ -5,7 +5,9 @@ mod counts;
 mod desired;
 mod discovery;
 mod events;
+mod host;
 mod life;
+mod member;
 mod probe;
 mod serve;
 mod settings;
@@ -14,7 +16,6 @@ mod state;
 mod supervisor;
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -29,7 +30,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::{counts::Counts, desired::Desired, events::Subscribers, supervisor::Slot as SupervisorSlot};
+use self::{counts::Counts, desired::Desired, events::Subscribers, host::Hosts, supervisor::Slots};
 use crate::{
     Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
     store::{Indexer, Object, Store},
@@ -40,8 +41,10 @@ use crate::{
 pub use counts::{CredentialCounts, FleetCounts, KindCounts};
 pub(crate) use counts::{KindCells, count};
 pub use events::{FleetEvent, FleetEvents};
+pub use host::Upstream;
+pub(crate) use member::Seat;
 pub use settings::FleetSettings;
-pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus};
+pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;
 
 /// The clusters that providers announce, each living its own supervised life.
@@ -72,7 +75,9 @@ pub(crate) struct FleetShared {
     providers: Vec<RunningProvider>,
     desired: Mutex<Desired>,
     sweep_changed: Notify,
-    slots: Mutex<HashMap<ClusterName, SupervisorSlot>>,
+    slots: Mutex<Slots>,
+    /// The endpoints of scopes.
+    hosts: Hosts,
     /// Clusters that are engaged, from their announcement to the beginning of their end.
     registry: DashMap<ClusterName, Cluster>,
     draining: DashMap<(ClusterName, u64), Cluster>,
@@ -156,6 +161,7 @@ impl FleetBuilder {
             desired: Mutex::default(),
             sweep_changed: Notify::new(),
             slots: Mutex::default(),
+            hosts: Hosts::default(),
             registry: DashMap::new(),
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
@@ -251,6 +257,7 @@ impl Fleet {
         }
         shared.tasks.spawn(shared.clone().run_sweeper());
         shared.tasks.spawn(shared.clone().explain_emptiness());
+        shared.tasks.spawn(shared.clone().let_members_go());
         stop.cancelled().await;
         shared.token.cancel();
         shared.tasks.close();
@@ -304,6 +311,9 @@ impl Fleet {
         for cluster in self.0.clusters() {
             cluster.add_index(&kind, &name, &indexer);
         }
+        for host in self.0.hosts.all() {
+            host.add_index(&kind, &name, &indexer);
+        }
     }
 
     /// The stores of a kind in all clusters that watch it.
@@ -315,6 +325,46 @@ impl Fleet {
             .into_iter()
             .filter_map(|c| c.store::<K>().ok().map(|store| (c, store)))
             .collect()
+    }
+
+    /// Reads the objects of a kind in all clusters that watch it, in the order of the clusters' names.
+    ///
+    /// Objects that can't be decoded are left out with a warning in the log.
+    pub fn list<K>(&self) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.read_all(|store| store.list().ok())
+    }
+
+    /// Reads the objects that are found under a value of an index in all clusters that watch the kind, in the order
+    /// of the clusters' names. Register the index with [`index`](Self::index).
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # fn example(fleet: &mcr_core::Fleet) {
+    /// for (cluster, map) in fleet.by_index::<ConfigMap>("type", "human") {
+    ///     println!("{}: {:?}", cluster.name(), map.metadata.name);
+    /// }
+    /// # }
+    /// ```
+    pub fn by_index<K>(&self, index: &str, value: &str) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.read_all(|store| store.by_index(index, value).ok())
+    }
+
+    fn read_all<K>(&self, read: impl Fn(&Store<K>) -> Option<Vec<Arc<K>>>) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        // A cluster that leaves between the two looks has nothing to tell any more.
+        let found = self.stores::<K>().into_iter().filter_map(|(cluster, store)| {
+            let objects = read(&store)?;
+            Some(objects.into_iter().map(move |object| (cluster.clone(), object)))
+        });
+        found.flatten().collect()
     }
 
     /// The state of every cluster and provider at this moment.
@@ -354,7 +404,15 @@ impl Fleet {
         FleetSnapshot {
             clusters,
             providers: self.providers(),
+            scopes: self.scopes(),
         }
+    }
+
+    /// The endpoints of scopes that clusters of the fleet stand behind.
+    pub fn scopes(&self) -> Vec<ScopeStatus> {
+        let mut scopes: Vec<ScopeStatus> = self.0.hosts.all().iter().map(|host| host.status()).collect();
+        scopes.sort_by(|a, b| (&a.scope, &a.endpoint).cmp(&(&b.scope, &b.endpoint)));
+        scopes
     }
 
     /// What the fleet did since it was built, summed over all clusters there ever were.
@@ -435,6 +493,12 @@ impl FleetShared {
         }
         let leaving = self.draining.iter().any(|entry| entry.key().0 == *name);
         leaving.then(|| "it is leaving the fleet".to_owned())
+    }
+
+    /// Clusters in scopes have no task that would see the fleet stop.
+    async fn let_members_go(self: Arc<Self>) {
+        self.token.cancelled().await;
+        member::stop(&self);
     }
 
     /// A controller that reconciles nothing and says nothing is the hardest to find the fault of.

@@ -160,8 +160,9 @@ impl Life<'_> {
 
     /// Tries new credentials and, if they are taken, uses them from now on.
     async fn swap_credentials(&mut self, spec: &Arc<ClusterSpec>) -> Option<End> {
+        let prefix = self.prefix();
         let attempt = async {
-            let connected = dial(self.fleet, spec, Refresh::First).await?;
+            let connected = dial(self.fleet, spec, Refresh::First, &prefix).await?;
             let limit = self.fleet.settings().probe_timeout;
             probe::try_credential(&connected.link.stack, limit).await?;
             Ok::<_, NotConnected>(connected)
@@ -195,7 +196,7 @@ impl Life<'_> {
             tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster goes on as it was");
             self.cluster
                 .change_facts(|facts| facts.warning = Some(warning.clone()));
-            self.fleet.publish(self.cluster.name());
+            self.shown();
         }
     }
 

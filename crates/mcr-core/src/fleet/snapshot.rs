@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use crate::{Cluster, ClusterName, KindStatus};
+use super::ClusterState;
+use crate::{Cluster, ClusterName, KindStatus, WatchRequest, WatchStatus};
 
 /// The state of the whole fleet at one moment; made by [`Fleet::snapshot`](super::Fleet::snapshot).
 #[derive(Debug, Clone, serde::Serialize)]
@@ -13,6 +14,8 @@ pub struct FleetSnapshot {
     pub clusters: Vec<ClusterStatus>,
     /// The providers, in the order they were given.
     pub providers: Vec<ProviderStatus>,
+    /// The endpoints of scopes that clusters stand behind.
+    pub scopes: Vec<ScopeStatus>,
 }
 
 /// The state of one cluster.
@@ -79,6 +82,8 @@ impl ClusterStatus {
         let facts = cluster.facts();
         let state = cluster.state();
         let kinds = cluster.kinds();
+        let connection = cluster.connection();
+        let connected = connection.facts();
         Self {
             name: cluster.name().clone(),
             provider: cluster.provider().into(),
@@ -89,10 +94,10 @@ impl ClusterStatus {
             warnings: facts.warning.iter().cloned().collect(),
             labels: facts.labels.clone(),
             properties: facts.properties.clone(),
-            last_heard: cluster.transport().last_heard(),
+            last_heard: connection.transport().last_heard(),
             last_event: kinds.iter().filter_map(|kind| kind.last_event).max(),
-            last_probe: facts.last_probe,
-            credential_expires: facts.credential_expires,
+            last_probe: connected.last_probe,
+            credential_expires: connected.credential_expires,
             kinds_listed: kinds.iter().filter(|kind| kind.synced).count(),
             kinds_blocked: kinds.iter().filter(|kind| kind.blocked).count(),
             objects: kinds.iter().map(|kind| kind.objects).sum(),
@@ -138,4 +143,106 @@ pub struct ProviderStatus {
     pub restarts: u64,
     /// Why it ended the last time.
     pub last_error: Option<String>,
+}
+
+/// The state of one endpoint of a scope.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ScopeStatus {
+    /// The scope.
+    pub scope: Arc<str>,
+    /// The endpoint.
+    pub endpoint: Arc<str>,
+    /// As of a cluster: `Connecting`, `Ready`, `Unreachable`, or `Suspended` while the scope has no such endpoint.
+    pub state: &'static str,
+    /// Since when.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub since: Option<SystemTime>,
+    /// Why it is in this state, in words.
+    pub reason: Option<Arc<str>>,
+    /// What else is wrong.
+    pub warnings: Vec<Arc<str>>,
+    /// How many clusters of the fleet stand behind it.
+    pub clusters: usize,
+    /// When anything was last received from it.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_heard: Option<SystemTime>,
+    /// When it was last asked whether it answers.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_probe: Option<SystemTime>,
+    /// When its credentials expire.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub credential_expires: Option<SystemTime>,
+    /// Its watches, each for all clusters behind it.
+    pub watches: Vec<ScopeWatchStatus>,
+}
+
+/// The state of one watch of an endpoint of a scope.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ScopeWatchStatus {
+    /// What is watched: the kind and which of its objects.
+    pub watch: String,
+    /// Whether it has been listed completely.
+    pub synced: bool,
+    /// At how many places objects are held, those that are no cluster of the fleet included.
+    pub places: usize,
+    /// How many clusters read from it.
+    pub clusters: usize,
+    /// How many objects could not be read and belong to nobody known.
+    pub skipped: u64,
+    /// How many complete lists have been read.
+    pub lists: u64,
+    /// When something was last heard.
+    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    pub last_event: Option<SystemTime>,
+    /// What stands in the way, in words.
+    pub problem: Option<String>,
+}
+
+impl ScopeStatus {
+    pub(crate) fn of(
+        scope: &str,
+        endpoint: &Arc<str>,
+        connection: Option<&Cluster>,
+        clusters: usize,
+        watches: Vec<ScopeWatchStatus>,
+    ) -> Self {
+        let state = connection.map_or(ClusterState::Connecting, Cluster::state);
+        let facts = connection.map(Cluster::facts);
+        let facts = facts.as_deref();
+        Self {
+            scope: scope.into(),
+            endpoint: endpoint.clone(),
+            state: state.as_str(),
+            since: connection.map(Cluster::state_since),
+            reason: state.reason().map(Arc::from),
+            warnings: facts
+                .and_then(|facts| facts.warning.clone())
+                .into_iter()
+                .collect(),
+            clusters,
+            last_heard: connection.and_then(|connection| connection.transport().last_heard()),
+            last_probe: facts.and_then(|facts| facts.last_probe),
+            credential_expires: facts.and_then(|facts| facts.credential_expires),
+            watches,
+        }
+    }
+}
+
+impl WatchStatus {
+    pub(crate) fn of_scope(self, request: &WatchRequest, places: usize, clusters: usize) -> ScopeWatchStatus {
+        ScopeWatchStatus {
+            watch: request.to_string(),
+            synced: self.synced,
+            places,
+            clusters,
+            skipped: self.skipped,
+            lists: self.lists,
+            last_event: self.last_event,
+            problem: self.problem.map(|problem| problem.error.to_string()),
+        }
+    }
 }

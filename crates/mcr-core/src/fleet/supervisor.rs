@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::{
     FleetShared,
     life::{End, Life},
+    member::{self, Member},
 };
 use crate::{ClusterName, ClusterSpec};
 
@@ -22,16 +23,32 @@ pub(crate) struct Wanted {
     pub(super) claim: u64,
 }
 
-/// Where a supervisor is told what to do.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    wanted: watch::Sender<Option<Wanted>>,
-    claim: u64,
+impl Wanted {
+    /// An endpoint of a scope, which is nobody's claim.
+    pub(super) fn of_endpoint(scope: &str, spec: ClusterSpec) -> Self {
+        Self {
+            provider: scope.into(),
+            spec: Arc::new(spec),
+            claim: 0,
+        }
+    }
 }
 
-type Slots = HashMap<ClusterName, Slot>;
+/// Where a name is looked after.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    /// By a task of its own, which is told here what to do.
+    Supervised {
+        wanted: watch::Sender<Option<Wanted>>,
+        claim: u64,
+    },
+    /// As one of many behind an endpoint.
+    Member(Member),
+}
 
-fn slots(fleet: &FleetShared) -> MutexGuard<'_, Slots> {
+pub(crate) type Slots = HashMap<ClusterName, Slot>;
+
+pub(super) fn slots(fleet: &FleetShared) -> MutexGuard<'_, Slots> {
     fleet.slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -41,47 +58,87 @@ pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<Cluste
         return;
     }
     let provider = spec.announced_by.clone().unwrap_or(provider);
-    let mut slots = slots(fleet);
     let name = spec.name.clone();
-    if let Some(slot) = slots.get(&name) {
-        slot.wanted.send_replace(Some(Wanted {
-            provider,
-            spec,
-            claim: slot.claim,
-        }));
-        return;
-    }
-    let (wanted, changes) = watch::channel(Some(Wanted {
+    let mut wanted = Wanted {
         provider,
         spec,
         claim: 0,
-    }));
-    slots.insert(name.clone(), Slot { wanted, claim: 0 });
-    fleet.tasks.spawn(supervise(fleet.clone(), name, changes));
+    };
+    let mut slots = slots(fleet);
+    match slots.get_mut(&name) {
+        Some(Slot::Supervised { wanted: told, claim }) => {
+            wanted.claim = *claim;
+            told.send_replace(Some(wanted));
+        }
+        Some(Slot::Member(member)) => {
+            member.set(wanted);
+            member::settle(fleet, &mut slots, &name);
+        }
+        None if member::scoped(&wanted.spec).is_some() => {
+            slots.insert(name.clone(), Slot::Member(Member::new(Some(wanted), 0)));
+            member::settle(fleet, &mut slots, &name);
+        }
+        None => supervise_from(fleet, &mut slots, wanted, 0),
+    }
 }
 
 /// The cluster should not be there.
-pub(crate) fn unset(fleet: &FleetShared, name: &ClusterName) {
-    if let Some(slot) = slots(fleet).get_mut(name) {
-        slot.claim += 1;
-        slot.wanted.send_replace(None);
+pub(crate) fn unset(fleet: &Arc<FleetShared>, name: &ClusterName) {
+    let mut slots = slots(fleet);
+    match slots.get_mut(name) {
+        Some(Slot::Supervised { wanted, claim }) => {
+            *claim += 1;
+            wanted.send_replace(None);
+        }
+        Some(Slot::Member(member)) => {
+            member.unset();
+            member::settle(fleet, &mut slots, name);
+        }
+        None => {}
     }
+}
+
+/// Gives a name a task of its own.
+pub(super) fn supervise_from(fleet: &Arc<FleetShared>, slots: &mut Slots, wanted: Wanted, claim: u64) {
+    let name = wanted.spec.name.clone();
+    let (wanted, changes) = watch::channel(Some(Wanted { claim, ..wanted }));
+    slots.insert(name.clone(), Slot::Supervised { wanted, claim });
+    fleet.tasks.spawn(supervise(fleet.clone(), name, changes));
 }
 
 async fn supervise(fleet: Arc<FleetShared>, name: ClusterName, mut changes: watch::Receiver<Option<Wanted>>) {
     loop {
         let wanted = changes.borrow_and_update().clone();
-        let Some(wanted) = wanted else {
-            let mut slots = slots(&fleet);
-            if changes.borrow().is_none() {
-                slots.remove(&name);
+        let has_life = wanted
+            .as_ref()
+            .is_some_and(|wanted| member::scoped(&wanted.spec).is_none());
+        let (Some(wanted), true) = (wanted, has_life) else {
+            if give_up(&fleet, &name, &changes) {
                 return;
             }
             continue;
         };
-        let end = Life::begin(&fleet, wanted, &mut changes).run().await;
+        let end = Life::begin(&fleet, wanted, &mut changes, None).run().await;
         if end == End::Stopped {
             return;
         }
     }
+}
+
+/// Ends the task of a name that nobody wants, or that is wanted in a scope; false if that has changed meanwhile.
+fn give_up(fleet: &Arc<FleetShared>, name: &ClusterName, changes: &watch::Receiver<Option<Wanted>>) -> bool {
+    let mut slots = slots(fleet);
+    let wanted = changes.borrow().clone();
+    match wanted {
+        None => {
+            slots.remove(name);
+        }
+        Some(wanted) if member::scoped(&wanted.spec).is_some() => {
+            let claim = wanted.claim;
+            slots.insert(name.clone(), Slot::Member(Member::new(Some(wanted), claim)));
+            member::settle(fleet, &mut slots, name);
+        }
+        Some(_) => return false,
+    }
+    true
 }

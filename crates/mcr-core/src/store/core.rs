@@ -130,13 +130,12 @@ impl StoreCore {
     ///
     /// An object that is older than the one held can't come from a list or watch of one API server, but two
     /// servers with unrelated resource versions can stand behind one cluster: the last word counts.
-    pub(crate) fn upsert(&self, object: Object, initial: bool) -> Vec<ObjectChange> {
+    pub(crate) fn upsert(&self, new: Arc<Object>, initial: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
-        let key = object.key().clone();
+        let key = new.key().clone();
         if let Some(unseen) = &mut inner.unseen {
             unseen.remove(&key);
         }
-        let new = Arc::new(object);
         match inner.insert(key, new.clone()) {
             Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => Vec::new(),
             Some(old) if !old.same_uid(&new) => {
@@ -154,11 +153,55 @@ impl StoreCore {
     }
 
     /// Takes an object out; the last state is the one the delete came with.
-    pub(crate) fn delete(&self, object: Object) -> Option<ObjectChange> {
+    pub(crate) fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
         let old = inner.remove(object.key())?;
         drop(old);
-        Some(ObjectChange::deleted(Arc::new(object), false))
+        Some(ObjectChange::deleted(object, false))
+    }
+
+    /// Another store of the same objects, with the same indexes.
+    pub(crate) fn copy(&self) -> Self {
+        let from = self.read();
+        let copy = Self::default();
+        {
+            let mut inner = copy.write();
+            inner.objects.clone_from(&from.objects);
+            inner.bytes = from.bytes;
+        }
+        for (name, index) in &from.indexes {
+            copy.add_index(name.clone(), index.indexer.clone());
+        }
+        copy
+    }
+
+    /// What would have to change for this store to hold what the other one does.
+    pub(crate) fn difference(&self, other: &Self) -> Vec<ObjectChange> {
+        let (old, new) = (self.read(), other.read());
+        let mut changes = Vec::new();
+        for (key, object) in &old.objects {
+            if !new.objects.contains_key(key) {
+                changes.push(ObjectChange::deleted(object.clone(), true));
+            }
+        }
+        for (key, object) in &new.objects {
+            match old.objects.get(key) {
+                Some(known) if known.same_uid(object) => {
+                    if known.resource_version() != object.resource_version() {
+                        changes.push(ObjectChange {
+                            old: Some(known.clone()),
+                            new: Some(object.clone()),
+                            initial: true,
+                        });
+                    }
+                }
+                known => {
+                    changes.extend(known.map(|known| ObjectChange::deleted(known.clone(), true)));
+                    changes.push(ObjectChange::added(object.clone(), true));
+                }
+            }
+        }
+        changes
     }
 
     /// Begins a listing: until [`finish_listing`](Self::finish_listing), what is not put in is held as unseen.
@@ -265,7 +308,7 @@ mod tests {
     use super::*;
     use crate::store::{Namespaces, TypePrefix};
 
-    fn object(name: &str, uid: u8, rv: u32, label: &str) -> Object {
+    fn object(name: &str, uid: u8, rv: u32, label: &str) -> Arc<Object> {
         let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label}}});
         let raw = to_raw_value(&json).unwrap();
         Object::parse(
@@ -274,6 +317,7 @@ mod tests {
             &mut Namespaces::default(),
         )
         .unwrap()
+        .into()
     }
 
     fn by_label() -> Indexer {

@@ -6,6 +6,6 @@ mod reader;
 
 pub use self::core::ObjectChange;
 pub(crate) use self::core::{Indexer, StoreCore};
-pub use object::{DecodeError, Object, ObjectKey};
-pub(crate) use object::{Namespaces, NotAnObject, Text, TypePrefix, describe};
+pub use object::{DecodeError, Object, ObjectKey, ObjectMetadata};
+pub(crate) use object::{Namespaces, NotAnObject, OpenObject, Text, TypePrefix, describe};
 pub use reader::{Store, StoreError};

@@ -229,6 +229,15 @@ pub(crate) struct NotAnObject {
     pub(crate) key: Option<ObjectKey>,
 }
 
+impl NotAnObject {
+    pub(crate) fn nameless(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            key: None,
+        }
+    }
+}
+
 /// Interns namespaces, so that the objects of one namespace share one string.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces(std::collections::HashSet<Arc<str>>);
@@ -251,59 +260,157 @@ impl Object {
         prefix: &TypePrefix,
         namespaces: &mut Namespaces,
     ) -> Result<Self, NotAnObject> {
-        let fault = |reason: String, key| NotAnObject { reason, key };
-        let fields: Fields<'_> = serde_json::from_str(json.get())
-            .map_err(|e| fault(format!("not a JSON object: {}", describe(&e)), None))?;
+        OpenObject::open(json)?.close(None, prefix, namespaces)
+    }
+}
+
+/// An object taken apart as far as its metadata, before it is known who is to hold it.
+pub(crate) struct OpenObject<'a> {
+    fields: Fields<'a>,
+    metadata: ObjectMetadata<'a>,
+    len: usize,
+}
+
+impl<'a> OpenObject<'a> {
+    pub(crate) fn open(json: &'a RawValue) -> Result<Self, NotAnObject> {
+        let fields: Fields<'a> = serde_json::from_str(json.get())
+            .map_err(|e| NotAnObject::nameless(format!("not a JSON object: {}", describe(&e))))?;
         let metadata = fields
             .get("metadata")
-            .ok_or_else(|| fault("the object has no metadata".into(), None))?;
-        let meta_fields: Fields<'_> = serde_json::from_str(metadata.get())
-            .map_err(|e| fault(format!("metadata is not a JSON object: {}", describe(&e)), None))?;
-        let text = |name: &str| -> Result<Option<Text<'_>>, NotAnObject> {
-            match meta_fields.get(name) {
-                None => Ok(None),
-                Some(raw) => serde_json::from_str(raw.get())
-                    .map_err(|_| fault(format!("metadata.{name} is not a string"), None)),
-            }
+            .ok_or_else(|| NotAnObject::nameless("the object has no metadata"))?;
+        let metadata = serde_json::from_str(metadata.get())
+            .map_err(|e| NotAnObject::nameless(format!("metadata is not a JSON object: {}", describe(&e))))?;
+        Ok(Self {
+            fields,
+            metadata: ObjectMetadata(metadata),
+            len: json.get().len(),
+        })
+    }
+
+    pub(crate) fn metadata(&self) -> &ObjectMetadata<'a> {
+        &self.metadata
+    }
+
+    /// Makes the object, in another namespace than its own if one is given.
+    pub(crate) fn close(
+        &self,
+        namespace: Option<&str>,
+        prefix: &TypePrefix,
+        namespaces: &mut Namespaces,
+    ) -> Result<Object, NotAnObject> {
+        let Self {
+            fields,
+            metadata,
+            len,
+        } = self;
+        let text = |name: &str| -> Result<Option<Cow<'a, str>>, NotAnObject> {
+            metadata
+                .text(name)
+                .map_err(|()| NotAnObject::nameless(format!("metadata.{name} is not a string")))
         };
-        let name = text("name")?.ok_or_else(|| fault("the object has no metadata.name".into(), None))?;
+        let name = text("name")?.ok_or_else(|| NotAnObject::nameless("the object has no metadata.name"))?;
+        let own = text("namespace")?.filter(|ns| !ns.is_empty());
         let key = ObjectKey {
-            namespace: text("namespace")?
-                .filter(|ns| !ns.0.is_empty())
-                .map(|ns| namespaces.intern(&ns.0)),
-            name: Arc::from(&*name.0),
+            namespace: namespace.or(own.as_deref()).map(|ns| namespaces.intern(ns)),
+            name: Arc::from(&*name),
         };
         let with_key = |e: NotAnObject| NotAnObject {
             key: Some(key.clone()),
             ..e
         };
         let uid = text("uid").map_err(with_key)?;
-        let resource_version = text("resourceVersion")
-            .map_err(with_key)?
-            .map(|v| v.0.into_owned());
-        let generation = meta_fields
+        let resource_version = text("resourceVersion").map_err(with_key)?;
+        let generation = metadata
+            .0
             .get("generation")
             .and_then(|raw| raw.get().parse().ok());
 
-        let mut body = Vec::with_capacity(json.get().len());
+        let mut body = Vec::with_capacity(*len);
         body.extend_from_slice(b"\"metadata\":{");
-        write_fields(&mut body, &meta_fields, &["managedFields"]);
+        match namespace {
+            None => {
+                write_fields(&mut body, &metadata.0, &["managedFields"]);
+            }
+            Some(namespace) => {
+                body.extend_from_slice(b"\"namespace\":");
+                // Writing into a Vec can't fail.
+                let _ = serde_json::to_writer(&mut body, namespace);
+                let before = body.len();
+                body.push(b',');
+                if !write_fields(&mut body, &metadata.0, &["managedFields", "namespace"]) {
+                    body.truncate(before);
+                }
+            }
+        }
         body.push(b'}');
         let before = body.len();
         body.push(b',');
-        if !write_fields(&mut body, &fields, &["metadata", "apiVersion", "kind"]) {
+        if !write_fields(&mut body, fields, &["metadata", "apiVersion", "kind"]) {
             body.truncate(before);
         }
         body.push(b'}');
-        Ok(Self {
-            uid: Uid::new(uid.as_ref().map_or("", |uid| &uid.0)),
-            resource_version: resource_version.unwrap_or_default().into(),
+        Ok(Object {
+            uid: Uid::new(uid.as_deref().unwrap_or_default()),
+            resource_version: resource_version.as_deref().unwrap_or_default().into(),
             generation,
             prefix: prefix.clone(),
             body: body.into(),
             key,
         })
     }
+}
+
+/// The metadata of an object, read as far as it is asked for.
+pub struct ObjectMetadata<'a>(Fields<'a>);
+
+impl<'a> ObjectMetadata<'a> {
+    /// `metadata.name`.
+    pub fn name(&self) -> Option<Cow<'a, str>> {
+        self.text("name").ok().flatten()
+    }
+
+    /// `metadata.namespace`; none for cluster-scoped kinds.
+    pub fn namespace(&self) -> Option<Cow<'a, str>> {
+        self.text("namespace")
+            .ok()
+            .flatten()
+            .filter(|namespace| !namespace.is_empty())
+    }
+
+    /// One annotation.
+    pub fn annotation(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.entry("annotations", key)
+    }
+
+    /// One label.
+    pub fn label(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.entry("labels", key)
+    }
+
+    fn entry(&self, map: &str, key: &str) -> Option<Cow<'a, str>> {
+        let map: Fields<'a> = serde_json::from_str(self.0.get(map)?.get()).ok()?;
+        text(map.get(key)?).ok()
+    }
+
+    fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, ()> {
+        self.0.get(name).map(text).transpose()
+    }
+}
+
+// Annotations may hold secrets.
+impl fmt::Debug for ObjectMetadata<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectMetadata")
+            .field("name", &self.name())
+            .field("namespace", &self.namespace())
+            .finish_non_exhaustive()
+    }
+}
+
+fn text(raw: &RawValue) -> Result<Cow<'_, str>, ()> {
+    serde_json::from_str::<Text<'_>>(raw.get())
+        .map(|text| text.0)
+        .map_err(|_| ())
 }
 
 /// Writes all but the fields named; says whether any was written.

@@ -38,7 +38,7 @@ impl<K> std::fmt::Debug for Store<K> {
         f.debug_struct("Store")
             .field("cluster", &self.cluster)
             .field("watch", &self.watch.request())
-            .field("objects", &self.watch.store().len())
+            .field("objects", &self.watch.contents().store().len())
             .finish()
     }
 }
@@ -161,7 +161,7 @@ impl<K> Store<K> {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.watch.store().len()
+        self.watch.contents().store().len()
     }
 
     /// Whether there are no objects.
@@ -171,7 +171,7 @@ impl<K> Store<K> {
 
     /// How many bytes of JSON are held.
     pub fn bytes(&self) -> usize {
-        self.watch.store().bytes()
+        self.watch.contents().store().bytes()
     }
 
     /// The object as it is held.
@@ -180,7 +180,7 @@ impl<K> Store<K> {
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn raw(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StoreError> {
         self.alive()?;
-        Ok(self.watch.store().get(key))
+        Ok(self.watch.contents().store().get(key))
     }
 
     /// The keys of all objects, in no particular order.
@@ -191,6 +191,7 @@ impl<K> Store<K> {
         self.alive()?;
         Ok(self
             .watch
+            .contents()
             .store()
             .all()
             .iter()
@@ -221,6 +222,7 @@ impl<K: DeserializeOwned> Store<K> {
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
         self.alive()?;
         self.watch
+            .contents()
             .store()
             .get(key)
             .map(|object| self.decode(&object))
@@ -234,7 +236,7 @@ impl<K: DeserializeOwned> Store<K> {
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn list(&self) -> Result<Vec<Arc<K>>, StoreError> {
         self.alive()?;
-        Ok(self.decode_all(self.watch.store().all()))
+        Ok(self.decode_all(self.watch.contents().store().all()))
     }
 
     /// Reads the objects found under a value of an index, in the order of their keys.
@@ -246,6 +248,7 @@ impl<K: DeserializeOwned> Store<K> {
         self.alive()?;
         let objects = self
             .watch
+            .contents()
             .store()
             .by_index(index, value)
             .ok_or_else(|| StoreError::NoIndex {

@@ -32,9 +32,13 @@ pub(crate) struct ResponseBody {
     ended: bool,
 }
 
+/// The body of an answer, whatever it was made of: what [`ScopeLayout`](crate::ScopeLayout)s pass on.
+pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+
 enum Inner {
     Wire(Incoming),
     Client(kube::client::Body),
+    Routed(AnswerBody),
     Whole(Option<Bytes>),
     /// Taken away.
     Cut,
@@ -89,6 +93,10 @@ impl ResponseBody {
         Self::new(Inner::Client(body), operation, silence)
     }
 
+    pub(super) fn routed(body: AnswerBody, operation: Operation, silence: Option<Duration>) -> Self {
+        Self::new(Inner::Routed(body), operation, silence)
+    }
+
     pub(super) fn whole(bytes: Bytes, operation: Operation) -> Self {
         Self::new(Inner::Whole(Some(bytes)), operation, None)
     }
@@ -130,6 +138,7 @@ impl ResponseBody {
             Inner::Client(body) => Pin::new(body)
                 .poll_frame(context)
                 .map_err(|error| Broken::Error(error.into())),
+            Inner::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
             Inner::Whole(bytes) => {
                 let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
                 Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -234,6 +243,7 @@ impl Body for ResponseBody {
                 Inner::Cut => false,
                 Inner::Wire(body) => body.is_end_stream(),
                 Inner::Client(body) => body.is_end_stream(),
+                Inner::Routed(body) => body.is_end_stream(),
                 Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             }
     }
@@ -243,6 +253,7 @@ impl Body for ResponseBody {
             Inner::Cut => SizeHint::default(),
             Inner::Wire(body) => body.size_hint(),
             Inner::Client(body) => body.size_hint(),
+            Inner::Routed(body) => body.size_hint(),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }

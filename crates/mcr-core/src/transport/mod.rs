@@ -29,6 +29,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use body::AnswerBody;
 use body::Bodies;
 pub(crate) use body::ResponseBody;
 pub use error::{TransportError, TransportErrorKind};
@@ -36,7 +37,7 @@ pub(crate) use explain::explain;
 use refresh::Refreshes;
 use request::Operation;
 use retire::Life;
-pub(crate) use stack::{Dialer, Settings, Stack};
+pub(crate) use stack::{Complete, Dialer, Route, Settings, Stack, prefixed};
 
 use crate::ClusterName;
 
@@ -248,8 +249,9 @@ impl Core {
         let active = self.active(&operation)?;
         let again = replay(&request);
         let generation = active.generation;
+        let elsewhere = active.stack.is_route();
         let response = self.attempt(active, request, &operation).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        if response.status() != StatusCode::UNAUTHORIZED || elsewhere {
             return Ok(response);
         }
         let newer = tokio::select! {
@@ -292,5 +294,6 @@ fn replay(request: &Request<Body>) -> Option<Request<Body>> {
     *again.method_mut() = request.method().clone();
     *again.uri_mut() = request.uri().clone();
     *again.headers_mut() = request.headers().clone();
+    *again.extensions_mut() = request.extensions().clone();
     Some(again)
 }

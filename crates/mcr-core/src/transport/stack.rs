@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::Engine;
+use futures::future::BoxFuture;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
     header::{AUTHORIZATION, USER_AGENT},
@@ -16,7 +17,7 @@ use kube::client::Body;
 use secrecy::ExposeSecret;
 
 use super::{
-    body::ResponseBody,
+    body::{AnswerBody, ResponseBody},
     connect::Connector,
     error::{TransportError, TransportErrorKind},
     explain::explain,
@@ -130,6 +131,7 @@ impl Dialer {
         }));
         Ok(Stack(Arc::new(Inner {
             way,
+            prefix: None,
             settings: settings.clone(),
         })))
     }
@@ -138,10 +140,29 @@ impl Dialer {
     pub(crate) fn client_stack(&self, client: kube::Client) -> Stack {
         Stack(Arc::new(Inner {
             way: Way::Client(client),
+            prefix: None,
+            settings: self.0.settings.clone(),
+        }))
+    }
+
+    /// A way that leads through another cluster's connection.
+    pub(crate) fn route_stack(&self, route: Arc<dyn Route>) -> Stack {
+        Stack(Arc::new(Inner {
+            way: Way::Route(route),
+            prefix: None,
             settings: self.0.settings.clone(),
         }))
     }
 }
+
+/// Leads requests to a cluster that has no connection of its own. Credentials are looked after where it leads to.
+pub(crate) trait Route: Send + Sync + 'static {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+}
+
+/// Marks a request whose path is complete already.
+#[derive(Clone, Copy)]
+pub(crate) struct Complete;
 
 /// One way to one API server with one credential. When the last clone and the last answer are dropped, its
 /// connections close.
@@ -150,14 +171,19 @@ pub(crate) struct Stack(Arc<Inner>);
 
 struct Inner {
     way: Way,
+    /// Stands before the path of each request that is not [`Complete`].
+    prefix: Option<Arc<str>>,
     settings: Arc<Settings>,
 }
 
+#[derive(Clone)]
 enum Way {
     Wire(Box<Wire>),
     Client(kube::Client),
+    Route(Arc<dyn Route>),
 }
 
+#[derive(Clone)]
 struct Wire {
     client: HttpClient<Connector, Body>,
     base: Uri,
@@ -165,6 +191,24 @@ struct Wire {
 }
 
 impl Stack {
+    /// The same way, with something before the path of each request.
+    #[must_use]
+    pub(crate) fn below(self, prefix: &str) -> Self {
+        if prefix.is_empty() {
+            return self;
+        }
+        Self(Arc::new(Inner {
+            way: self.0.way.clone(),
+            prefix: Some(prefix.into()),
+            settings: self.0.settings.clone(),
+        }))
+    }
+
+    /// Whether it leads through another cluster's connection.
+    pub(super) fn is_route(&self) -> bool {
+        matches!(self.0.way, Way::Route(_))
+    }
+
     /// Sends a request whose URI is a path and query, and returns when the head of the answer is there.
     /// Dropping the future gives the request up.
     pub(crate) async fn send(
@@ -191,6 +235,11 @@ impl Stack {
             Class::Unary | Class::Proxy => Some(self.0.settings.silence),
             Class::Watch | Class::Follow | Class::Upgrade => None,
         };
+        if let Some(prefix) = &self.0.prefix
+            && request.extensions().get::<Complete>().is_none()
+        {
+            *request.uri_mut() = prefixed(prefix, request.uri()).map_err(|error| misfit(operation, error))?;
+        }
         match &self.0.way {
             Way::Wire(wire) => {
                 let Wire {
@@ -198,14 +247,7 @@ impl Stack {
                     base,
                     headers,
                 } = &**wire;
-                *request.uri_mut() = join(base, request.uri()).map_err(|error| {
-                    let problem = "its path does not fit the server's address".to_owned();
-                    TransportError::new(
-                        operation.text.clone(),
-                        TransportErrorKind::MalformedResponse { problem },
-                    )
-                    .with_source(error)
-                })?;
+                *request.uri_mut() = join(base, request.uri()).map_err(|error| misfit(operation, error))?;
                 for name in headers.keys() {
                     request.headers_mut().remove(name);
                 }
@@ -223,8 +265,30 @@ impl Stack {
                     .map_err(|error| failed(operation, error.into()))?;
                 Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
             }
+            Way::Route(route) => {
+                let response = route.send(request).await.map_err(|error| {
+                    // Told by the connection it leads through, in better words than those around it.
+                    match error.downcast::<TransportError>() {
+                        Ok(error) => *error,
+                        Err(error) => failed(operation, error),
+                    }
+                })?;
+                Ok(response.map(|body| ResponseBody::routed(body, operation.clone(), silence)))
+            }
         }
     }
+}
+
+fn misfit(operation: &Operation, error: http::Error) -> TransportError {
+    let problem = "its path does not fit the server's address".to_owned();
+    let kind = TransportErrorKind::MalformedResponse { problem };
+    TransportError::new(operation.text.clone(), kind).with_source(error)
+}
+
+/// A path and query below another path.
+pub(crate) fn prefixed(prefix: &str, request: &Uri) -> Result<Uri, http::Error> {
+    let path = request.path_and_query().map_or("/", PathAndQuery::as_str);
+    Ok(format!("{}{path}", prefix.trim_end_matches('/')).parse()?)
 }
 
 fn failed(operation: &Operation, error: BoxError) -> TransportError {

@@ -1,4 +1,4 @@
-//! Keeps one [`SharedWatch`] equal to what the API server has.
+//! Keeps one [`Mirror`] equal to what the API server has.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,16 +18,17 @@ use tokio::{
 };
 
 use super::{
-    SharedWatch, WatchError,
+    Mirror, WatchError, WatchRequest,
     decode::{self, WatchLine},
     lines::Lines,
+    mirror::Parser,
 };
 use crate::{
     ClusterName,
     backoff::Backoff,
     fleet::{KindCells, count},
     slots::Slot,
-    store::{Namespaces, Object, ObjectKey, TypePrefix},
+    store::{Namespaces, NotAnObject, Object, ObjectKey},
     transport::{ResponseBody, Transport},
 };
 
@@ -129,14 +130,20 @@ const STUCK_AFTER: u32 = 3;
 /// why a kind sleeps for a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// Clusters that move to another endpoint do so one after the other; one list is for all that came within this time.
+const RELIST_PAUSE: Duration = Duration::from_millis(250);
+
 /// How many unreadable objects are remembered as told.
 const REMEMBERED: usize = 1000;
 
 /// Lists and watches until the watch is stopped.
-pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
+pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
     let mut driver = Driver {
-        prefix: watch.request().type_prefix(),
-        namespaces: Namespaces::default(),
+        parser: Parser {
+            prefix: watch.query().type_prefix(),
+            namespaces: Namespaces::default(),
+        },
+        kind: watch.query().clone(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
         stuck: 0,
@@ -148,16 +155,16 @@ pub(crate) async fn drive(watch: Arc<SharedWatch>, env: DriverEnv) {
         env,
     };
     tokio::select! {
-        () = watch.stopped() => {}
+        () = watch.stopped().cancelled() => {}
         () = driver.run() => {}
     }
 }
 
 struct Driver {
-    watch: Arc<SharedWatch>,
+    watch: Arc<dyn Mirror>,
+    kind: WatchRequest,
     env: DriverEnv,
-    prefix: TypePrefix,
-    namespaces: Namespaces,
+    parser: Parser,
     backoff: Backoff,
     /// Where to go on from; none before the first list and after the API server has forgotten it.
     position: Option<Position>,
@@ -186,6 +193,9 @@ impl Driver {
             };
             let mut phase = self.env.phase.clone();
             phase.mark_unchanged();
+            let watch = self.watch.clone();
+            // A list under way is not begun anew: those who ask for lists all the time would keep it from ending.
+            let following = matches!(&self.position, Some(position) if position.endpoint == endpoint);
             let step = async {
                 match &self.position {
                     Some(position) if position.endpoint == endpoint => {
@@ -199,6 +209,11 @@ impl Driver {
             // finished deletes nothing.
             let result = tokio::select! {
                 result = step => result,
+                () = watch.relist(), if following => {
+                    self.position = None;
+                    sleep(RELIST_PAUSE).await;
+                    continue;
+                }
                 () = left(&mut phase, endpoint) => {
                     self.watch.abort_listing();
                     continue;
@@ -251,7 +266,7 @@ impl Driver {
         // log. A watch that opens and fails each time is one problem.
         let warns = *times == loud;
         let cluster = &self.env.cluster;
-        let kind = self.watch.request();
+        let kind = &self.kind;
         if !warns {
             tracing::debug!(%cluster, %kind, %error, retry_in = ?pause, "watch failed again");
         } else {
@@ -285,8 +300,8 @@ impl Driver {
             resource_version,
         });
         tracing::debug!(
-            cluster = %self.env.cluster, kind = %self.watch.request(),
-            objects = self.watch.store().len(), took = ?started.elapsed(), "listed"
+            cluster = %self.env.cluster, kind = %self.kind,
+            objects = self.watch.len(), took = ?started.elapsed(), "listed"
         );
         Ok(())
     }
@@ -308,10 +323,7 @@ impl Driver {
                 ("limit", limit.as_str())
             };
             let next = continue_token.as_deref().map(|token| ("continue", token));
-            let request = self.request(
-                self.watch.request().accept_list(),
-                [Some(scope), next].into_iter().flatten(),
-            )?;
+            let request = self.request(self.kind.accept_list(), [Some(scope), next].into_iter().flatten())?;
             // Waiting for a place is not the cluster's fault, so it does not count. The place is kept until the
             // objects are taken over: bodies that wait for that are what the bound is there for.
             let mut slot = Slot::take(&self.env.list_slots).await;
@@ -323,7 +335,7 @@ impl Driver {
             self.env.counts.read_bytes(body.len());
             let page = decode::list_page(&body)?;
             for (i, item) in page.items.iter().enumerate() {
-                unreadable |= !self.put(item, true);
+                unreadable |= self.put(item, true).is_err_and(|error| error.key.is_none());
                 // Decoding a big list must not hold up the other clusters that share this thread.
                 if i % 256 == 255 {
                     tokio::task::yield_now().await;
@@ -361,7 +373,7 @@ impl Driver {
             ("resourceVersion", &from),
             ("timeoutSeconds", &seconds),
         ];
-        let request = self.request(self.watch.request().accept_watch(), query)?;
+        let request = self.request(self.kind.accept_watch(), query)?;
         let response = self
             .env
             .transport
@@ -442,19 +454,16 @@ impl Driver {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), WatchError> {
-        let object = match decode::watch_line(line)? {
-            WatchLine::Added(object) | WatchLine::Modified(object) => {
-                self.put(object, false);
-                object
+        let (json, object) = match decode::watch_line(line)? {
+            WatchLine::Added(json) | WatchLine::Modified(json) => {
+                (json, self.put(json, false).ok().flatten())
             }
-            WatchLine::Deleted(object) => {
-                let deleted = Object::parse(object, &self.prefix, &mut self.namespaces);
+            WatchLine::Deleted(json) => {
                 // Leaving it out would keep an object that is gone; a list tells which one it is.
-                let deleted = deleted.map_err(|error| {
+                let deleted = self.watch.delete(json, &mut self.parser).map_err(|error| {
                     WatchError::Malformed(format!("a deleted object can't be read: {error}"))
                 })?;
-                self.watch.delete(deleted);
-                object
+                (json, deleted)
             }
             WatchLine::Bookmark { resource_version } => {
                 self.advance(resource_version);
@@ -463,8 +472,9 @@ impl Driver {
             WatchLine::Error(status) => return Err(WatchError::from_status(status, None)),
         };
         count(&self.env.counts.events);
-        if let Some(resource_version) = decode::resource_version(object) {
-            self.advance(resource_version);
+        match object {
+            Some(object) => self.advance(object.resource_version().to_owned()),
+            None => self.advance(decode::resource_version(json).unwrap_or_default()),
         }
         Ok(())
     }
@@ -480,24 +490,20 @@ impl Driver {
         }
     }
 
-    /// Puts an object into the store; false if it could not even be named.
-    fn put(&mut self, json: &RawValue, initial: bool) -> bool {
-        match Object::parse(json, &self.prefix, &mut self.namespaces) {
-            Ok(object) => {
-                if !self.unreadable.is_empty() {
-                    self.unreadable.remove(&Some(object.key().clone()));
-                }
-                self.watch.upsert(object, initial);
-                true
+    /// Puts an object into the store; none if it is not held there.
+    fn put(&mut self, json: &RawValue, initial: bool) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let put = self.watch.put(json, initial, &mut self.parser);
+        match &put {
+            Ok(Some(object)) if !self.unreadable.is_empty() => {
+                self.unreadable.remove(&Some(object.key().clone()));
             }
-            Err(error) => {
-                self.skip(&error);
-                error.key.is_some()
-            }
+            Ok(_) => {}
+            Err(error) => self.left_out(error),
         }
+        put
     }
 
-    fn skip(&mut self, error: &crate::store::NotAnObject) {
+    fn left_out(&mut self, error: &NotAnObject) {
         if self.unreadable.len() >= REMEMBERED {
             self.unreadable.clear();
         }
@@ -505,13 +511,12 @@ impl Driver {
         if self.unreadable.insert(error.key.clone()) {
             let name = error.key.as_ref().map(ToString::to_string);
             tracing::warn!(
-                cluster = %self.env.cluster, kind = %self.watch.request(), object = name, %error,
+                cluster = %self.env.cluster, kind = %self.kind, object = name, %error,
                 "an object can't be read and is left out; what is held of it stays as it was"
             );
         }
         self.left_out = true;
         count(&self.env.counts.skipped);
-        self.watch.skip(error.key.as_ref());
     }
 
     fn request<'q>(
@@ -519,7 +524,7 @@ impl Driver {
         accept: &str,
         parameters: impl IntoIterator<Item = (&'q str, &'q str)>,
     ) -> Result<Request<Body>, WatchError> {
-        let wanted = self.watch.request();
+        let wanted = &self.kind;
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(parameters);
         if let Some(labels) = &wanted.labels {

@@ -22,6 +22,12 @@ pub enum WatchError {
         "the API server does not serve this kind (404). Install its CRD, or check group, version and plural"
     )]
     NotServed,
+    /// The cluster is part of a scope whose clusters don't have this kind.
+    #[error("this kind can't be watched in this cluster: {message}")]
+    NotInScope {
+        /// Why, in the words of the scope.
+        message: String,
+    },
     /// The API server refused the credentials.
     #[error(
         "unauthorized: the API server refused the credentials (401). They may have expired or been revoked"
@@ -87,9 +93,10 @@ impl WatchError {
     }
 
     /// Every [`reason`](Self::reason) there is.
-    pub const REASONS: [&'static str; 9] = [
+    pub const REASONS: [&'static str; 10] = [
         "forbidden",
         "not_served",
+        "not_in_scope",
         "unauthorized",
         "expired",
         "throttled",
@@ -104,6 +111,7 @@ impl WatchError {
         match self {
             Self::Forbidden { .. } => "forbidden",
             Self::NotServed => "not_served",
+            Self::NotInScope { .. } => "not_in_scope",
             Self::Unauthorized => "unauthorized",
             Self::Expired => "expired",
             Self::TooManyRequests { .. } => "throttled",
@@ -121,7 +129,10 @@ impl WatchError {
 
     /// Whether someone has to change something before this kind can be listed.
     pub fn is_blocked(&self) -> bool {
-        matches!(self, Self::Forbidden { .. } | Self::NotServed)
+        matches!(
+            self,
+            Self::Forbidden { .. } | Self::NotServed | Self::NotInScope { .. }
+        )
     }
 }
 

@@ -171,7 +171,7 @@ impl HubWatch {
             Some(Item::Key(key)) => {
                 queue.keys.remove(&key);
                 drop(queue);
-                Some(match self.watch.store().get(&key) {
+                Some(match self.watch.contents().store().get(&key) {
                     Some(object) => HubEvent::Applied(object),
                     None => HubEvent::Deleted(key),
                 })
@@ -182,7 +182,7 @@ impl HubWatch {
 
     /// The object as it is now, if it is there.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Object>> {
-        self.watch.store().get(key)
+        self.watch.contents().store().get(key)
     }
 
     /// How the watch is doing.

@@ -4,12 +4,15 @@
 //! server every second, loop on 410 and 422, wait minutes for a silent server, and never tell of objects that
 //! were deleted while it was not connected.
 
+mod contents;
 mod decode;
 mod driver;
 mod error;
 mod hub;
 mod lines;
+mod mirror;
 mod request;
+mod scoped;
 mod shared;
 
 #[cfg(feature = "fuzzing")]
@@ -21,6 +24,8 @@ pub use driver::WatchSettings;
 pub(crate) use driver::{DriverEnv, Health, Phase, Seen, drive};
 pub use error::WatchError;
 pub use hub::{HubEvent, HubWatch};
+pub(crate) use mirror::Mirror;
 pub use request::WatchRequest;
+pub(crate) use scoped::ScopeWatch;
 pub(crate) use shared::SharedWatch;
 pub use shared::{ChangeSink, WatchProblem, WatchStatus};

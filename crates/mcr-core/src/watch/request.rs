@@ -70,6 +70,13 @@ impl WatchRequest {
         self
     }
 
+    /// The objects of all namespaces, as in the beginning.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.namespace = None;
+        self
+    }
+
     /// Only objects that match a label selector; the API server applies it.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
@@ -90,6 +97,43 @@ impl WatchRequest {
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self
+    }
+
+    /// Without a field selector.
+    #[must_use]
+    pub fn without_fields(mut self) -> Self {
+        self.fields = None;
+        self
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The version of the API group.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The resource's name in paths.
+    pub fn plural(&self) -> &str {
+        &self.plural
+    }
+
+    /// The only namespace that is watched, if it is only one.
+    pub fn namespace_wanted(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The label selector.
+    pub fn label_selector(&self) -> Option<&str> {
+        self.labels.as_deref()
+    }
+
+    /// The field selector.
+    pub fn field_selector(&self) -> Option<&str> {
+        self.fields.as_deref()
     }
 
     /// The kind's name, for people.

@@ -1,7 +1,6 @@
 //! One watch of one kind in one cluster, shared by everyone who asked for it.
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -9,11 +8,18 @@ use std::{
     time::SystemTime,
 };
 
+use arc_swap::ArcSwap;
+use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{WatchError, WatchRequest};
-use crate::store::{Object, ObjectChange, ObjectKey, StoreCore};
+use super::{
+    WatchError, WatchRequest,
+    contents::Contents,
+    mirror::{Mirror, Parser},
+    scoped::ScopeWatch,
+};
+use crate::store::{NotAnObject, Object, ObjectChange};
 
 /// How a watch is doing.
 #[derive(Debug, Clone, Default)]
@@ -60,39 +66,50 @@ pub trait ChangeSink: Send + Sync + 'static {
 
 /// See the module.
 pub(crate) struct SharedWatch {
+    id: u64,
     request: WatchRequest,
-    store: StoreCore,
+    /// Replaced when the cluster moves to another endpoint of its scope.
+    contents: ArcSwap<Contents>,
     status: watch::Sender<WatchStatus>,
-    /// Held while a change is applied and told, so that a newcomer gets every object exactly once.
-    sinks: Mutex<Vec<(u64, Arc<dyn ChangeSink>)>>,
-    next_sink: AtomicU64,
+    /// Where the objects come from, for a cluster in a scope.
+    scope: Mutex<Option<Arc<ScopeWatch>>>,
     stop: CancellationToken,
     gone: AtomicBool,
 }
 
 impl SharedWatch {
     pub(crate) fn new(request: WatchRequest, stop: CancellationToken) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             request,
-            store: StoreCore::default(),
+            contents: ArcSwap::default(),
             status: watch::Sender::new(WatchStatus::default()),
-            sinks: Mutex::default(),
-            next_sink: AtomicU64::new(0),
+            scope: Mutex::default(),
             stop,
             gone: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(crate) fn request(&self) -> &WatchRequest {
         &self.request
     }
 
-    pub(crate) fn store(&self) -> &StoreCore {
-        &self.store
+    pub(crate) fn contents(&self) -> Arc<Contents> {
+        self.contents.load_full()
     }
 
     pub(crate) fn status(&self) -> WatchStatus {
-        self.status.borrow().clone()
+        let mut status = self.status.borrow().clone();
+        status.skipped = self.contents.load().skipped.load(Ordering::Relaxed);
+        if let Some(scope) = &*self.scope() {
+            status.last_event = scope.last_event();
+        }
+        status
     }
 
     pub(crate) fn subscribe_status(&self) -> watch::Receiver<WatchStatus> {
@@ -105,93 +122,160 @@ impl SharedWatch {
 
     pub(crate) fn stop(&self) {
         self.stop.cancel();
+        let scope = self.scope().take();
+        if let Some(scope) = scope {
+            scope.leave(self);
+        }
     }
 
     /// The cluster is gone: the store must not be read any more.
     pub(crate) fn mark_gone(&self) {
         self.gone.store(true, Ordering::Release);
-        self.stop.cancel();
+        self.stop();
     }
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    fn sinks(&self) -> MutexGuard<'_, Vec<(u64, Arc<dyn ChangeSink>)>> {
-        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn scope(&self) -> MutexGuard<'_, Option<Arc<ScopeWatch>>> {
+        self.scope.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a sink and tells it everything that is there.
     pub(crate) fn subscribe(&self, sink: Arc<dyn ChangeSink>) -> u64 {
-        let mut sinks = self.sinks();
-        let id = self.next_sink.fetch_add(1, Ordering::Relaxed);
-        for object in self.store.all() {
-            self.tell(|| sink.changed(&ObjectChange::added(object, true)));
+        let mut contents = self.contents();
+        let id = contents.subscribe(&self.request, self.id, sink, |sink| {
+            sink.status_changed(&self.status());
+        });
+        // Moved meanwhile, perhaps without this sink.
+        loop {
+            let now = self.contents();
+            if Arc::ptr_eq(&contents, &now) {
+                return id;
+            }
+            contents.hand_over(&self.request, self.id, &now);
+            contents = now;
         }
-        self.tell(|| sink.status_changed(&self.status()));
-        sinks.push((id, sink));
-        id
     }
 
     pub(crate) fn unsubscribe(&self, id: u64) {
-        self.sinks().retain(|(known, _)| *known != id);
+        self.contents().unsubscribe(id);
     }
 
-    /// Changes the store and tells everyone what changed.
-    fn apply(&self, change: impl FnOnce(&StoreCore) -> Vec<ObjectChange>) {
-        let sinks = self.sinks();
-        for change in change(&self.store) {
-            for (_, sink) in sinks.iter() {
-                self.tell(|| sink.changed(&change));
+    fn set_status(&self, change: impl FnOnce(&mut WatchStatus)) {
+        self.status.send_modify(change);
+        self.contents()
+            .tell(&self.request, self.id, |sink| sink.status_changed(&self.status()));
+    }
+}
+
+/// As part of a scope.
+impl SharedWatch {
+    /// Reads its objects from a place in a scope from now on, which replaces any it read from before.
+    pub(crate) fn joined(&self, scope: Arc<ScopeWatch>, contents: Arc<Contents>) {
+        let left = self.scope().replace(scope.clone());
+        match left {
+            None => self.move_to(contents),
+            Some(left) => {
+                // What the place it leaves does to its objects there says nothing about them elsewhere.
+                let own = self.contents().split(self.id);
+                self.move_to(own);
+                left.leave(self);
+                scope.await_list(self);
             }
         }
-    }
-
-    pub(crate) fn begin_listing(&self) {
-        self.store.begin_listing();
-    }
-
-    pub(crate) fn upsert(&self, object: Object, initial: bool) {
-        self.apply(|store| store.upsert(object, initial));
-    }
-
-    pub(crate) fn delete(&self, object: Object) {
-        self.apply(|store| store.delete(object).into_iter().collect());
-    }
-
-    pub(crate) fn abort_listing(&self) {
-        self.store.finish_listing(false);
-    }
-
-    /// An object was there that could not be read.
-    pub(crate) fn skip(&self, key: Option<&ObjectKey>) {
-        if let Some(key) = key {
-            self.store.saw(key);
+        self.follow(|| scope.status());
+        if self.stop.is_cancelled() {
+            self.stop();
         }
-        self.status.send_modify(|status| status.skipped += 1);
     }
 
-    /// Ends a listing. With `complete` what was not in it is deleted.
-    pub(crate) fn finish_listing(&self, complete: bool) {
-        self.apply(|store| store.finish_listing(complete));
+    /// Goes on with other contents; what is different there is told.
+    pub(super) fn move_to(&self, contents: Arc<Contents>) {
+        // In this order: whoever subscribes to the old ones from now on sees that it has to move as well.
+        let old = self.contents.swap(contents.clone());
+        old.hand_over(&self.request, self.id, &contents);
+    }
+
+    /// Takes over how the watch of its scope is doing.
+    pub(super) fn follow(&self, scope: impl FnOnce() -> WatchStatus) {
         self.set_status(|status| {
-            status.synced = true;
-            status.lists += 1;
-            status.problem = None;
-            status.last_event = Some(SystemTime::now());
+            // Read here, so that of two that tell at the same time the later one is told last.
+            let scope = scope();
+            // A kind that was listed stays so: at another endpoint it is old at first, not incomplete.
+            status.synced |= scope.synced;
+            status.lists = scope.lists;
+            status.problem = scope.problem;
         });
     }
 
-    /// Something came, but it may yet turn out to be the same problem again.
-    pub(crate) fn noted(&self) {
+    /// The kind can't be watched in this cluster, whatever its API server says.
+    pub(crate) fn refuse(&self, error: WatchError) {
+        self.failed(error);
+    }
+}
+
+impl Mirror for SharedWatch {
+    fn query(&self) -> &WatchRequest {
+        &self.request
+    }
+
+    fn stopped(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    fn status(&self) -> WatchStatus {
+        Self::status(self)
+    }
+
+    fn len(&self) -> usize {
+        self.contents.load().store().len()
+    }
+
+    fn begin_listing(&self) {
+        self.contents.load().store().begin_listing();
+    }
+
+    fn finish_listing(&self, complete: bool) {
+        self.contents()
+            .apply(&self.request, |store| store.finish_listing(complete));
+        self.set_status(WatchStatus::listed);
+    }
+
+    fn abort_listing(&self) {
+        self.contents.load().store().finish_listing(false);
+    }
+
+    fn put(
+        &self,
+        json: &RawValue,
+        initial: bool,
+        parser: &mut Parser,
+    ) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let parsed = Object::parse(json, &parser.prefix, &mut parser.namespaces);
+        let object = Arc::new(parsed.inspect_err(|error| self.contents.load().skip(error))?);
+        self.contents()
+            .apply(&self.request, |store| store.upsert(object.clone(), initial));
+        Ok(Some(object))
+    }
+
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let object = Arc::new(Object::parse(json, &parser.prefix, &mut parser.namespaces)?);
+        self.contents().apply(&self.request, |store| {
+            store.delete(object.clone()).into_iter().collect()
+        });
+        Ok(Some(object))
+    }
+
+    fn noted(&self) {
         self.status.send_if_modified(|status| {
             status.last_event = Some(SystemTime::now());
             false
         });
     }
 
-    /// Something came that shows that the watch works.
-    pub(crate) fn heard(&self) {
+    fn heard(&self) {
         let clears = self.status.borrow().problem.is_some();
         if clears {
             self.set_status(|status| status.problem = None);
@@ -199,33 +283,29 @@ impl SharedWatch {
         self.noted();
     }
 
-    pub(crate) fn failed(&self, error: WatchError) {
-        self.set_status(|status| {
-            let same = status
-                .problem
-                .as_ref()
-                .filter(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
-            let since = same.map_or_else(SystemTime::now, |problem| problem.since);
-            status.problem = Some(WatchProblem {
-                error: Arc::new(error),
-                since,
-            });
+    fn failed(&self, error: WatchError) {
+        self.set_status(|status| status.failed(error));
+    }
+}
+
+impl WatchStatus {
+    pub(super) fn listed(&mut self) {
+        self.synced = true;
+        self.lists += 1;
+        self.problem = None;
+        self.last_event = Some(SystemTime::now());
+    }
+
+    pub(super) fn failed(&mut self, error: WatchError) {
+        let same = self
+            .problem
+            .as_ref()
+            .filter(|p| std::mem::discriminant(&*p.error) == std::mem::discriminant(&error));
+        let since = same.map_or_else(SystemTime::now, |problem| problem.since);
+        self.problem = Some(WatchProblem {
+            error: Arc::new(error),
+            since,
         });
-    }
-
-    fn set_status(&self, change: impl FnOnce(&mut WatchStatus)) {
-        self.status.send_modify(change);
-        let status = self.status();
-        for (_, sink) in self.sinks().iter() {
-            self.tell(|| sink.status_changed(&status));
-        }
-    }
-
-    /// Tells a sink something. A sink that panics has missed it; the watch, which belongs to others too, goes on.
-    fn tell(&self, tell: impl FnOnce()) {
-        if std::panic::catch_unwind(AssertUnwindSafe(tell)).is_err() {
-            tracing::error!(kind = %self.request, "a sink of a watch panicked and has missed what it was told");
-        }
     }
 }
 
@@ -233,7 +313,7 @@ impl std::fmt::Debug for SharedWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SharedWatch")
             .field("request", &self.request)
-            .field("objects", &self.store.len())
+            .field("objects", &self.contents.load().store().len())
             .finish_non_exhaustive()
     }
 }

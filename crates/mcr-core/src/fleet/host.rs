@@ -1,0 +1,380 @@
+//! One endpoint of a scope, connected once for all clusters behind it.
+//!
+//! It lives the life of a cluster that nobody sees: dialled, probed, its credentials renewed, its watches run. The
+//! clusters behind it follow its state.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ClusterState, FleetShared,
+    life::{End, Life},
+    member,
+    snapshot::ScopeStatus,
+    supervisor::Wanted,
+};
+use crate::{
+    BoxError, Cluster, ClusterName, ClusterSpec, WatchRequest,
+    scope::{Endpoints, Scope, ScopedAccess},
+    store::Indexer,
+    transport::{AnswerBody, Complete, prefixed},
+    watch::{ScopeWatch, SharedWatch, WatchError, drive},
+};
+
+/// The hosts of a fleet, by scope and endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(Mutex<HashMap<(u64, Arc<str>), Arc<Host>>>);
+
+/// See the module.
+pub(crate) struct Host {
+    name: ClusterName,
+    scope: Scope,
+    endpoint: Arc<str>,
+    fleet: Weak<FleetShared>,
+    state: Mutex<State>,
+    /// Held while clusters are told of the state, so that the last one told is the last one there was.
+    telling: Mutex<()>,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    /// The connection; none before the first one and between two servers.
+    connection: Option<Cluster>,
+    watches: HashMap<WatchRequest, Arc<ScopeWatch>>,
+    /// By their epochs.
+    clusters: HashMap<u64, Cluster>,
+}
+
+impl Hosts {
+    fn hosts(&self) -> MutexGuard<'_, HashMap<(u64, Arc<str>), Arc<Host>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host of an endpoint, which is connected if nobody stood there yet.
+    pub(super) fn host(&self, fleet: &Arc<FleetShared>, at: &ScopedAccess) -> Arc<Host> {
+        let key = (at.scope.id(), at.endpoint.clone());
+        let mut hosts = self.hosts();
+        let host = hosts.entry(key).or_insert_with(|| {
+            let host = Arc::new(Host::new(fleet, at));
+            fleet.tasks.spawn(run(fleet.clone(), host.clone()));
+            host
+        });
+        host.clone()
+    }
+
+    /// A cluster leaves an endpoint, which is let go of if it was the last.
+    pub(super) fn dismiss(&self, host: &Arc<Host>, cluster: &Cluster) {
+        let mut hosts = self.hosts();
+        let mut state = host.state();
+        state.clusters.remove(&cluster.epoch());
+        if state.clusters.is_empty() {
+            host.stop.cancel();
+            hosts.retain(|_, known| !Arc::ptr_eq(known, host));
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Host>> {
+        self.hosts().values().cloned().collect()
+    }
+}
+
+/// Keeps an endpoint connected until the last cluster has left it.
+async fn run(fleet: Arc<FleetShared>, host: Arc<Host>) {
+    let mut endpoints = host.scope.subscribe();
+    let first = host.wanted(&endpoints.borrow_and_update());
+    let (wanted, mut changes) = watch::channel(Some(first));
+    let follow = async {
+        while endpoints.changed().await.is_ok() {
+            let now = host.wanted(&endpoints.borrow_and_update());
+            wanted.send_replace(Some(now));
+        }
+        std::future::pending::<()>().await;
+    };
+    let live = async {
+        loop {
+            let wanted = changes.borrow_and_update().clone();
+            let Some(wanted) = wanted else { return };
+            let life = Life::begin(&fleet, wanted, &mut changes, Some(host.clone()));
+            if life.run().await == End::Stopped {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = live => {}
+        () = follow => {}
+    }
+}
+
+impl Host {
+    fn new(fleet: &Arc<FleetShared>, at: &ScopedAccess) -> Self {
+        Self {
+            name: ClusterName::of_endpoint(at.scope.name(), &at.endpoint),
+            scope: at.scope.clone(),
+            endpoint: at.endpoint.clone(),
+            fleet: Arc::downgrade(fleet),
+            state: Mutex::default(),
+            telling: Mutex::default(),
+            stop: fleet.token().child_token(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A cluster comes to stand here.
+    pub(super) fn admit(&self, cluster: &Cluster) {
+        self.state().clusters.insert(cluster.epoch(), cluster.clone());
+    }
+
+    pub(super) fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        self.scope.layout().watch_prefix()
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What the endpoint should be like now.
+    fn wanted(&self, endpoints: &Endpoints) -> Wanted {
+        let name = self.name.clone();
+        let spec = match endpoints.get(&self.endpoint) {
+            Some(access) => ClusterSpec::new(name, access.clone()),
+            None => {
+                let reason = format!(
+                    "scope {} has no endpoint {:?} at the moment",
+                    self.scope.name(),
+                    self.endpoint
+                );
+                let nowhere = self.scope.place(self.endpoint.clone(), "");
+                ClusterSpec::new(name, nowhere).suspended(reason)
+            }
+        };
+        Wanted::of_endpoint(self.scope.name(), spec)
+    }
+
+    pub(crate) fn connection(&self) -> Option<Cluster> {
+        self.state().connection.clone()
+    }
+
+    fn clusters(&self) -> Vec<Cluster> {
+        self.state().clusters.values().cloned().collect()
+    }
+
+    /// How the clusters behind the endpoint are, as far as it depends on the endpoint.
+    fn cluster_state(&self) -> ClusterState {
+        let state = self.connection().map(|connection| connection.state());
+        match state {
+            Some(ClusterState::Ready) => ClusterState::Ready,
+            Some(ClusterState::Unreachable { reason } | ClusterState::Suspended { reason }) => {
+                ClusterState::Unreachable { reason }
+            }
+            _ => ClusterState::Connecting,
+        }
+    }
+
+    /// Tells a cluster how its endpoint is.
+    pub(super) fn tell(&self, cluster: &Cluster) {
+        let Some(fleet) = self.fleet.upgrade() else { return };
+        let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        member::follow(&fleet, cluster, self.cluster_state());
+    }
+}
+
+/// What its connection says.
+impl Host {
+    pub(super) fn begun(&self, connection: &Cluster) {
+        let watches: Vec<Arc<ScopeWatch>> = {
+            let mut state = self.state();
+            state.connection = Some(connection.clone());
+            state.watches.values().cloned().collect()
+        };
+        for watch in watches {
+            self.start(connection, watch);
+        }
+    }
+
+    pub(super) fn state_changed(&self) {
+        for cluster in self.clusters() {
+            self.tell(&cluster);
+        }
+    }
+
+    /// The connection is over. Nothing that was read through it is another server's.
+    pub(super) fn ended(&self, end: End) {
+        let watches = {
+            let mut state = self.state();
+            state.connection = None;
+            std::mem::take(&mut state.watches)
+        };
+        for watch in watches.values() {
+            watch.stop();
+        }
+        let Some(fleet) = self.fleet.upgrade() else { return };
+        if end != End::Stopped {
+            for cluster in self.clusters() {
+                member::replace(&fleet, &cluster);
+            }
+        }
+    }
+
+    fn start(&self, connection: &Cluster, watch: Arc<ScopeWatch>) {
+        if let Some(env) = connection.driver_env(watch.request()) {
+            connection.tasks().spawn(drive(watch, env));
+        }
+    }
+}
+
+/// What its clusters ask for.
+impl Host {
+    /// Lets a watch of a cluster read the objects of its place.
+    pub(crate) fn join(self: &Arc<Self>, watch: &Arc<SharedWatch>, place: &Arc<str>) {
+        let request = watch.request();
+        let mut state = self.state();
+        let mut start = None;
+        let scope_watch = match state.watches.get(request) {
+            Some(known) => known.clone(),
+            None => match self.scope.layout().watch(request) {
+                Ok(query) => {
+                    let new = Arc::new(self.new_watch(request, query));
+                    state.watches.insert(request.clone(), new.clone());
+                    start = state.connection.clone();
+                    new
+                }
+                Err(refusal) => {
+                    drop(state);
+                    let message = refusal.to_string();
+                    return watch.refuse(WatchError::NotInScope { message });
+                }
+            },
+        };
+        // Before the lock is let go of, or someone who leaves could take the watch along as one that nobody reads.
+        let contents = scope_watch.admit(watch, place);
+        drop(state);
+        if let Some(connection) = start {
+            self.start(&connection, scope_watch.clone());
+        }
+        watch.joined(scope_watch, contents);
+    }
+
+    fn new_watch(self: &Arc<Self>, request: &WatchRequest, query: WatchRequest) -> ScopeWatch {
+        let indexers = self
+            .fleet
+            .upgrade()
+            .map(|fleet| fleet.indexers_of(request))
+            .unwrap_or_default();
+        let host = Arc::downgrade(self);
+        let unread = move |request: &WatchRequest| {
+            if let Some(host) = host.upgrade() {
+                host.forget_unread(request);
+            }
+        };
+        ScopeWatch::new(
+            self.scope.layout().clone(),
+            request.clone(),
+            query,
+            indexers,
+            Box::new(unread),
+        )
+    }
+
+    fn forget_unread(&self, request: &WatchRequest) {
+        let mut state = self.state();
+        if state.watches.get(request).is_some_and(|watch| watch.is_unread())
+            && let Some(watch) = state.watches.remove(request)
+        {
+            watch.stop();
+        }
+    }
+
+    pub(super) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
+        let watches: Vec<Arc<ScopeWatch>> = self.state().watches.values().cloned().collect();
+        for watch in watches.iter().filter(|watch| watch.request().same_kind(kind)) {
+            watch.add_index(name, indexer);
+        }
+    }
+
+    pub(super) fn status(&self) -> ScopeStatus {
+        let state = self.state();
+        let watches = state.watches.values().map(|watch| {
+            let (places, clusters) = watch.counts();
+            watch.status().of_scope(watch.request(), places, clusters)
+        });
+        let mut watches: Vec<_> = watches.collect();
+        watches.sort_by(|a, b| a.watch.cmp(&b.watch));
+        ScopeStatus::of(
+            self.scope.name(),
+            &self.endpoint,
+            state.connection.as_ref(),
+            state.clusters.len(),
+            watches,
+        )
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("scope", &self.scope)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The connection of a scope's endpoint, for the requests of its clusters; handed to
+/// [`ScopeLayout::send`](crate::ScopeLayout::send).
+#[derive(Clone, Debug)]
+pub struct Upstream(Arc<Host>);
+
+impl Upstream {
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        Self(host)
+    }
+
+    /// Sends a request with the endpoint's credentials. Its URI is a path, below the endpoint's address, and a
+    /// query. Dropping the future gives the request up.
+    ///
+    /// # Errors
+    /// If no answer comes: the endpoint is not connected, the connection broke, it took too long.
+    pub async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+        let Some(connection) = self.0.connection() else {
+            return Err(format!(
+                "endpoint {:?} of scope {} is not connected yet",
+                self.0.endpoint,
+                self.0.scope.name()
+            )
+            .into());
+        };
+        request.extensions_mut().insert(Complete);
+        let response = connection.transport().send(request).await?;
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// Sends a request below another path than the one it names.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send), and if the path does not make a valid URI.
+    pub async fn send_below(
+        &self,
+        prefix: &str,
+        mut request: Request<Body>,
+    ) -> Result<Response<AnswerBody>, BoxError> {
+        *request.uri_mut() = prefixed(prefix, request.uri())?;
+        self.send(request).await
+    }
+}

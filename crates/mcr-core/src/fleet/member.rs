@@ -1,0 +1,361 @@
+//! Clusters in scopes: engaged and let go of at once, without a task of their own.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+
+use super::{
+    ClusterState, FleetShared,
+    host::{Host, Upstream},
+    life::End,
+    state::suspended,
+    supervisor::{self, Slots, Wanted},
+};
+use crate::{
+    Access, BoxError, Cluster, ClusterName, ClusterSpec,
+    cluster::{Facts, Standing},
+    scope::ScopedAccess,
+    transport::{AnswerBody, Route, Transport},
+    watch::SharedWatch,
+};
+
+/// Where a cluster stands: behind which endpoint, and at which place there.
+pub(crate) struct Seat(Mutex<Spot>);
+
+#[derive(Clone)]
+struct Spot {
+    host: Arc<Host>,
+    place: Arc<str>,
+}
+
+impl Seat {
+    fn spot(&self) -> MutexGuard<'_, Spot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn host(&self) -> Arc<Host> {
+        self.spot().host.clone()
+    }
+
+    /// Lets a watch read what is at this place.
+    pub(crate) fn join(&self, watch: &Arc<SharedWatch>) {
+        let Spot { host, place } = self.spot().clone();
+        host.join(watch, &place);
+    }
+}
+
+impl Route for Seat {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        let Spot { host, place } = self.spot().clone();
+        let layout = host.scope().layout().clone();
+        layout.send(place, request, Upstream::new(host))
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spot = self.spot();
+        f.debug_struct("Seat")
+            .field("host", &spot.host)
+            .field("place", &spot.place)
+            .finish()
+    }
+}
+
+/// A name that is, or was just now, that of a cluster in a scope.
+#[derive(Debug, Default)]
+pub(crate) struct Member {
+    wanted: Option<Wanted>,
+    claim: u64,
+    held: Held,
+}
+
+#[derive(Debug, Default)]
+enum Held {
+    /// No cluster.
+    #[default]
+    Free,
+    Engaged(Engaged),
+    /// Its last work is ending.
+    Leaving,
+}
+
+#[derive(Debug)]
+struct Engaged {
+    cluster: Cluster,
+    seat: Arc<Seat>,
+    at: ScopedAccess,
+    claim: u64,
+}
+
+impl Member {
+    pub(super) fn new(wanted: Option<Wanted>, claim: u64) -> Self {
+        Self {
+            wanted,
+            claim,
+            held: Held::Free,
+        }
+    }
+
+    pub(super) fn set(&mut self, wanted: Wanted) {
+        self.wanted = Some(Wanted {
+            claim: self.claim,
+            ..wanted
+        });
+    }
+
+    pub(super) fn unset(&mut self) {
+        self.claim += 1;
+        self.wanted = None;
+    }
+}
+
+/// The place that a description leads to, if it leads into a scope.
+pub(super) fn scoped(spec: &ClusterSpec) -> Option<&ScopedAccess> {
+    match &spec.access {
+        Access::Scoped(scoped) => Some(scoped),
+        _ => None,
+    }
+}
+
+/// What is to become of a name now.
+enum Next {
+    Nothing,
+    Forget,
+    Supervise(Wanted, u64),
+    Again,
+}
+
+/// Makes a member what it is wanted to be, as far as that can be done at once.
+pub(super) fn settle(fleet: &Arc<FleetShared>, slots: &mut Slots, name: &ClusterName) {
+    loop {
+        let Some(supervisor::Slot::Member(member)) = slots.get_mut(name) else {
+            return;
+        };
+        match step(fleet, member) {
+            Next::Again => {}
+            Next::Nothing => return,
+            Next::Forget => {
+                slots.remove(name);
+                return;
+            }
+            Next::Supervise(wanted, claim) => {
+                slots.remove(name);
+                supervisor::supervise_from(fleet, slots, wanted, claim);
+                return;
+            }
+        }
+    }
+}
+
+fn step(fleet: &Arc<FleetShared>, member: &mut Member) -> Next {
+    let wanted = member.wanted.clone();
+    match std::mem::take(&mut member.held) {
+        Held::Leaving => {
+            member.held = Held::Leaving;
+            Next::Nothing
+        }
+        Held::Free => match wanted {
+            None => Next::Forget,
+            Some(_) if fleet.token().is_cancelled() => Next::Forget,
+            Some(wanted) => match scoped(&wanted.spec) {
+                None => Next::Supervise(wanted, member.claim),
+                Some(at) => {
+                    member.held = engage(fleet, &wanted, at);
+                    Next::Nothing
+                }
+            },
+        },
+        Held::Engaged(mut engaged) => {
+            let end = match &wanted {
+                _ if fleet.token().is_cancelled() => End::Stopped,
+                None => End::Left,
+                Some(wanted) => match scoped(&wanted.spec) {
+                    Some(now) if engaged.stays(wanted, now) => {
+                        engaged.update(fleet, &wanted.spec, now);
+                        member.held = Held::Engaged(engaged);
+                        return Next::Nothing;
+                    }
+                    _ => End::Replaced,
+                },
+            };
+            leave(fleet, member, engaged, end)
+        }
+    }
+}
+
+fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held {
+    let spec = &wanted.spec;
+    let name = spec.name.clone();
+    let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
+    let facts = Facts {
+        labels: spec.labels.clone(),
+        properties: spec.properties.clone(),
+        identity: spec.identity.clone(),
+        ..Facts::default()
+    };
+    let transport = Transport::new(name.clone());
+    let host = fleet.hosts.host(fleet, at);
+    let seat = Arc::new(Seat(Mutex::new(Spot {
+        host: host.clone(),
+        place: at.place.clone(),
+    })));
+    transport.swap(fleet.dialer.route_stack(seat.clone()));
+    let cluster = Cluster::new(
+        name.clone(),
+        wanted.provider.clone(),
+        epoch,
+        facts,
+        transport,
+        fleet,
+        Standing::Seated(seat.clone()),
+    );
+    tracing::debug!(cluster = %name, provider = %wanted.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
+    fleet.registry.insert(name.clone(), cluster.clone());
+    host.admit(&cluster);
+    show(fleet, &cluster, &host, spec);
+    fleet.publish(&name);
+    Held::Engaged(Engaged {
+        cluster,
+        seat,
+        at: at.clone(),
+        claim: wanted.claim,
+    })
+}
+
+/// Shows a cluster as its description says, or else as its endpoint is.
+fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &ClusterSpec) {
+    match suspended(spec) {
+        Some(reason) => {
+            let blocked = format!("the cluster is suspended: {reason}");
+            cluster.transport().block(Some(blocked.into()));
+            enter(fleet, cluster, ClusterState::Suspended { reason });
+        }
+        None => {
+            cluster.transport().block(None);
+            if matches!(cluster.state(), ClusterState::Suspended { .. }) {
+                cluster.set_state(ClusterState::Connecting);
+            }
+            host.tell(cluster);
+        }
+    }
+}
+
+impl Engaged {
+    /// Whether a description is one of the cluster that is there.
+    fn stays(&self, wanted: &Wanted, now: &ScopedAccess) -> bool {
+        if self.claim != wanted.claim || self.at.scope != now.scope {
+            return false;
+        }
+        match (&self.cluster.facts().identity, &wanted.spec.identity) {
+            (Some(was), Some(is)) => was == is,
+            // Who is not told apart by an identity is told apart by the place.
+            _ => self.at == *now,
+        }
+    }
+
+    fn update(&mut self, fleet: &Arc<FleetShared>, spec: &ClusterSpec, now: &ScopedAccess) {
+        let cluster = &self.cluster;
+        let facts = cluster.facts();
+        if facts.labels != spec.labels
+            || facts.properties != spec.properties
+            || facts.identity != spec.identity
+        {
+            cluster.change_facts(|facts| {
+                facts.labels.clone_from(&spec.labels);
+                facts.properties.clone_from(&spec.properties);
+                facts.identity.clone_from(&spec.identity);
+            });
+            fleet.publish(cluster.name());
+        }
+        if self.at != *now {
+            tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
+            let host = fleet.hosts.host(fleet, now);
+            host.admit(cluster);
+            let spot = Spot {
+                host: host.clone(),
+                place: now.place.clone(),
+            };
+            let left = std::mem::replace(&mut *self.seat.spot(), spot);
+            cluster.rejoin(&self.seat);
+            if !Arc::ptr_eq(&left.host, &host) {
+                fleet.hosts.dismiss(&left.host, cluster);
+            }
+            self.at = now.clone();
+        }
+        show(fleet, cluster, &self.seat.host(), spec);
+    }
+}
+
+fn leave(fleet: &Arc<FleetShared>, member: &mut Member, engaged: Engaged, end: End) -> Next {
+    let Engaged { cluster, seat, .. } = engaged;
+    let name = cluster.name().clone();
+    fleet.begin_drain(&cluster, end);
+    fleet.hosts.dismiss(&seat.host(), &cluster);
+    if cluster.tasks().is_empty() {
+        fleet.end_drain(&cluster);
+        return Next::Again;
+    }
+    member.held = Held::Leaving;
+    let fleet = fleet.clone();
+    let tasks = fleet.tasks.clone();
+    tasks.spawn(async move {
+        fleet.drained(&cluster).await;
+        fleet.end_drain(&cluster);
+        let mut slots = supervisor::slots(&fleet);
+        if let Some(supervisor::Slot::Member(member)) = slots.get_mut(&name) {
+            member.held = Held::Free;
+        }
+        settle(&fleet, &mut slots, &name);
+    });
+    Next::Nothing
+}
+
+/// Follows what its endpoint says, unless the cluster itself is suspended or leaves.
+pub(super) fn follow(fleet: &Arc<FleetShared>, cluster: &Cluster, state: ClusterState) {
+    match cluster.state() {
+        ClusterState::Suspended { .. } | ClusterState::Draining | ClusterState::Gone => {}
+        _ => enter(fleet, cluster, state),
+    }
+}
+
+fn enter(fleet: &Arc<FleetShared>, cluster: &Cluster, state: ClusterState) {
+    if cluster.set_state(state) {
+        fleet.publish(cluster.name());
+    }
+}
+
+/// Another server stands where the cluster's was: it ends, and is engaged anew as what it is there.
+pub(super) fn replace(fleet: &Arc<FleetShared>, cluster: &Cluster) {
+    let name = cluster.name();
+    let mut slots = supervisor::slots(fleet);
+    let Some(supervisor::Slot::Member(member)) = slots.get_mut(name) else {
+        return;
+    };
+    match std::mem::take(&mut member.held) {
+        Held::Engaged(engaged) if engaged.cluster.is_same(cluster) => {
+            if let Next::Again = leave(fleet, member, engaged, End::Replaced) {
+                settle(fleet, &mut slots, name);
+            }
+        }
+        held => member.held = held,
+    }
+}
+
+/// The fleet stops: every cluster leaves.
+pub(super) fn stop(fleet: &Arc<FleetShared>) {
+    let mut slots = supervisor::slots(fleet);
+    let names: Vec<ClusterName> = slots
+        .iter()
+        .filter(|(_, slot)| matches!(slot, supervisor::Slot::Member(_)))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in names {
+        settle(fleet, &mut slots, &name);
+    }
+}

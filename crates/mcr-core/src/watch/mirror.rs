@@ -1,0 +1,64 @@
+//! What a driver keeps equal to what the API server has.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::{WatchError, WatchRequest, WatchStatus};
+use crate::store::{Namespaces, NotAnObject, Object, TypePrefix};
+
+/// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
+///
+/// Called by one driver only, one call after the other.
+pub(crate) trait Mirror: Send + Sync + 'static {
+    /// What is sent to the API server.
+    fn query(&self) -> &WatchRequest;
+
+    /// Cancelled when nobody wants the watch any more.
+    fn stopped(&self) -> &CancellationToken;
+
+    fn status(&self) -> WatchStatus;
+
+    /// How many objects are held.
+    fn len(&self) -> usize;
+
+    /// What is not put in from now on is held as unseen.
+    fn begin_listing(&self);
+
+    /// Ends a listing. With `complete` what was not in it is deleted.
+    fn finish_listing(&self, complete: bool);
+
+    /// Ends a listing that broke off: nothing is deleted.
+    fn abort_listing(&self);
+
+    /// Puts an object in; none if it is not held here.
+    fn put(
+        &self,
+        json: &RawValue,
+        initial: bool,
+        parser: &mut Parser,
+    ) -> Result<Option<Arc<Object>>, NotAnObject>;
+
+    /// Takes an object out; none if it was not held here.
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject>;
+
+    /// Something came, but it may yet turn out to be the same problem again.
+    fn noted(&self);
+
+    /// Something came that shows that the watch works.
+    fn heard(&self);
+
+    fn failed(&self, error: WatchError);
+
+    /// Resolves when everything has to be listed anew, whatever the watch is at. Cancel safe.
+    fn relist(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// What objects are made with.
+pub(crate) struct Parser {
+    pub(crate) prefix: TypePrefix,
+    pub(crate) namespaces: Namespaces,
+}

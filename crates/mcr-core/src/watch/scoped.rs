@@ -1,0 +1,418 @@
+//! One watch of one kind for all clusters behind one endpoint.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
+
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    SharedWatch, WatchError, WatchRequest, WatchStatus,
+    contents::Contents,
+    mirror::{Mirror, Parser},
+};
+use crate::{
+    scope::ScopeLayout,
+    store::{Indexer, NotAnObject, Object, ObjectChange, OpenObject, StoreCore},
+};
+
+/// Takes the objects of a whole endpoint apart into those of its clusters.
+///
+/// Objects of places that no cluster of the fleet stands for are held as well, so that a cluster that joins
+/// finds its objects without a list.
+pub(crate) struct ScopeWatch {
+    layout: Arc<dyn ScopeLayout>,
+    /// As the clusters ask for it.
+    request: WatchRequest,
+    /// As the endpoint is asked for it.
+    query: WatchRequest,
+    places: Mutex<Places>,
+    indexers: Mutex<Vec<(Arc<str>, Indexer)>>,
+    status: watch::Sender<WatchStatus>,
+    /// Objects that could not be read, of no cluster that is known.
+    skipped: AtomicU64,
+    relist: Notify,
+    /// Called, with no lock held, when the last watch has left.
+    unread: Box<dyn Fn(&WatchRequest) + Send + Sync>,
+    stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Places {
+    contents: HashMap<Arc<str>, Place>,
+    /// Who reads what, by the watch's id.
+    readers: HashMap<u64, Reader>,
+    /// Those that came from another endpoint and wait for a list that began after they came.
+    arriving: Vec<u64>,
+    /// Those of them that the list under way is for.
+    boarding: Vec<u64>,
+    listing: bool,
+}
+
+#[derive(Default)]
+struct Place {
+    contents: Arc<Contents>,
+    readers: usize,
+}
+
+#[derive(Clone)]
+struct Reader {
+    watch: Arc<SharedWatch>,
+    place: Arc<str>,
+}
+
+impl ScopeWatch {
+    pub(crate) fn new(
+        layout: Arc<dyn ScopeLayout>,
+        request: WatchRequest,
+        query: WatchRequest,
+        indexers: Vec<(Arc<str>, Indexer)>,
+        unread: Box<dyn Fn(&WatchRequest) + Send + Sync>,
+    ) -> Self {
+        Self {
+            layout,
+            request,
+            query,
+            places: Mutex::default(),
+            indexers: Mutex::new(indexers),
+            status: watch::Sender::default(),
+            skipped: AtomicU64::new(0),
+            relist: Notify::new(),
+            unread,
+            stop: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn request(&self) -> &WatchRequest {
+        &self.request
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) fn status(&self) -> WatchStatus {
+        let mut status = self.status.borrow().clone();
+        status.skipped = self.skipped.load(Ordering::Relaxed);
+        status
+    }
+
+    pub(super) fn last_event(&self) -> Option<SystemTime> {
+        self.status.borrow().last_event
+    }
+
+    /// How many places there are, and how many watches read from them.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let places = self.places();
+        (places.contents.len(), places.readers.len())
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.places().readers.is_empty()
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn indexers(&self) -> MutexGuard<'_, Vec<(Arc<str>, Indexer)>> {
+        self.indexers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an index to what is and will be there; an index of the same name is replaced.
+    pub(crate) fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
+        {
+            let mut indexers = self.indexers();
+            indexers.retain(|(known, _)| known != name);
+            indexers.push((name.clone(), indexer.clone()));
+        }
+        for contents in self.everything() {
+            contents.store().add_index(name.clone(), indexer.clone());
+        }
+    }
+
+    fn everything(&self) -> Vec<Arc<Contents>> {
+        self.places().all()
+    }
+
+    fn at<'p>(&self, places: &'p mut Places, place: &str) -> &'p mut Place {
+        if !places.contents.contains_key(place) {
+            let new = Place::default();
+            for (name, indexer) in self.indexers().iter() {
+                new.contents.store().add_index(name.clone(), indexer.clone());
+            }
+            if places.listing {
+                new.contents.store().begin_listing();
+            }
+            places.contents.insert(place.into(), new);
+        }
+        places.contents.entry(place.into()).or_default()
+    }
+
+    fn contents_at(&self, place: &str) -> Arc<Contents> {
+        self.at(&mut self.places(), place).contents.clone()
+    }
+
+    /// Changes the objects of a place.
+    fn apply(&self, place: &str, change: impl Fn(&StoreCore) -> Vec<ObjectChange>) {
+        loop {
+            let contents = self.contents_at(place);
+            contents.apply(&self.request, &change);
+            // Whoever leaves takes an empty place along, which may have been this one a moment ago.
+            if Arc::ptr_eq(&contents, &self.contents_at(place)) {
+                return;
+            }
+        }
+    }
+
+    /// Counts a watch of a cluster among those that read from here, and gives it the objects of its place.
+    pub(crate) fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Arc<Contents> {
+        let mut places = self.places();
+        let reader = Reader {
+            watch: watch.clone(),
+            place: place.clone(),
+        };
+        places.readers.insert(watch.id(), reader);
+        let at = self.at(&mut places, place);
+        at.readers += 1;
+        at.contents.clone()
+    }
+
+    /// A watch comes from another endpoint. What this one has of its cluster is old until it is listed again: were it
+    /// believed at once, what has not arrived yet would be taken for deleted.
+    pub(super) fn await_list(&self, watch: &SharedWatch) {
+        self.places().arriving.push(watch.id());
+        self.relist.notify_one();
+    }
+
+    /// A cluster does not read from here any more.
+    pub(super) fn leave(&self, watch: &SharedWatch) {
+        let contents = {
+            let mut places = self.places();
+            let Some(reader) = places.readers.remove(&watch.id()) else {
+                return;
+            };
+            let contents = places.contents.get_mut(&reader.place).map(|place| {
+                place.readers -= 1;
+                place.contents.clone()
+            });
+            places.prune(&reader.place);
+            contents
+        };
+        if let Some(contents) = contents {
+            contents.unsubscribe_watch(watch.id());
+        }
+        if self.is_unread() {
+            (self.unread)(&self.request);
+        }
+    }
+
+    fn tell_readers(&self) {
+        let readers: Vec<Arc<SharedWatch>> = {
+            let places = self.places();
+            places
+                .readers
+                .values()
+                .map(|reader| reader.watch.clone())
+                .collect()
+        };
+        for reader in readers {
+            reader.follow(|| self.status.borrow().clone());
+        }
+    }
+
+    fn change_status(&self, change: impl FnOnce(&mut WatchStatus)) {
+        self.status.send_modify(change);
+        self.tell_readers();
+    }
+
+    /// The object as its cluster sees it, and where it belongs; none if it belongs to none.
+    fn locate(
+        &self,
+        json: &RawValue,
+        parser: &mut Parser,
+    ) -> Result<Option<(Arc<str>, Arc<Object>)>, NotAnObject> {
+        let opened = OpenObject::open(json)?;
+        let Some(placement) = self.layout.place(opened.metadata()) else {
+            return Ok(None);
+        };
+        let namespace = placement.namespace.as_deref();
+        let object = if self.layout.localizes(&self.request) {
+            let localized = self.localize(json, &placement.place)?;
+            OpenObject::open(&localized)?.close(namespace, &parser.prefix, &mut parser.namespaces)
+        } else {
+            opened.close(namespace, &parser.prefix, &mut parser.namespaces)
+        };
+        let object = object.inspect_err(|error| self.contents_at(&placement.place).skip(error))?;
+        let wanted = self.request.namespace.as_deref();
+        if wanted.is_some() && wanted != object.key().namespace.as_deref() {
+            return Ok(None);
+        }
+        Ok(Some((placement.place.as_ref().into(), Arc::new(object))))
+    }
+
+    fn localize(&self, json: &RawValue, place: &str) -> Result<Box<RawValue>, NotAnObject> {
+        let fault = |error: serde_json::Error| NotAnObject::nameless(crate::store::describe(&error));
+        let mut value: serde_json::Value = serde_json::from_str(json.get()).map_err(fault)?;
+        self.layout.localize(place, &mut value);
+        serde_json::value::to_raw_value(&value).map_err(fault)
+    }
+}
+
+impl Places {
+    fn all(&self) -> Vec<Arc<Contents>> {
+        self.contents
+            .values()
+            .map(|place| place.contents.clone())
+            .collect()
+    }
+
+    /// Forgets a place that has no objects and that nobody reads.
+    fn prune(&mut self, place: &str) {
+        if self.contents.get(place).is_some_and(Place::is_idle) {
+            self.contents.remove(place);
+        }
+    }
+}
+
+impl Place {
+    fn is_idle(&self) -> bool {
+        self.readers == 0 && self.contents.store().len() == 0
+    }
+}
+
+impl Mirror for ScopeWatch {
+    fn query(&self) -> &WatchRequest {
+        &self.query
+    }
+
+    fn stopped(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    fn status(&self) -> WatchStatus {
+        Self::status(self)
+    }
+
+    fn len(&self) -> usize {
+        self.everything()
+            .iter()
+            .map(|contents| contents.store().len())
+            .sum()
+    }
+
+    fn begin_listing(&self) {
+        let mut places = self.places();
+        places.listing = true;
+        let arriving = std::mem::take(&mut places.arriving);
+        places.boarding.extend(arriving);
+        for place in places.contents.values() {
+            place.contents.store().begin_listing();
+        }
+    }
+
+    fn finish_listing(&self, complete: bool) {
+        let everything = {
+            let mut places = self.places();
+            places.listing = false;
+            places.all()
+        };
+        for contents in everything {
+            contents.apply(&self.request, |store| store.finish_listing(complete));
+        }
+        let arrived = {
+            let mut places = self.places();
+            places.contents.retain(|_, place| !place.is_idle());
+            let boarding = std::mem::take(&mut places.boarding);
+            if !complete {
+                // Nothing may be taken for deleted by such a list.
+                places.arriving.extend(boarding);
+                Vec::new()
+            } else {
+                let arrived = boarding.iter().filter_map(|id| places.readers.get(id));
+                arrived.cloned().collect()
+            }
+        };
+        for Reader { watch, place } in arrived {
+            watch.move_to(self.contents_at(&place));
+        }
+        self.change_status(WatchStatus::listed);
+    }
+
+    fn abort_listing(&self) {
+        let mut places = self.places();
+        places.listing = false;
+        let boarding = std::mem::take(&mut places.boarding);
+        places.arriving.extend(boarding);
+        for place in places.contents.values() {
+            place.contents.store().finish_listing(false);
+        }
+    }
+
+    fn put(
+        &self,
+        json: &RawValue,
+        initial: bool,
+        parser: &mut Parser,
+    ) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let located = self.locate(json, parser).inspect_err(|error| {
+            if error.key.is_none() {
+                self.skipped.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        let Some((place, object)) = located else {
+            return Ok(None);
+        };
+        self.apply(&place, |store| store.upsert(object.clone(), initial));
+        Ok(Some(object))
+    }
+
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let Some((place, object)) = self.locate(json, parser)? else {
+            return Ok(None);
+        };
+        self.apply(&place, |store| store.delete(object.clone()).into_iter().collect());
+        self.places().prune(&place);
+        Ok(Some(object))
+    }
+
+    fn noted(&self) {
+        self.status.send_if_modified(|status| {
+            status.last_event = Some(SystemTime::now());
+            false
+        });
+    }
+
+    fn heard(&self) {
+        let clears = self.status.borrow().problem.is_some();
+        if clears {
+            self.change_status(|status| status.problem = None);
+        }
+        self.noted();
+    }
+
+    fn failed(&self, error: WatchError) {
+        self.change_status(|status| status.failed(error));
+    }
+
+    fn relist(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.relist.notified())
+    }
+}
+
+impl std::fmt::Debug for ScopeWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScopeWatch")
+            .field("scope", &self.layout.name())
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,8 @@
+//! Many clusters behind one endpoint.
+//!
+//! Needs the control-plane binaries (`cargo xtask assets`); `cargo xtask test` sets everything up.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod harness;
+mod real;
