@@ -104,7 +104,9 @@ mod tests {
         /// Two children can't make the same name: from every name the child that made it is found again.
         #[test]
         fn a_name_is_split_as_it_was_made(child in "[ab#]{1,4}", cluster in "[ab#]{1,6}", separator in "[ab#]{1,3}") {
-            prop_assume!(check_child(&child, &separator).is_ok());
+            if check_child(&child, &separator).is_err() {
+                return Ok(());
+            }
             let name = Prefix::new(&child, &separator).join(&ClusterName::new(&cluster).unwrap()).unwrap();
             prop_assert_eq!(split_cluster_name(&name, &separator), Some((&*child, &*cluster)));
         }
