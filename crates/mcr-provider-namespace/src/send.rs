@@ -87,7 +87,7 @@ async fn try_send(
     let (to, answers, watch, mapped) =
         match route(&parts.method, &target, uri.query(), &parts.headers, &names)? {
             Route::Pass => return Ok(upstream(Request::from_parts(parts, sent)).await?),
-            Route::NothingDeleted => return Ok(none_deleted(&target, kinds)),
+            Route::NothingDeleted => return none_deleted(&target, kinds, &upstream).await,
             Route::Connect { to, answers } => (to, answers, false, false),
             Route::Map { to, answers, watch } => (to, answers, watch, true),
         };
@@ -114,14 +114,22 @@ async fn try_send(
     Ok(answered(response, answers, watch).await?)
 }
 
-fn none_deleted(target: &Target<'_>, kinds: &Kinds) -> Response<Body> {
+async fn none_deleted(
+    target: &Target<'_>,
+    kinds: &Kinds,
+    upstream: &Upstream,
+) -> Result<Response<Body>, Stop> {
     let Target::Objects(objects) = target else {
-        return nothing_deleted("v1", "");
+        return Err(Refusal::no_such_path().into());
     };
-    match kinds.kind(objects.group, objects.version, objects.plural) {
-        Some(kind) if !kind.is_empty() => nothing_deleted(&objects.api_version(), &kind),
-        _ => nothing_deleted("v1", ""),
+    let kind = (objects.group, objects.version, objects.plural);
+    match kinds.find(kind, upstream).await? {
+        Found::Namespaced => {}
+        Found::ClusterScoped | Found::Unknown => return Err(Refusal::no_such_path().into()),
+        Found::Answered(response) => return Err(Stop::Answered(response)),
     }
+    let kind = kinds.kind(objects.group, objects.version, objects.plural);
+    Ok(nothing_deleted(&objects.api_version(), &kind.unwrap_or_default()))
 }
 
 /// The body as it is sent.

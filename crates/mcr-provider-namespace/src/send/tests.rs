@@ -396,10 +396,6 @@ async fn nothing_that_is_refused_reaches_the_host() {
     );
     assert_eq!(refused("DELETE", maps, "application/cbor", "x").await, 415);
     assert_eq!(
-        refused("DELETE", "/api/v1/namespaces/zoo/configmaps", "", "").await,
-        200
-    );
-    assert_eq!(
         refused("POST", "/api/v1/namespaces/zoo/configmaps", "", "{}").await,
         404
     );
@@ -410,6 +406,19 @@ async fn nothing_that_is_refused_reaches_the_host() {
         .unwrap();
     assert_eq!(host.send(packed).await.unwrap().status(), 415);
     assert_eq!(host.paths(), Vec::<String>::new());
+    assert_eq!(
+        refused("DELETE", "/api/v1/namespaces/zoo/configmaps", "", "").await,
+        200
+    );
+    assert_eq!(
+        refused("DELETE", "/api/v1/namespaces/zoo/nodes", "", "").await,
+        404
+    );
+    assert_eq!(
+        host.paths(),
+        ["/api/v1"],
+        "what a list of that kind is called has to be known"
+    );
 }
 
 #[tokio::test]

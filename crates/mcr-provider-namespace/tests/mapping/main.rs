@@ -1,0 +1,8 @@
+//! The mapping against real API servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod differential;
+mod harness;
+mod hostile;
+mod verbs;
