@@ -58,10 +58,9 @@ impl Life<'_> {
             () = at(identify_at) => { self.identify_now().await; None }
             () = sleep_until(probe_at) => {
                 let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
-                if heard.elapsed() >= settings.probe_after { self.check().await }
-                None
+                if heard.elapsed() >= settings.probe_after { self.check().await } else { None }
             }
-            () = failed_since(&mut failures, known_failures) => { self.check().await; None }
+            () = failed_since(&mut failures, known_failures) => self.check().await,
         }
     }
 
@@ -103,21 +102,33 @@ impl Life<'_> {
             .change_facts(|facts| facts.identity.clone_from(&shown));
     }
 
-    /// Asks the cluster whether it still answers.
-    pub(super) async fn check(&mut self) {
+    /// Asks the cluster whether it still answers, and whether it is still the same one: it may have been deleted and
+    /// made anew at the same address while nobody looked.
+    pub(super) async fn check(&mut self) -> Option<End> {
         const AT_MOST_EVERY: Duration = Duration::from_millis(500);
         let next = self.last_probe + AT_MOST_EVERY;
         sleep_until(next).await;
-        let Some(link) = &self.link else { return };
-        let answer = probe::alive(&link.stack, self.fleet.settings().probe_timeout).await;
+        let link = self.link.as_ref()?;
+        let limit = self.fleet.settings().probe_timeout;
+        let known = self.identity.as_ref().filter(|known| known.declared.is_none());
+        let known = known.and_then(|known| known.uid.clone());
+        let answer = match &known {
+            Some(_) => probe::identify(&link.stack, limit).await,
+            None => probe::alive(&link.stack, limit).await.map(|()| None),
+        };
         self.last_probe = Instant::now();
         self.cluster
             .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
         match answer {
-            Ok(()) => {}
+            Ok(Some(is)) if known.as_ref() != Some(&is) => {
+                tracing::warn!(cluster = %self.cluster.name(), was = known.as_deref(), %is, "another cluster answers at the same address");
+                return Some(End::Replaced);
+            }
+            Ok(_) => {}
             Err(ProbeError::Unauthorized) => self.renew(Refresh::Unauthorized).await,
             Err(error) => self.unreachable(error.into()),
         }
+        None
     }
 
     /// Makes the connection what the description now asks for.

@@ -43,6 +43,9 @@ pub struct WatchSettings {
     pub page_size: u32,
     /// How long the API server is asked to keep a watch open. Default 290 seconds, jittered by a tenth.
     pub watch_timeout: Duration,
+    /// How long a watch may be silent that has had bookmarks, which API servers send every minute: after that its
+    /// connection is taken for dead and it goes on through another. Default 150 seconds.
+    pub silence_timeout: Duration,
     /// The longest pause between attempts for a kind that can't be listed. Default 15 seconds.
     pub retry_cap: Duration,
 }
@@ -53,6 +56,7 @@ impl Default for WatchSettings {
             list_timeout: Duration::from_secs(300),
             page_size: 500,
             watch_timeout: Duration::from_secs(290),
+            silence_timeout: Duration::from_secs(150),
             retry_cap: Duration::from_secs(15),
         }
     }
@@ -148,6 +152,8 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
         position: None,
         stuck: 0,
         cut_short: 0,
+        spoke: false,
+        bookmarked: false,
         left_out: false,
         told: HashMap::new(),
         unreadable: HashSet::new(),
@@ -172,6 +178,9 @@ struct Driver {
     stuck: u32,
     /// How many watches in a row the server ended as soon as they had begun.
     cut_short: u32,
+    /// Whether the watch under way has said anything, and whether that was a bookmark.
+    spoke: bool,
+    bookmarked: bool,
     /// Whether something could not be read since the last list began.
     left_out: bool,
     /// How often each kind of error came since a watch last lived for some time.
@@ -381,6 +390,7 @@ impl Driver {
             .await
             .map_err(|e| WatchError::from_transport(&e.into()))?;
         let started = Instant::now();
+        (self.spoke, self.bookmarked) = (false, false);
         let result = match checked(response).await {
             Ok(response) => self.read(response.into_body()).await,
             Err(error) => Err(error),
@@ -390,6 +400,12 @@ impl Driver {
             self.told.clear();
             self.stuck = 0;
             self.cut_short = 0;
+        }
+        if !self.spoke && started.elapsed() >= self.env.settings.watch_timeout.mul_f64(0.8) {
+            // Not even a bookmark in all its life: there are servers whose watches stay dead once they began with
+            // nothing to watch. Only a list tells.
+            tracing::debug!(cluster = %self.env.cluster, kind = %self.kind, "the watch never said anything; listing again");
+            self.position = None;
         }
         if self.left_out {
             // An object that can be read again is not told by any event, nor is what an object without a name
@@ -421,16 +437,17 @@ impl Driver {
         let mut lines = Lines::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
         let mut patience = SETTLED_AFTER;
+        let mut settled = false;
         loop {
             let frame = match timeout(patience, body.frame()).await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(_) if patience == SETTLED_AFTER => {
+                Err(_) if !settled => {
                     self.watch.heard();
-                    patience = limit;
+                    (settled, patience) = (true, limit);
                     continue;
                 }
-                Err(_) => return Err(WatchError::Timeout(limit)),
+                Err(_) => return Err(WatchError::Timeout(patience)),
             };
             let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
             let Ok(chunk) = frame.into_data() else { continue };
@@ -441,7 +458,12 @@ impl Driver {
                 self.take(&line)?;
             }
             self.watch.heard();
-            patience = limit;
+            settled = true;
+            patience = if self.bookmarked {
+                limit.min(self.env.settings.silence_timeout)
+            } else {
+                limit
+            };
         }
         let Some(last) = lines.rest() else { return Ok(()) };
         // The last event need not end with a line feed (a 410 often does not); one that was cut off does not parse.
@@ -454,6 +476,7 @@ impl Driver {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), WatchError> {
+        self.spoke = true;
         let (json, object) = match decode::watch_line(line)? {
             WatchLine::Added(json) | WatchLine::Modified(json) => {
                 (json, self.put(json, false).ok().flatten())
@@ -466,6 +489,7 @@ impl Driver {
                 (json, deleted)
             }
             WatchLine::Bookmark { resource_version } => {
+                self.bookmarked = true;
                 self.advance(resource_version);
                 return Ok(());
             }

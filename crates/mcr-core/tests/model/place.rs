@@ -167,6 +167,9 @@ struct Event {
     stored: Stored,
 }
 
+/// Several in the life of a watch, as API servers do it.
+const BOOKMARKS_EVERY: Duration = Duration::from_secs(20);
+
 struct Watcher {
     plural: &'static str,
     metadata_only: bool,
@@ -471,6 +474,7 @@ impl Place {
             );
         }
         let (sender, receiver) = mpsc::unbounded_channel();
+        let own = sender.downgrade();
         let watcher = Watcher {
             plural,
             metadata_only,
@@ -510,8 +514,32 @@ impl Place {
                 let _ = watcher.sender.send(Err(error));
             }
         }
-        let lines = stream::unfold(receiver, |mut receiver| async move {
-            Some((receiver.recv().await?, receiver))
+        let place = Arc::downgrade(&self.0);
+        let bookmark = move || {
+            let (place, own) = (place.upgrade()?, own.upgrade()?);
+            let state = place.state.lock().unwrap();
+            // One that fell silent says nothing any more.
+            let told = state
+                .watchers
+                .iter()
+                .any(|watcher| watcher.sender.same_channel(&own));
+            let version = state.version.to_string();
+            told.then(|| {
+                line(
+                    "BOOKMARK",
+                    &json!({"kind": "ConfigMap", "metadata": {"resourceVersion": version}}),
+                )
+            })
+        };
+        let lines = stream::unfold((receiver, bookmark), |(mut receiver, bookmark)| async move {
+            loop {
+                let next = tokio::time::timeout(BOOKMARKS_EVERY, receiver.recv()).await;
+                match next.map_err(|_| bookmark()) {
+                    Ok(next) => return Some((next?, (receiver, bookmark))),
+                    Err(Some(line)) => return Some((Ok(line), (receiver, bookmark))),
+                    Err(None) => {}
+                }
+            }
         });
         let seconds = query["timeoutSeconds"].parse().unwrap();
         streamed(lines.take_until(tokio::time::sleep(Duration::from_secs(seconds))))

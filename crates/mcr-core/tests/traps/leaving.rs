@@ -160,3 +160,29 @@ async fn settled<T: PartialEq + Copy>(measure: impl Fn() -> T) -> T {
         }
     }
 }
+
+/// Deleted and made anew while nobody looked: what was known of the old one must not be read as the new one's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_cluster_at_the_same_address_is_noticed_at_the_next_look() {
+    let server = Server::start(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::watch([]),
+    })
+    .await;
+    let running = Running::start_with(|settings| settings.probe_after = Duration::from_millis(200));
+    let one = One::with(&server, running).await;
+    one.synced().await;
+    eventually("known", || one.cluster.identity()).await;
+    let store = one.cluster.store::<ConfigMap>().unwrap();
+    server.become_another();
+    eventually("replaced", || {
+        one.running
+            .fleet
+            .get("a")
+            .ok()
+            .filter(|now| !now.is_same(&one.cluster))
+    })
+    .await;
+    assert!(store.list().is_err(), "the old one's objects are not readable");
+    one.running.stop().await;
+}

@@ -199,6 +199,8 @@ struct Shared {
     connections: AtomicUsize,
     open: AtomicUsize,
     live: AtomicUsize,
+    /// Which cluster stands here, for those who ask who it is.
+    incarnation: AtomicUsize,
 }
 
 impl Server {
@@ -213,6 +215,7 @@ impl Server {
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
             live: AtomicUsize::new(0),
+            incarnation: AtomicUsize::new(0),
         });
         let serving = shared.clone();
         let task = tokio::spawn(async move {
@@ -271,6 +274,11 @@ impl Server {
             .unwrap();
     }
 
+    /// The cluster is deleted and another one made at the same address.
+    pub(crate) fn become_another(&self) {
+        self.shared.incarnation.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// How many connections were ever made.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
@@ -324,7 +332,8 @@ impl Shared {
             let answer = match asked.path.as_str() {
                 "/version" => Answer::json(&json!({"major": "1", "minor": "36"})),
                 "/api/v1/namespaces/kube-system" => {
-                    Answer::json(&json!({"metadata": {"name": "kube-system", "uid": format!("uid-{port}")}}))
+                    let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
+                    Answer::json(&json!({"metadata": {"name": "kube-system", "uid": uid}}))
                 }
                 _ => (self.script)(&asked),
             };

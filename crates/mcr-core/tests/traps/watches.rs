@@ -1,6 +1,9 @@
 //! Watches: how they go on, and what ends them.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use mcr_core::Object;
 use serde_json::json;
@@ -373,6 +376,42 @@ async fn a_watch_that_never_gets_beyond_one_place_lists_again() {
     .await;
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+b"]).await;
+    one.running.stop().await;
+}
+
+/// Half open: the other side is gone, what stands between still says that all is well, and new connections work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_falls_silent_after_a_bookmark_goes_on_over_another_connection() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => Answer::watch([&bookmark(15)]),
+        (true, _) => Answer::watch([&event("ADDED", map("b", 16)), &bookmark(16)]),
+    })
+    .await;
+    let running = Running::start_with(|settings| {
+        Arc::make_mut(&mut settings.watch).silence_timeout = Duration::from_millis(300);
+    });
+    let one = One::with(&server, running).await;
+    one.log.becomes(&["+a", "+b"]).await;
+    assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("15"));
+    assert_eq!(server.lists(MAPS).len(), 1);
+    one.running.stop().await;
+}
+
+/// kcp's watches of what no workspace has yet deliver nothing for ever, whatever comes later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, []),
+        (false, _) => list(20, [map("a", 11)]),
+        (true, _) => Answer::begin().wait(Duration::from_millis(1100)).end(),
+    })
+    .await;
+    let running = Running::start_with(|settings| {
+        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
+    });
+    let one = One::with(&server, running).await;
+    one.log.becomes(&["+a"]).await;
     one.running.stop().await;
 }
 
