@@ -12,15 +12,15 @@ use std::{
 use futures::{StreamExt, future::BoxFuture, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use kube::client::Body;
-use mcr_core::BoxError;
+use mcr_core::{AnswerBody, BoxError};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{error::AnswerError, read::read};
 
 /// Sends a request with the credentials of the host.
-pub(crate) type Upstream =
-    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync>;
+pub(crate) type Host =
+    Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> + Send + Sync>;
 
 /// A kind that was missing is looked for again after this, and not before.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ pub(crate) enum Found {
     /// The server has no such kind.
     Unknown,
     /// The server could not be asked; this is what it said.
-    Answered(Response<Body>),
+    Answered(Response<AnswerBody>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Kinds {
     pub(crate) async fn find(
         &self,
         (group, version, plural): (&str, &str, &str),
-        upstream: &Upstream,
+        host: &Host,
     ) -> Result<Found, BoxError> {
         let known = self.group(group, version);
         if let Some(found) = known.fresh(plural) {
@@ -133,7 +133,7 @@ impl Kinds {
             "" => format!("/api/{version}"),
             group => format!("/apis/{group}/{version}"),
         };
-        let response = upstream(ask(path, "application/json")?).await?;
+        let response = host(ask(path, "application/json")?).await?;
         match response.status() {
             StatusCode::OK => {
                 let list: ResourceList = json(response).await?;
@@ -171,9 +171,9 @@ impl Kinds {
     ///
     /// # Errors
     /// If the server does not say which groups there are.
-    pub(crate) async fn load(&self, upstream: &Upstream) -> Result<(), BoxError> {
+    pub(crate) async fn load(&self, host: &Host) -> Result<(), BoxError> {
         for root in ["/api", "/apis"] {
-            let response = upstream(ask(root.to_owned(), AGGREGATED)?).await?;
+            let response = host(ask(root.to_owned(), AGGREGATED)?).await?;
             if response.status() != StatusCode::OK {
                 return Err(format!("the host cluster answered {root} with {}", response.status()).into());
             }
@@ -182,11 +182,11 @@ impl Kinds {
                 Roots::Groups { groups } => {
                     let versions = groups.into_iter().flat_map(|group| group.versions);
                     let paths = versions.map(|version| ("apis", version.group_version)).collect();
-                    self.list(paths, upstream).await;
+                    self.list(paths, host).await;
                 }
                 Roots::Versions { versions } => {
                     let paths = versions.into_iter().map(|version| ("api", version)).collect();
-                    self.list(paths, upstream).await;
+                    self.list(paths, host).await;
                 }
             }
         }
@@ -213,9 +213,9 @@ impl Kinds {
         }
     }
 
-    async fn list(&self, versions: Vec<(&'static str, String)>, upstream: &Upstream) {
+    async fn list(&self, versions: Vec<(&'static str, String)>, host: &Host) {
         let asked = versions.into_iter().map(|(root, version)| async move {
-            let response = upstream(ask(format!("/{root}/{version}"), "application/json").ok()?)
+            let response = host(ask(format!("/{root}/{version}"), "application/json").ok()?)
                 .await
                 .ok()?;
             if response.status() != StatusCode::OK {
@@ -239,7 +239,7 @@ fn ask(path: String, accept: &'static str) -> Result<Request<Body>, http::Error>
         .body(Body::empty())
 }
 
-async fn json<T: for<'de> Deserialize<'de>>(response: Response<Body>) -> Result<T, BoxError> {
+async fn json<T: for<'de> Deserialize<'de>>(response: Response<AnswerBody>) -> Result<T, BoxError> {
     let body = read(response.into_body()).await?;
     // The parser's words may quote what it read.
     serde_json::from_slice(&body).map_err(|_| AnswerError::NotJson.into())

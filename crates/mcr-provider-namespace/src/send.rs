@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
-use mcr_core::BoxError;
+use mcr_core::{AnswerBody, BoxError};
 
 use crate::{
     error::AnswerError,
-    kinds::{Found, Kinds, Upstream},
+    kinds::{Found, Host, Kinds},
     mapping::{
         answer::Answers,
         body,
@@ -16,7 +16,7 @@ use crate::{
         lines::map_lines,
         names::Names,
         path::{self, Target},
-        refuse::{Refusal, nothing_deleted},
+        refuse::{self, Refusal, nothing_deleted},
     },
     read::{MAX_BODY, read, within},
     route::{Route, accept, route},
@@ -29,9 +29,9 @@ pub(crate) async fn send(
     names: Names,
     kinds: &Kinds,
     request: Request<Body>,
-    upstream: Upstream,
-) -> Result<Response<Body>, BoxError> {
-    match try_send(names, kinds, request, upstream).await {
+    host: Host,
+) -> Result<Response<AnswerBody>, BoxError> {
+    match try_send(names, kinds, request, host).await {
         Ok(response) => Ok(response),
         Err(Stop::Refused(refusal)) => {
             tracing::debug!(
@@ -48,7 +48,7 @@ pub(crate) async fn send(
 /// Why a request went no further.
 enum Stop {
     Refused(Refusal),
-    Answered(Response<Body>),
+    Answered(Response<AnswerBody>),
     Failed(BoxError),
 }
 
@@ -68,8 +68,8 @@ async fn try_send(
     names: Names,
     kinds: &Kinds,
     request: Request<Body>,
-    upstream: Upstream,
-) -> Result<Response<Body>, Stop> {
+    host: Host,
+) -> Result<Response<AnswerBody>, Stop> {
     let (mut parts, sent) = request.into_parts();
     let uri = parts.uri.clone();
     let target = path::parse(&uri)?;
@@ -77,7 +77,7 @@ async fn try_send(
         && objects.namespace.is_none()
     {
         let kind = (objects.group, objects.version, objects.plural);
-        match kinds.find(kind, &upstream).await? {
+        match kinds.find(kind, &host).await? {
             Found::Namespaced => {}
             Found::ClusterScoped => return Err(Refusal::cluster_scoped(&names.real, objects.plural).into()),
             Found::Unknown => return Err(Refusal::no_such_path().into()),
@@ -86,8 +86,8 @@ async fn try_send(
     }
     let (to, answers, watch, mapped) =
         match route(&parts.method, &target, uri.query(), &parts.headers, &names)? {
-            Route::Pass => return Ok(upstream(Request::from_parts(parts, sent)).await?),
-            Route::NothingDeleted => return none_deleted(&target, kinds, &upstream).await,
+            Route::Pass => return Ok(host(Request::from_parts(parts, sent)).await?),
+            Route::NothingDeleted => return none_deleted(&target, kinds, &host).await,
             Route::Connect { to, answers } => (to, answers, false, false),
             Route::Map { to, answers, watch } => (to, answers, watch, true),
         };
@@ -95,7 +95,7 @@ async fn try_send(
         .parse()
         .map_err(|_| Refusal::bad_request("the path of the request is too long"))?;
     if !mapped {
-        let response = upstream(Request::from_parts(parts, sent)).await?;
+        let response = host(Request::from_parts(parts, sent)).await?;
         return match is_error(response.status()) && is_json(response.headers()) {
             true => Ok(whole(response, &answers).await?),
             false => Ok(response),
@@ -110,20 +110,16 @@ async fn try_send(
     for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(name);
     }
-    let response = upstream(Request::from_parts(parts, body)).await?;
+    let response = host(Request::from_parts(parts, body)).await?;
     Ok(answered(response, answers, watch).await?)
 }
 
-async fn none_deleted(
-    target: &Target<'_>,
-    kinds: &Kinds,
-    upstream: &Upstream,
-) -> Result<Response<Body>, Stop> {
+async fn none_deleted(target: &Target<'_>, kinds: &Kinds, host: &Host) -> Result<Response<AnswerBody>, Stop> {
     let Target::Objects(objects) = target else {
         return Err(Refusal::no_such_path().into());
     };
     let kind = (objects.group, objects.version, objects.plural);
-    match kinds.find(kind, upstream).await? {
+    match kinds.find(kind, host).await? {
         Found::Namespaced => {}
         Found::ClusterScoped | Found::Unknown => return Err(Refusal::no_such_path().into()),
         Found::Answered(response) => return Err(Stop::Answered(response)),
@@ -138,7 +134,7 @@ async fn written(parts: &http::request::Parts, sent: Body, answers: &Answers) ->
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(Body::empty());
     }
-    let Some(bytes) = within(sent, MAX_BODY).await? else {
+    let Some(bytes) = within(boxed(sent), MAX_BODY).await? else {
         return Err(Refusal::too_large(MAX_BODY).into());
     };
     if bytes.is_empty() {
@@ -157,10 +153,10 @@ async fn written(parts: &http::request::Parts, sent: Body, answers: &Answers) ->
 }
 
 async fn answered(
-    response: Response<Body>,
+    response: Response<AnswerBody>,
     answers: Answers,
     watch: bool,
-) -> Result<Response<Body>, BoxError> {
+) -> Result<Response<AnswerBody>, BoxError> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS || answers.names.inside == answers.names.real {
         return Ok(response);
     }
@@ -180,15 +176,15 @@ async fn answered(
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = StreamBody::new(map_lines(body, answers));
-    with_stream(Response::from_parts(parts, body)).await
+    Ok(Response::from_parts(parts, body.boxed_unsync()))
 }
 
 /// An answer that is read to its end and mapped.
-async fn whole(response: Response<Body>, answers: &Answers) -> Result<Response<Body>, BoxError> {
+async fn whole(response: Response<AnswerBody>, answers: &Answers) -> Result<Response<AnswerBody>, BoxError> {
     let (mut parts, body) = response.into_parts();
     let bytes = read(body).await?;
     if bytes.is_empty() {
-        return Ok(Response::from_parts(parts, Body::empty()));
+        return Ok(Response::from_parts(parts, refuse::whole(bytes)));
     }
     let bytes = match answers.whole(&bytes) {
         Ok(Some(text)) => Bytes::from(text),
@@ -199,25 +195,11 @@ async fn whole(response: Response<Body>, answers: &Answers) -> Result<Response<B
     parts
         .headers
         .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-    Ok(Response::from_parts(parts, Body::from(bytes)))
+    Ok(Response::from_parts(parts, refuse::whole(bytes)))
 }
 
-/// Gives a stream the type that answers have. kube makes such a body only inside of a client.
-async fn with_stream<B>(response: Response<B>) -> Result<Response<Body>, BoxError>
-where
-    B: http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
-{
-    let mut response = Some(response);
-    let service = tower::service_fn(move |_: Request<Body>| {
-        std::future::ready(
-            response
-                .take()
-                .ok_or_else(|| BoxError::from("there is one answer only")),
-        )
-    });
-    // Its task ends with it, at the end of this function.
-    let client = kube::Client::new(service, "default");
-    Ok(client.send(Request::new(Body::empty())).await?)
+pub(crate) fn boxed(body: Body) -> AnswerBody {
+    body.map_err(|error| -> BoxError { error.into() }).boxed_unsync()
 }
 
 fn is_error(status: StatusCode) -> bool {

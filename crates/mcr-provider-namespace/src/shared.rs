@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
-use mcr_core::BoxError;
+use mcr_core::{AnswerBody, BoxError};
 
 use crate::{
     NamespaceError,
     error::AnswerError,
-    kinds::{Kinds, Upstream},
+    kinds::{Host, Kinds},
     mapping::names::Names,
-    send::send,
+    send::{boxed, send},
 };
 
 /// The mapping between clusters that are namespaces and their host, without a fleet: for programs that want the client of
@@ -57,13 +57,8 @@ impl NamespaceMapping {
     pub fn client(&self, host: &kube::Client, namespace: &str) -> Result<kube::Client, NamespaceError> {
         let place: Arc<str> = namespace.into();
         let names = Names::of(&place, self.keep).ok_or_else(|| NamespaceError::Name(namespace.to_owned()))?;
-        let (mapping, host) = (self.clone(), host.clone());
-        let upstream: Upstream = Arc::new(move |request| {
-            let host = host.clone();
-            Box::pin(async move { Ok(host.send(request).await?) })
-        });
-        let service =
-            tower::service_fn(move |request| mapping.send(place.clone(), request, upstream.clone()));
+        let (mapping, host) = (self.clone(), of_client(host.clone()));
+        let service = tower::service_fn(move |request| mapping.send(place.clone(), request, host.clone()));
         Ok(kube::Client::new(service, &*names.inside))
     }
 
@@ -72,12 +67,23 @@ impl NamespaceMapping {
         &self,
         place: Arc<str>,
         request: Request<Body>,
-        upstream: Upstream,
-    ) -> BoxFuture<'static, Result<Response<Body>, BoxError>> {
+        host: Host,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
         let mapping = self.clone();
         Box::pin(async move {
             let names = Names::of(&place, mapping.keep).ok_or(AnswerError::NoNamespace)?;
-            send(names, &mapping.kinds, request, upstream).await
+            send(names, &mapping.kinds, request, host).await
         })
     }
+}
+
+/// The host of a ready client.
+pub(crate) fn of_client(client: kube::Client) -> Host {
+    Arc::new(move |request| {
+        let client = client.clone();
+        Box::pin(async move {
+            let response = client.send(request).await?;
+            Ok(response.map(boxed))
+        })
+    })
 }

@@ -4,8 +4,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use kube::client::Body;
-use mcr_core::BoxError;
+use mcr_core::{AnswerBody, BoxError};
 
 use super::{answer::Answers, json::Unreadable};
 use crate::error::AnswerError;
@@ -62,11 +61,11 @@ fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> R
 ///
 /// Dropping it drops the body it reads.
 pub(crate) fn map_lines(
-    body: Body,
+    body: AnswerBody,
     answers: Answers,
 ) -> impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static {
     struct State {
-        body: http_body_util::BodyDataStream<Body>,
+        body: http_body_util::BodyDataStream<AnswerBody>,
         lines: Lines,
         answers: Answers,
     }
@@ -80,7 +79,7 @@ pub(crate) fn map_lines(
         loop {
             let chunk = match state.body.next().await {
                 Some(Ok(chunk)) => chunk,
-                Some(Err(error)) => return Some((Err(error.into()), None)),
+                Some(Err(error)) => return Some((Err(error), None)),
                 None if state.lines.buffer.iter().all(u8::is_ascii_whitespace) => return None,
                 None => return Some((Err(AnswerError::CutOff.into()), None)),
             };
@@ -98,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mapping::{names::Names, places};
+    use crate::mapping::{names::Names, places, refuse::whole};
 
     fn answers() -> Answers {
         Answers {
@@ -157,9 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_cut_off_is_an_error_and_a_whole_one_is_not() {
-        let read = |body: &'static str| {
-            map_lines(Body::from(body.as_bytes().to_vec()), answers()).collect::<Vec<_>>()
-        };
+        let read = |body: &'static str| map_lines(whole(body), answers()).collect::<Vec<_>>();
         let cut = read("{\"type\":\"X\"}\n{\"type\":").await;
         assert!(cut[0].is_ok() && cut[1].is_err() && cut.len() == 2);
         assert_eq!(read("{}\n").await.len(), 1);

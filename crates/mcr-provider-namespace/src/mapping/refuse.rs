@@ -1,7 +1,9 @@
 //! Answers that an API server would give, given without asking one.
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use kube::client::Body;
+use http_body_util::{BodyExt, Full};
+use mcr_core::AnswerBody;
 use serde_json::json;
 
 /// A request that is not sent, and what is answered in its place.
@@ -91,7 +93,7 @@ impl Refusal {
     }
 
     /// The answer: a `Status`.
-    pub(crate) fn into_response(self) -> Response<Body> {
+    pub(crate) fn into_response(self) -> Response<AnswerBody> {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
@@ -107,19 +109,26 @@ impl Refusal {
 }
 
 /// The list an API server answers where nothing was to be deleted.
-pub(crate) fn nothing_deleted(api_version: &str, kind: &str) -> Response<Body> {
+pub(crate) fn nothing_deleted(api_version: &str, kind: &str) -> Response<AnswerBody> {
     let list = json!({
         "kind": format!("{kind}List"), "apiVersion": api_version, "metadata": {"resourceVersion": ""}, "items": [],
     });
     answer(StatusCode::OK, list.to_string())
 }
 
-fn answer(code: StatusCode, body: String) -> Response<Body> {
+fn answer(code: StatusCode, body: String) -> Response<AnswerBody> {
     let length = HeaderValue::from(body.len());
-    let mut response = Response::new(Body::from(body.into_bytes()));
+    let mut response = Response::new(whole(body.into_bytes()));
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CONTENT_LENGTH, length);
     response
+}
+
+/// A body that is there already.
+pub(crate) fn whole(bytes: impl Into<Bytes>) -> AnswerBody {
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }

@@ -16,14 +16,14 @@ use super::*;
 
 /// A host that answers everything in one way, and remembers what it was asked.
 #[derive(Clone)]
-struct Host {
+struct Fake {
     asked: Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>,
-    answer: Arc<dyn Fn(&str) -> Response<Body> + Send + Sync>,
+    answer: Arc<dyn Fn(&str) -> Response<AnswerBody> + Send + Sync>,
     kinds: Arc<Kinds>,
 }
 
-impl Host {
-    fn new(answer: impl Fn(&str) -> Response<Body> + Send + Sync + 'static) -> Self {
+impl Fake {
+    fn new(answer: impl Fn(&str) -> Response<AnswerBody> + Send + Sync + 'static) -> Self {
         Self {
             asked: Arc::default(),
             answer: Arc::new(answer),
@@ -31,7 +31,7 @@ impl Host {
         }
     }
 
-    fn upstream(&self) -> Upstream {
+    fn host(&self) -> Host {
         let host = self.clone();
         Arc::new(move |request: Request<Body>| {
             let host = host.clone();
@@ -50,9 +50,9 @@ impl Host {
         })
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
         let names = Names::of(&"island".into(), false).unwrap();
-        send(names, &self.kinds, request, self.upstream()).await
+        send(names, &self.kinds, request, self.host()).await
     }
 
     async fn get(&self, uri: &str) -> (StatusCode, String) {
@@ -63,7 +63,7 @@ impl Host {
         let status = response.status();
         (
             status,
-            String::from_utf8(response.into_body().collect_bytes().await.unwrap().to_vec()).unwrap(),
+            String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap(),
         )
     }
 
@@ -77,17 +77,17 @@ impl Host {
     }
 }
 
-fn reply(code: u16, media: &str, body: impl Into<Vec<u8>>) -> Response<Body> {
+fn reply(code: u16, media: &str, body: impl Into<Vec<u8>>) -> Response<AnswerBody> {
     let body = body.into();
     Response::builder()
         .status(code)
         .header(header::CONTENT_TYPE, media)
         .header(header::CONTENT_LENGTH, body.len())
-        .body(Body::from(body))
+        .body(refuse::whole(body))
         .unwrap()
 }
 
-fn json_reply(body: &Value) -> Response<Body> {
+fn json_reply(body: &Value) -> Response<AnswerBody> {
     reply(200, "application/json", body.to_string())
 }
 
@@ -99,8 +99,8 @@ fn discovery() -> Value {
     ]})
 }
 
-fn typical() -> Host {
-    Host::new(|path| match path {
+fn typical() -> Fake {
+    Fake::new(|path| match path {
         "/api/v1" => json_reply(&discovery()),
         path if path.starts_with("/api/v1/") => {
             json_reply(&json!({"kind": "ConfigMapList", "items": [{"metadata": {"namespace": "island"}}]}))
@@ -119,7 +119,7 @@ async fn the_length_of_an_answer_is_that_of_what_is_answered() {
         .unwrap()
         .parse()
         .unwrap();
-    let body = response.into_body().collect_bytes().await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body.len(), length);
     assert_eq!(
         &body[..],
@@ -212,10 +212,10 @@ async fn the_table_of_kinds_is_asked_for_once_and_again_only_after_a_while() {
 
 #[tokio::test]
 async fn a_host_that_does_not_tell_its_kinds_is_quoted() {
-    let host = Host::new(|_| reply(503, "application/json", r#"{"kind":"Status","code":503}"#));
+    let host = Fake::new(|_| reply(503, "application/json", r#"{"kind":"Status","code":503}"#));
     let (code, body) = host.get("/api/v1/configmaps").await;
     assert_eq!((code.as_u16(), &*body), (503, r#"{"kind":"Status","code":503}"#));
-    let host = Host::new(|_| reply(200, "text/html", "<html>secret</html>"));
+    let host = Fake::new(|_| reply(200, "text/html", "<html>secret</html>"));
     let error = host
         .send(Request::get("/api/v1/configmaps").body(Body::empty()).unwrap())
         .await
@@ -234,8 +234,8 @@ async fn a_watch_comes_line_by_line_and_ends_with_its_reader() {
         .header(header::CONTENT_TYPE, "application/json;stream=watch")
         .body(StreamBody::new(chunks))
         .unwrap();
-    let watch = Mutex::new(Some(with_stream(watch).await.unwrap()));
-    let host = Host::new(move |path| match path {
+    let watch = Mutex::new(Some(watch.map(|body| body.boxed_unsync())));
+    let host = Fake::new(move |path| match path {
         "/api/v1" => json_reply(&discovery()),
         _ => watch.lock().unwrap().take().unwrap(),
     });
@@ -268,7 +268,7 @@ async fn a_watch_comes_line_by_line_and_ends_with_its_reader() {
 async fn upgrades_logs_and_proxies_pass_as_they_are() {
     #[derive(Clone, Debug, PartialEq)]
     struct Upgraded;
-    let host = Host::new(|path| {
+    let host = Fake::new(|path| {
         let mut response = match path {
             path if path.contains("/exec") => reply(101, "", ""),
             path if path.contains("/missing") => reply(
@@ -308,7 +308,8 @@ async fn upgrades_logs_and_proxies_pass_as_they_are() {
         );
         assert_eq!(body, "default");
     }
-    let read = |response: Response<Body>| async { response.into_body().collect_bytes().await.unwrap() };
+    let read =
+        |response: Response<AnswerBody>| async { response.into_body().collect().await.unwrap().to_bytes() };
     assert_eq!(read(send("pods/a/log").await).await, "in island\n");
     // What a pod answers is its own, in whatever form.
     assert_eq!(
@@ -329,7 +330,7 @@ async fn answers_in_other_forms_do_not_pass() {
         ("application/yaml", "identity"),
         ("application/json", "gzip"),
     ] {
-        let host = Host::new(move |_| {
+        let host = Fake::new(move |_| {
             let mut response = reply(200, media, r#"{"metadata":{"namespace":"island"}}"#);
             response
                 .headers_mut()
@@ -341,12 +342,12 @@ async fn answers_in_other_forms_do_not_pass() {
             .unwrap();
         assert!(host.send(request).await.is_err(), "{media} {encoding}");
     }
-    let host = Host::new(|_| reply(200, "application/json", "{\"metadata\":"));
+    let host = Fake::new(|_| reply(200, "application/json", "{\"metadata\":"));
     let request = Request::get("/api/v1/namespaces/default/configmaps/a")
         .body(Body::empty())
         .unwrap();
     assert!(host.send(request).await.is_err());
-    let host = Host::new(|_| reply(404, "text/plain", "404 page not found"));
+    let host = Fake::new(|_| reply(404, "text/plain", "404 page not found"));
     assert_eq!(
         host.get("/api/v1/namespaces/default/configmaps/a").await.1,
         "404 page not found"
@@ -430,13 +431,13 @@ async fn the_table_is_filled_from_new_and_old_servers() {
             {"version": "v0", "freshness": "Stale", "resources": [{"resource": "ghosts", "scope": "Cluster"}]},
         ]}]})
     };
-    let new = Host::new(move |path| match path {
+    let new = Fake::new(move |path| match path {
         "/api" => json_reply(
             &json!({"kind": "APIGroupDiscoveryList", "items": aggregated("", "pods", "Namespaced")["items"]}),
         ),
         _ => json_reply(&aggregated("apps", "nodes", "Cluster")),
     });
-    new.kinds.load(&new.upstream()).await.unwrap();
+    new.kinds.load(&new.host()).await.unwrap();
     assert_eq!(new.paths(), ["/api", "/apis"]);
     assert_eq!(new.kinds.is_namespaced("", "pods"), Some(true));
     assert_eq!(new.kinds.is_namespaced("apps", "nodes"), Some(false));
@@ -446,7 +447,7 @@ async fn the_table_is_filled_from_new_and_old_servers() {
 
     let failing = Arc::new(AtomicUsize::new(0));
     let failed = failing.clone();
-    let old = Host::new(move |path| match path {
+    let old = Fake::new(move |path| match path {
         "/api" => json_reply(&json!({"kind": "APIVersions", "versions": ["v1"]})),
         "/api/v1" => json_reply(&discovery()),
         "/apis" => json_reply(&json!({"kind": "APIGroupList", "groups": [
@@ -464,7 +465,7 @@ async fn the_table_is_filled_from_new_and_old_servers() {
             )
         }
     });
-    old.kinds.load(&old.upstream()).await.unwrap();
+    old.kinds.load(&old.host()).await.unwrap();
     assert_eq!(old.kinds.is_namespaced("", "nodes"), Some(false));
     assert_eq!(old.kinds.is_namespaced("apps", "deployments"), Some(true));
     assert_eq!(
@@ -475,6 +476,6 @@ async fn the_table_is_filled_from_new_and_old_servers() {
         (None, 1)
     );
 
-    let dead = Host::new(|_| reply(403, "application/json", "{}"));
-    assert!(dead.kinds.load(&dead.upstream()).await.is_err());
+    let dead = Fake::new(|_| reply(403, "application/json", "{}"));
+    assert!(dead.kinds.load(&dead.host()).await.is_err());
 }
