@@ -30,9 +30,12 @@ use crate::{
     watch::{ScopeWatch, SharedWatch, WatchError, drive},
 };
 
-/// The hosts of a fleet, by scope and endpoint.
+/// The hosts of a fleet.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(Mutex<HashMap<(u64, Arc<str>), Arc<Host>>>);
+pub(crate) struct Hosts(Mutex<ByEndpoint>);
+
+/// By scope and endpoint.
+type ByEndpoint = HashMap<(u64, Arc<str>), Arc<Host>>;
 
 /// See the module.
 pub(crate) struct Host {
@@ -56,7 +59,7 @@ struct State {
 }
 
 impl Hosts {
-    fn hosts(&self) -> MutexGuard<'_, HashMap<(u64, Arc<str>), Arc<Host>>> {
+    fn hosts(&self) -> MutexGuard<'_, ByEndpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

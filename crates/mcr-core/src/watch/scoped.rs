@@ -63,6 +63,12 @@ struct Place {
     readers: usize,
 }
 
+/// An object as its cluster sees it, and where that is.
+struct Located {
+    place: Arc<str>,
+    object: Arc<Object>,
+}
+
 #[derive(Clone)]
 struct Reader {
     watch: Arc<SharedWatch>,
@@ -234,12 +240,8 @@ impl ScopeWatch {
         self.tell_readers();
     }
 
-    /// The object as its cluster sees it, and where it belongs; none if it belongs to none.
-    fn locate(
-        &self,
-        json: &RawValue,
-        parser: &mut Parser,
-    ) -> Result<Option<(Arc<str>, Arc<Object>)>, NotAnObject> {
+    /// Where an object belongs; none if it belongs to no cluster.
+    fn locate(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Located>, NotAnObject> {
         let opened = OpenObject::open(json)?;
         let Some(placement) = self.layout.place(opened.metadata()) else {
             return Ok(None);
@@ -256,7 +258,10 @@ impl ScopeWatch {
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
-        Ok(Some((placement.place.as_ref().into(), Arc::new(object))))
+        Ok(Some(Located {
+            place: placement.place.as_ref().into(),
+            object: Arc::new(object),
+        }))
     }
 
     fn localize(&self, json: &RawValue, place: &str) -> Result<Box<RawValue>, NotAnObject> {
@@ -368,7 +373,7 @@ impl Mirror for ScopeWatch {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
         })?;
-        let Some((place, object)) = located else {
+        let Some(Located { place, object }) = located else {
             return Ok(None);
         };
         self.apply(&place, |store| store.upsert(object.clone(), initial));
@@ -376,7 +381,7 @@ impl Mirror for ScopeWatch {
     }
 
     fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject> {
-        let Some((place, object)) = self.locate(json, parser)? else {
+        let Some(Located { place, object }) = self.locate(json, parser)? else {
             return Ok(None);
         };
         self.apply(&place, |store| store.delete(object.clone()).into_iter().collect());
