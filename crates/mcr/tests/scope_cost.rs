@@ -1,0 +1,177 @@
+//! What ten thousand clusters behind one endpoint cost: namespaces of a simulated API server, one ConfigMap each,
+//! a controller for ConfigMaps.
+//!
+//! A process of its own, since it measures memory and CPU time of the process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::future::BoxFuture;
+use http::{Request as HttpRequest, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use mcr::{
+    Access, Action, BoxError, ClusterName, ClusterSpec, Controller, Fleet, Request,
+    core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
+};
+use mcr_provider_clusters::ClustersProvider;
+use mcr_testkit::sim::SimCluster;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+const CLUSTERS: usize = 10_000;
+
+/// The targets of the project: see docs/architecture.md.
+const MOST_BYTES: f64 = 20_000.0;
+const MOST_CPU: Duration = Duration::from_millis(1);
+
+struct Namespaces;
+
+impl ScopeLayout for Namespaces {
+    fn name(&self) -> &str {
+        "namespaces"
+    }
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.namespace().map(Placement::new)
+    }
+    fn send(
+        &self,
+        _: Arc<str>,
+        request: HttpRequest<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async move { upstream.send(request).await })
+    }
+}
+
+fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096.0
+}
+
+/// User and system time of this process.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within two minutes: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn place(number: usize) -> String {
+    format!("tenant-{number:05}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
+    let server = SimCluster::new();
+    for number in 0..CLUSTERS {
+        let namespace = place(number);
+        server
+            .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+            .unwrap();
+        server
+            .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": namespace}, "data": {"key": "value"}}))
+            .unwrap();
+    }
+    let scope = Scope::new(Namespaces);
+    scope.set_endpoint("main", Access::from(server.client()));
+    let spec = |number: usize| {
+        let name = place(number);
+        ClusterSpec::new(ClusterName::new(&name).unwrap(), scope.place("main", name))
+            .identity(format!("{number}"))
+    };
+    let provider = ClustersProvider::new();
+    let clusters = provider.handle();
+    let fleet = Fleet::builder().provider(provider).build();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop.clone());
+        async move { fleet.run(stop).await }
+    });
+    let reconciled = Arc::new(AtomicUsize::new(0));
+    let controller = Controller::<ConfigMap>::new("maps")
+        .build(
+            |_: Request<ConfigMap>, reconciled: Arc<AtomicUsize>| async move {
+                reconciled.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, BoxError>(Action::await_change())
+            },
+            reconciled.clone(),
+        )
+        .unwrap();
+    let controlling = tokio::spawn(controller.run(fleet.clone(), stop.clone()));
+
+    // The first one brings the objects of all into memory; what follows is what clusters cost beyond them.
+    clusters.add(spec(0));
+    until("the first one is reconciled", || {
+        reconciled.load(Ordering::Relaxed) == 1
+    })
+    .await;
+    let (memory_before, cpu_before, started) = (resident(), cpu(), Instant::now());
+    for number in 1..CLUSTERS {
+        clusters.add(spec(number));
+    }
+    until("all are reconciled", || {
+        reconciled.load(Ordering::Relaxed) >= CLUSTERS
+    })
+    .await;
+    let took = started.elapsed();
+    let count = (CLUSTERS - 1) as f64;
+    let bytes = (resident() - memory_before) / count;
+    let joining = (cpu() - cpu_before).div_f64(count);
+
+    let lists = server.audit().count(|event| event.is_list("configmaps"));
+    let watches = server.audit().count(|event| event.is_watch_start("configmaps"));
+    assert_eq!((lists, watches), (1, 1), "lists and watches at the server");
+    let status = fleet.snapshot();
+    assert_eq!(status.scopes[0].clusters, CLUSTERS);
+    assert!(
+        status
+            .clusters
+            .iter()
+            .all(|cluster| cluster.state == "Ready" && cluster.objects == 1)
+    );
+
+    let before = cpu();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let idle = (cpu() - before).as_secs_f64() / 3.0;
+
+    let cpu_before = cpu();
+    for number in 0..CLUSTERS {
+        clusters.remove(&ClusterName::new(place(number)).unwrap());
+    }
+    until("all are gone", || {
+        fleet.clusters().is_empty() && fleet.snapshot().clusters.is_empty()
+    })
+    .await;
+    let leaving = (cpu() - cpu_before).div_f64(count);
+    until("nobody watches any more", || server.watches() == 0).await;
+    println!(
+        "{CLUSTERS} clusters in a scope: joined and reconciled in {took:.1?}; each {:.1} kB beyond its objects, joining {joining:.0?} and leaving {leaving:.0?} of CPU; idle {:.1} % of a core",
+        bytes / 1000.0,
+        idle * 100.0
+    );
+    assert!(bytes < MOST_BYTES, "{bytes:.0} bytes for each cluster");
+    assert!(joining < MOST_CPU, "{joining:?} of CPU to join");
+    assert!(leaving < MOST_CPU, "{leaving:?} of CPU to leave");
+    assert_eq!(fleet.scopes().len(), 0);
+
+    stop.cancel();
+    controlling.await.unwrap().unwrap();
+    running.await.unwrap();
+}
