@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{ClusterStatus, Fleet, ProviderStatus};
+use mcr_core::{ClusterStatus, Fleet, ProviderStatus, ScopeStatus};
 
 use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, QueueStatus};
 
@@ -34,6 +34,8 @@ pub struct FleetReport {
     pub clusters: Vec<ClusterReport>,
     /// The providers, in the order they were given.
     pub providers: Vec<ProviderStatus>,
+    /// The endpoints of scopes, which carry many clusters each.
+    pub scopes: Vec<ScopeStatus>,
     /// The controllers, in the order they were given.
     pub controllers: Vec<ControllerReport>,
 }
@@ -109,6 +111,7 @@ impl FleetReport {
         Self {
             clusters,
             providers: snapshot.providers,
+            scopes: snapshot.scopes,
             controllers: reports,
         }
     }
