@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-/// Why a [`NamespaceProvider`] can't be built from its options.
+/// Why a [`NamespaceProvider`](crate::NamespaceProvider) can't be built from its options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
@@ -13,6 +13,9 @@ pub enum NamespaceError {
          remove it"
     )]
     Name(String),
+    /// The host is a place in a scope, which can't be connected to.
+    #[error("the host cluster is itself a place in a scope; use a cluster that is reached directly")]
+    HostInScope,
     /// A label selector that is empty.
     #[error("the label selector is empty; leave `labels` out to take all namespaces")]
     Selector,

@@ -2,15 +2,20 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(dead_code)]
 
+mod builder;
 mod error;
+mod host;
 mod kinds;
+mod layout;
 mod mapping;
+mod provider;
 mod read;
 mod route;
 mod send;
 mod shared;
 
+pub use builder::NamespaceProviderBuilder;
 pub use error::NamespaceError;
+pub use provider::NamespaceProvider;
 pub use shared::NamespaceMapping;

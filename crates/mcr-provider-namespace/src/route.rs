@@ -59,7 +59,8 @@ fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Name
         *method,
         Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
     );
-    if !known && !(objects.is_connect() && method == Method::OPTIONS) {
+    let connects = objects.is_connect() && method == Method::OPTIONS;
+    if !known && !connects {
         return Err(Refusal::method_not_allowed());
     }
     let places = places::of(objects.group, objects.plural);
@@ -93,7 +94,7 @@ fn elsewhere(
     names: &Names,
 ) -> Result<Route, Refusal> {
     let no_namespace = || Refusal::not_found("", "namespaces", namespace);
-    match (&*method, objects.name) {
+    match (method, objects.name) {
         (&Method::GET | &Method::HEAD, None) => {
             // The own namespace is asked for what can't be there, so that all else of the answer (versions, forms,
             // bookmarks, how long a watch lasts) is an API server's own.

@@ -89,11 +89,14 @@ impl<'a> Fields<'a> {
 /// A place in an object: the names of fields that lead to it.
 pub(crate) type Place = [&'static str];
 
+/// What becomes of a value, by the rule of its place. None: it stays as it is.
+pub(crate) type Edit<'e, T, E> = dyn FnMut(T, &RawValue) -> Result<Option<String>, E> + 'e;
+
 /// Replaces the values at some places. None: none were, or it is no object.
 pub(crate) fn edit_at<T: Copy, E: From<Unreadable>>(
     value: &RawValue,
     places: &[(&Place, T)],
-    edit: &mut dyn FnMut(T, &RawValue) -> Result<Option<String>, E>,
+    edit: &mut Edit<'_, T, E>,
 ) -> Result<Option<String>, E> {
     if let Some((_, rule)) = places.iter().find(|(place, _)| place.is_empty()) {
         return edit(*rule, value);

@@ -37,7 +37,7 @@ impl Names {
 }
 
 /// A DNS label.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     (1..=63).contains(&bytes.len())
         && bytes

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{names::Names, places::Places};
+use super::{
+    names::Names,
+    places::{Places, Rule},
+};
 
 const FIELD_SELECTOR: &str = "fieldSelector";
 
@@ -67,6 +70,25 @@ fn selector(selector: &str, places: &Places, names: &Names) -> String {
         .map(|term| mapped_term(term, places, names))
         .collect();
     terms.join(",")
+}
+
+/// The terms of a field selector that are left where one watch serves all clusters: those that say nothing of namespaces.
+/// None: there is one that is not true in every cluster.
+pub(crate) fn of_all(selector: &str, places: &Places, inside: Option<&str>) -> Option<String> {
+    let mut left = Vec::new();
+    for term in terms(selector) {
+        let about = operator(term).and_then(|(at, operator)| {
+            let place = places.iter().find(|(place, _)| place.join(".") == term[..at])?;
+            Some((place.1, operator, unescaped(&term[at + operator.len()..])))
+        });
+        match about {
+            None => left.push(term),
+            // Every object is in the namespace of its cluster.
+            Some((Rule::Own, "=" | "==", Some(name))) if Some(&*name) == inside => {}
+            Some(_) => return None,
+        }
+    }
+    Some(left.join(","))
 }
 
 fn mapped_term<'a>(term: &'a str, places: &Places, names: &Names) -> Cow<'a, str> {
@@ -231,6 +253,28 @@ mod tests {
         }
         let odd = map("", Some(("metadata.namespace", "a,b=c\\")));
         assert_eq!(odd, "fieldSelector=metadata.namespace%3Da%5C%2Cb%5C%3Dc%5C%5C");
+    }
+
+    #[test]
+    fn in_a_watch_for_all_clusters_only_what_is_true_in_each_is_left_out() {
+        let left = |selector, inside| of_all(selector, places::of("", "events"), inside);
+        let default = Some("default");
+        assert_eq!(left("metadata.namespace=default", default).as_deref(), Some(""));
+        assert_eq!(
+            left("a=b,metadata.namespace==default,c!=d", default).as_deref(),
+            Some("a=b,c!=d")
+        );
+        assert_eq!(left("type=Normal", None).as_deref(), Some("type=Normal"));
+        for some in [
+            "metadata.namespace!=default",
+            "metadata.namespace=island",
+            "metadata.namespace=def\\ault",
+            "involvedObject.namespace=default",
+            "a=b,regarding.namespace!=x",
+        ] {
+            assert_eq!(left(some, default), None, "{some}");
+        }
+        assert_eq!(left("metadata.namespace=default", None), None);
     }
 
     #[test]

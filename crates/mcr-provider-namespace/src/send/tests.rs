@@ -14,11 +14,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+type Asked = (Method, String, HeaderMap, String);
+type Answer = dyn Fn(&str) -> Response<AnswerBody> + Send + Sync;
+
 /// A host that answers everything in one way, and remembers what it was asked.
 #[derive(Clone)]
 struct Fake {
-    asked: Arc<Mutex<Vec<(Method, String, HeaderMap, String)>>>,
-    answer: Arc<dyn Fn(&str) -> Response<AnswerBody> + Send + Sync>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    answer: Arc<Answer>,
     kinds: Arc<Kinds>,
 }
 

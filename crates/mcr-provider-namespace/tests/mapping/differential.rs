@@ -130,6 +130,10 @@ fn script() -> Vec<Raw> {
     script
 }
 
+fn metadata(object: &Value) -> Value {
+    json!([object["metadata"]["name"], object["metadata"]["namespace"]])
+}
+
 /// What must be alike of an answer: not identities, versions and times, and a name that is quoted.
 async fn essence(client: &Client, raw: &Raw) -> (u16, Value) {
     let Some(reply) = ask(client, raw).await else {
@@ -154,7 +158,6 @@ async fn essence(client: &Client, raw: &Raw) -> (u16, Value) {
     for field in ["name", "group", "kind"] {
         essence["details"][field] = body["details"][field].clone();
     }
-    let metadata = |object: &Value| json!([object["metadata"]["name"], object["metadata"]["namespace"]]);
     essence["metadata"] = metadata(&body);
     essence["items"] = body["items"]
         .as_array()

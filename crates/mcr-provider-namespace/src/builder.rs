@@ -1,0 +1,179 @@
+use std::{fmt, sync::Arc};
+
+use mcr_core::{Access, Scope};
+
+use crate::{
+    NamespaceError, NamespaceMapping, NamespaceProvider,
+    layout::{Choice, Layout},
+    mapping::names::is_name,
+    provider::{Config, ENDPOINT},
+};
+
+/// Builds a [`NamespaceProvider`]; made by [`NamespaceProvider::builder`].
+#[derive(Clone)]
+pub struct NamespaceProviderBuilder {
+    name: Arc<str>,
+    access: Option<Access>,
+    keep: bool,
+    labels: Option<String>,
+    choice: Choice,
+}
+
+impl NamespaceProviderBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: "namespace".into(),
+            access: None,
+            keep: false,
+            labels: None,
+            choice: Choice::default(),
+        }
+    }
+
+    /// Sets the provider's name. Default: `namespace`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets how the host cluster is reached: the one whose namespaces are the clusters.
+    #[must_use]
+    pub fn access(mut self, access: impl Into<Access>) -> Self {
+        self.access = Some(access.into());
+        self
+    }
+
+    /// Sets how the host cluster is reached, by a client that is ready.
+    #[must_use]
+    pub fn client(self, client: kube::Client) -> Self {
+        self.access(client)
+    }
+
+    /// Sets whether namespaces keep their real names inside. Default: no, the only namespace of each cluster is
+    /// `default`.
+    #[must_use]
+    pub fn keep_names(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Takes only namespaces that match a label selector, such as `team,tier!=test`; the API server applies it.
+    /// Default: all.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Leaves namespaces out by their names. Default: none. May be called several times.
+    #[must_use]
+    pub fn exclude(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.choice.excluded.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Takes only namespaces whose names fit. It is asked for every object that is seen, so it must be quick, and must
+    /// always say the same of a name. Default: all.
+    #[must_use]
+    pub fn filter(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.choice.filter = Some(Arc::new(takes));
+        self
+    }
+
+    /// Builds the provider. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`NamespaceError`] if there is no host, the label selector is empty, or an excluded name is none.
+    pub fn build(self) -> Result<NamespaceProvider, NamespaceError> {
+        let access = self.access.ok_or(NamespaceError::NoHost)?;
+        if self
+            .labels
+            .as_ref()
+            .is_some_and(|labels| labels.trim().is_empty())
+        {
+            return Err(NamespaceError::Selector);
+        }
+        if let Some(name) = self.choice.excluded.iter().find(|name| !is_name(name)) {
+            return Err(NamespaceError::Name(name.clone()));
+        }
+        if matches!(access, Access::Scoped(_)) {
+            return Err(NamespaceError::HostInScope);
+        }
+        let mapping = NamespaceMapping::new().keep_names(self.keep);
+        let choice = Arc::new(self.choice);
+        let scope = Scope::new(Layout::new(self.name.clone(), mapping.clone(), choice.clone()));
+        scope.set_endpoint(ENDPOINT, access.clone());
+        Ok(NamespaceProvider {
+            name: self.name,
+            config: Arc::new(Config {
+                access,
+                mapping,
+                scope,
+                labels: self.labels,
+                choice,
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for NamespaceProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamespaceProviderBuilder")
+            .field("name", &self.name)
+            .field("access", &self.access)
+            .field("keep_names", &self.keep)
+            .field("labels", &self.labels)
+            .field("choice", &self.choice)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::{Provider, Trust};
+
+    use super::*;
+
+    fn builder() -> NamespaceProviderBuilder {
+        NamespaceProvider::builder().access(Access::kubeconfig("secret", Trust::Trusted))
+    }
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_do() {
+        let error = |builder: NamespaceProviderBuilder| builder.build().unwrap_err().to_string();
+        assert_eq!(
+            error(NamespaceProvider::builder()),
+            "there is no host cluster; say how to reach it with `access` or `client`"
+        );
+        assert_eq!(
+            error(builder().labels(" ")),
+            "the label selector is empty; leave `labels` out to take all namespaces"
+        );
+        assert_eq!(
+            error(builder().exclude(["kube-*"])),
+            "\"kube-*\" can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct \
+             or remove it"
+        );
+        let nested = builder().build().unwrap().config.scope.place(ENDPOINT, "a");
+        assert_eq!(
+            error(builder().access(nested)),
+            "the host cluster is itself a place in a scope; use a cluster that is reached directly"
+        );
+    }
+
+    #[test]
+    fn the_provider_shows_no_secret() {
+        let provider = builder()
+            .exclude(["kube-system"])
+            .filter(|name| name != "x")
+            .build()
+            .unwrap();
+        assert_eq!(provider.name(), "namespace");
+        for shown in [format!("{provider:?}"), format!("{:?}", builder())] {
+            assert!(!shown.contains("secret"), "{shown}");
+        }
+        let choice = &provider.config.choice;
+        assert!(choice.takes("a") && !choice.takes("kube-system") && !choice.takes("x"));
+    }
+}

@@ -1,0 +1,76 @@
+//! The connection to the host cluster that a discovery has of its own.
+
+use futures::{StreamExt, stream};
+use mcr_core::{
+    Access, BoxError, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet, FleetEvent,
+    FleetEvents, Provider,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The host, kept connected like any cluster: dialled, probed, its credentials renewed. Dropping it lets it go.
+pub(crate) struct HostCluster {
+    pub(crate) cluster: Cluster,
+    events: FleetEvents,
+    _stop: DropGuard,
+}
+
+/// A fleet of the host alone.
+struct Only(ClusterSpec);
+
+impl Provider for Only {
+    fn name(&self) -> &str {
+        "host"
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        stream::iter([Ok(Change::Upsert(self.0.clone())), Ok(Change::Synced)])
+            .chain(stream::pending())
+            .take_until(stop.cancelled_owned())
+            .boxed()
+    }
+}
+
+impl HostCluster {
+    /// Connects.
+    ///
+    /// # Errors
+    /// If it can't be reached, with the reason. Whoever wants it tries again.
+    pub(crate) async fn connect(provider: &str, access: Access) -> Result<Self, BoxError> {
+        let name = ClusterName::new(format!("host of {provider}"))?;
+        let fleet = Fleet::builder()
+            .provider(Only(ClusterSpec::new(name, access)))
+            .build();
+        let mut events = fleet.subscribe();
+        let stop = CancellationToken::new();
+        let guard = stop.clone().drop_guard();
+        // It ends by the guard, soon after this is dropped.
+        tokio::spawn(async move { fleet.run(stop).await });
+        let cluster = loop {
+            if let FleetEvent::Engaged(cluster) = events.next().await {
+                break cluster;
+            }
+        };
+        let told =
+            |state: &ClusterState| !matches!(state, ClusterState::Discovered | ClusterState::Connecting);
+        match cluster.wait_for(told).await {
+            ClusterState::Ready => Ok(Self {
+                cluster,
+                events,
+                _stop: guard,
+            }),
+            ClusterState::Unreachable { reason } => {
+                Err(format!("the host cluster can't be reached: {reason}").into())
+            }
+            state => Err(format!("the host cluster can't be used: {state:?}").into()),
+        }
+    }
+
+    /// Resolves when another cluster answers in its place, of which nothing is known.
+    pub(crate) async fn replaced(&mut self) {
+        loop {
+            if let FleetEvent::Disengaged { .. } = self.events.next().await {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Namespaces as places of a scope.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use mcr_core::{
+    AnswerBody, BoxError, Capabilities, ObjectMetadata, Placement, ScopeLayout, ScopeRefusal, Upstream,
+    WatchRequest,
+};
+use serde_json::Value;
+
+use crate::{
+    NamespaceMapping,
+    kinds::Host,
+    mapping::{
+        names::{DEFAULT, Names},
+        places::{self, Rule},
+        query,
+    },
+};
+
+type Filter = dyn Fn(&str) -> bool + Send + Sync;
+
+/// Which namespaces are clusters, by their names.
+#[derive(Clone, Default)]
+pub(crate) struct Choice {
+    pub(crate) excluded: BTreeSet<String>,
+    pub(crate) filter: Option<Arc<Filter>>,
+}
+
+impl Choice {
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        !self.excluded.contains(name) && self.filter.as_ref().is_none_or(|filter| filter(name))
+    }
+}
+
+impl fmt::Debug for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choice")
+            .field("excluded", &self.excluded)
+            .field("filter", &self.filter.is_some())
+            .finish()
+    }
+}
+
+/// How the clusters lie in their host.
+pub(crate) struct Layout {
+    name: Arc<str>,
+    mapping: NamespaceMapping,
+    choice: Arc<Choice>,
+    /// What namespaces are called inside, unless they keep their names.
+    inside: Option<Arc<str>>,
+}
+
+impl Layout {
+    pub(crate) fn new(name: Arc<str>, mapping: NamespaceMapping, choice: Arc<Choice>) -> Self {
+        Self {
+            name,
+            inside: (!mapping.keep).then(|| DEFAULT.into()),
+            mapping,
+            choice,
+        }
+    }
+}
+
+impl ScopeLayout for Layout {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().without_cluster_scoped_kinds()
+    }
+
+    fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+        let (group, plural) = (wanted.group(), wanted.plural());
+        if self.mapping.kinds.is_namespaced(group, plural) == Some(false) {
+            return Err(ScopeRefusal::new(format!(
+                "the cluster is a namespace of another cluster: it has no cluster-scoped kinds such as {plural}; watch them in \
+                 the host cluster"
+            )));
+        }
+        let everywhere = wanted.clone().all_namespaces();
+        let Some(fields) = wanted.field_selector() else {
+            return Ok(everywhere);
+        };
+        // One watch for all clusters: what selects by a namespace would select in one of them.
+        match query::of_all(fields, places::of(group, plural), self.inside.as_deref()) {
+            Some(rest) if rest.is_empty() => Ok(everywhere.without_fields()),
+            Some(rest) => Ok(everywhere.fields(rest)),
+            None => Err(ScopeRefusal::new(format!(
+                "one watch serves all clusters that are namespaces, and the field selector {fields:?} chooses some of them by \
+                 name; choose clusters in place of namespaces"
+            ))),
+        }
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        // What no cluster stands for is not held either.
+        let place = object.namespace().filter(|name| self.choice.takes(name))?;
+        let placement = Placement::new(place);
+        Some(match &self.inside {
+            Some(inside) => placement.in_namespace(inside.clone()),
+            None => placement,
+        })
+    }
+
+    fn localizes(&self, wanted: &WatchRequest) -> bool {
+        let references = places::of(wanted.group(), wanted.plural());
+        self.inside.is_some() && references.iter().any(|(_, rule)| *rule == Rule::Reference)
+    }
+
+    fn localize(&self, place: &str, object: &mut Value) {
+        let Some(names) = Names::of(&place.into(), self.mapping.keep) else {
+            return;
+        };
+        // Of the kinds that speak of namespaces only events can be watched.
+        let references = places::of("", "events")
+            .iter()
+            .filter(|(_, rule)| *rule == Rule::Reference);
+        for (place, _) in references {
+            if let Some(Value::String(name)) = place
+                .iter()
+                .try_fold(&mut *object, |at, field| at.get_mut(*field))
+            {
+                *name = names.swap(name).to_owned();
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        place: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        let host: Host = Arc::new(move |request| {
+            let upstream = upstream.clone();
+            Box::pin(async move { upstream.send(request).await })
+        });
+        self.mapping.send(place, request, host)
+    }
+}

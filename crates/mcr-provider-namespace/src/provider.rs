@@ -1,0 +1,210 @@
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use futures::{StreamExt, stream};
+use kube::core::{ApiResource, GroupVersionKind};
+use mcr_core::{
+    Access, BoxError, Change, ClusterName, ClusterSpec, Discovery, HubEvent, HubWatch, Object, ObjectKey,
+    Provider, Scope, WatchRequest,
+};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    NamespaceMapping, NamespaceProviderBuilder, host::HostCluster, layout::Choice, shared::of_client,
+};
+
+/// The host's name among the endpoints of the scope, which has no other.
+pub(crate) const ENDPOINT: &str = "host";
+
+/// A provider that makes each namespace of one cluster, the host, a cluster of the fleet.
+///
+/// # Cancellation
+/// Dropping a discovery, or cancelling its token, ends its watch and closes its connection to the host.
+#[derive(Clone)]
+pub struct NamespaceProvider {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: Arc<Config>,
+}
+
+/// What was asked for, checked.
+pub(crate) struct Config {
+    pub(crate) access: Access,
+    pub(crate) mapping: NamespaceMapping,
+    pub(crate) scope: Scope,
+    pub(crate) labels: Option<String>,
+    pub(crate) choice: Arc<Choice>,
+}
+
+impl NamespaceProvider {
+    /// A builder. It wants to know how the host is reached; everything else has a default.
+    pub fn builder() -> NamespaceProviderBuilder {
+        NamespaceProviderBuilder::new()
+    }
+}
+
+impl fmt::Debug for NamespaceProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamespaceProvider")
+            .field("name", &self.name)
+            .field("access", &self.config.access)
+            .field("keep_names", &self.config.mapping.keep)
+            .field("labels", &self.config.labels)
+            .field("choice", &self.config.choice)
+            .finish()
+    }
+}
+
+impl Provider for NamespaceProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts a discovery. Must be polled within a tokio runtime that has its time driver enabled.
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let start = Step::Connect(self.clone());
+        stream::unfold(start, async |step| match step {
+            Step::Connect(provider) => Some(match Running::start(provider).await {
+                // Nothing is said yet: the stream below goes on at once.
+                Ok(running) => (None, Step::Follow(Box::new(running))),
+                Err(error) => (Some(Err(error)), Step::End),
+            }),
+            Step::Follow(mut running) => Some(match running.next().await {
+                Ok(change) => (Some(Ok(change)), Step::Follow(running)),
+                Err(error) => (Some(Err(error)), Step::End),
+            }),
+            Step::End => None,
+        })
+        .filter_map(async |item| item)
+        .take_until(stop.cancelled_owned())
+        .boxed()
+    }
+}
+
+enum Step {
+    Connect(NamespaceProvider),
+    Follow(Box<Running>),
+    /// After an error, which a later discovery may not find any more.
+    End,
+}
+
+struct Running {
+    provider: NamespaceProvider,
+    watch: HubWatch,
+    host: HostCluster,
+    said: HashMap<ClusterName, Facts>,
+    synced: bool,
+}
+
+/// What is read of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Facts {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Metadata {
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Status {
+    #[serde(default)]
+    phase: String,
+}
+
+impl Running {
+    async fn start(provider: NamespaceProvider) -> Result<Self, BoxError> {
+        let config = &provider.config;
+        let host = HostCluster::connect(&provider.name, config.access.clone()).await?;
+        // Which kinds live in namespaces has to be known before anybody watches.
+        config
+            .mapping
+            .kinds
+            .load(&of_client(host.cluster.client()))
+            .await?;
+        let kind = GroupVersionKind::gvk("", "v1", "Namespace");
+        let mut request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "namespaces"));
+        if let Some(labels) = &config.labels {
+            request = request.labels(labels);
+        }
+        let watch = HubWatch::new(host.cluster.client(), request);
+        Ok(Self {
+            provider,
+            watch,
+            host,
+            said: HashMap::new(),
+            synced: false,
+        })
+    }
+
+    async fn next(&mut self) -> Result<Change, BoxError> {
+        loop {
+            let event = tokio::select! {
+                event = self.watch.next() => event,
+                () = self.host.replaced() => {
+                    return Err("another cluster answers in place of the host".into());
+                }
+            };
+            match event {
+                HubEvent::Applied(namespace) => {
+                    if let Some(change) = self.applied(&namespace)? {
+                        return Ok(change);
+                    }
+                }
+                HubEvent::Deleted(key) => {
+                    if let Some(change) = self.deleted(&key) {
+                        return Ok(change);
+                    }
+                }
+                HubEvent::Synced => {
+                    self.synced = true;
+                    return Ok(Change::Synced);
+                }
+                // Shown by the fleet as long as there is nothing else to show. Later it says nothing of the namespaces.
+                HubEvent::Failing(problem) if !self.synced => {
+                    return Err(format!("namespaces can't be watched: {}", problem.error).into());
+                }
+                HubEvent::Failing(problem) => tracing::warn!(
+                    provider = &*self.provider.name,
+                    error = %problem.error,
+                    "namespaces can't be watched at the moment; the clusters stay as they are"
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    fn applied(&mut self, namespace: &Object) -> Result<Option<Change>, BoxError> {
+        let key = namespace.key();
+        if !self.provider.config.choice.takes(&key.name) {
+            return Ok(None);
+        }
+        let name = ClusterName::new(&key.name)?;
+        let facts: Facts = namespace.decode()?;
+        if self.said.get(&name) == Some(&facts) {
+            return Ok(None);
+        }
+        let access = self.provider.config.scope.place(ENDPOINT, key.name.clone());
+        let mut spec = ClusterSpec::new(name.clone(), access).identity(facts.metadata.uid.clone());
+        spec.labels.clone_from(&facts.metadata.labels);
+        if !facts.status.phase.is_empty() {
+            spec = spec.property("phase", facts.status.phase.clone());
+        }
+        self.said.insert(name, facts);
+        Ok(Some(Change::Upsert(spec)))
+    }
+
+    /// One that is being deleted is still told as applied: its cluster goes when it is gone.
+    fn deleted(&mut self, key: &ObjectKey) -> Option<Change> {
+        let name = ClusterName::new(&key.name).ok()?;
+        self.said.remove(&name).map(|_| Change::Remove(name))
+    }
+}

@@ -1,0 +1,338 @@
+//! Namespaces that come, change and go.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use mcr::ClusterState;
+use mcr_core::{Change, HubWatch, Provider, WatchRequest};
+use mcr_provider_namespace::NamespaceProvider;
+use mcr_testkit::control_plane::ControlPlane;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn namespaces_join_and_change_and_a_terminating_one_stays_until_it_is_gone() {
+    let plane = ControlPlane::builder()
+        .with_controller_manager()
+        .start()
+        .await
+        .or_fail();
+    let client = plane.client();
+    let first = namespace(&client, "island", &[("team", "a")]).await;
+    let running = Running::start(provider(&plane).build().or_fail());
+    let island = running.cluster("island").await;
+    assert_eq!(island.identity().as_deref(), first.metadata.uid.as_deref());
+    assert_eq!(island.label("team").as_deref(), Some("a"));
+    assert_eq!(island.properties()["phase"], "Active");
+    // All of them, as upstream.
+    for name in ["default", "kube-system", "kube-public"] {
+        running.cluster(name).await;
+    }
+
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let relabel = Patch::Merge(json!({"metadata": {"labels": {"team": "b"}}}));
+    namespaces
+        .patch("island", &PatchParams::default(), &relabel)
+        .await
+        .or_fail();
+    eventually("the label is seen", || {
+        (island.label("team").as_deref() == Some("b")).then_some(())
+    })
+    .await;
+
+    // Something in it has a finalizer, which only who works in the cluster removes.
+    lives(&client, "island", "crusoe", "human").await;
+    let hold = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    maps(&client, "island")
+        .patch("crusoe", &PatchParams::default(), &hold)
+        .await
+        .or_fail();
+    namespaces
+        .delete("island", &DeleteParams::default())
+        .await
+        .or_fail();
+    eventually("it is terminating", || {
+        (island.properties()["phase"] == "Terminating").then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(running.fleet.get("island").or_fail().is_same(&island), "it stays");
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let inside = maps(&island.client(), "default");
+    inside
+        .patch("crusoe", &PatchParams::default(), &release)
+        .await
+        .or_fail();
+    eventually("it goes", || running.fleet.get("island").is_err().then_some(())).await;
+
+    // Another one of the same name is another cluster.
+    let second = namespace(&client, "island", &[]).await;
+    let again = running.cluster("island").await;
+    assert_ne!(again.identity(), island.identity());
+    assert_eq!(again.identity().as_deref(), second.metadata.uid.as_deref());
+    assert!(inside.get("crusoe").await.is_err());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_deleted_and_made_anew_while_nobody_looks_is_another_cluster() {
+    let plane = ControlPlane::builder()
+        .with_controller_manager()
+        .start()
+        .await
+        .or_fail();
+    let client = plane.client();
+    namespace(&client, "island", &[]).await;
+    let running = Running::start(provider(&plane).build().or_fail());
+    let island = running.cluster("island").await;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    // Faster than anybody can follow: what comes of it is told as one change.
+    namespaces
+        .delete("island", &DeleteParams::default())
+        .await
+        .or_fail();
+    while namespaces.get_opt("island").await.or_fail().is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    namespace(&client, "island", &[]).await;
+    eventually("another one of that name", || {
+        running
+            .fleet
+            .get("island")
+            .ok()
+            .filter(|cluster| cluster.identity() != island.identity())
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_exclusions_and_filters_choose() {
+    let plane = ControlPlane::start().await.or_fail();
+    let client = plane.client();
+    for (name, team) in [("zoo", "a"), ("jungle", "a"), ("island", "a"), ("desert", "b")] {
+        namespace(&client, name, &[("team", team)]).await;
+        lives(&client, name, "somebody", "human").await;
+    }
+    let chosen = provider(&plane)
+        .labels("team=a")
+        .exclude(["jungle"])
+        .filter(|name| name != "zoo")
+        .build()
+        .or_fail();
+    let running = Running::start(chosen);
+    let island = running.cluster("island").await;
+    running.sees("live island default/somebody").await;
+    assert_eq!(running.names(), ["island"]);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let team = |name: &'static str, team: &'static str| {
+        let (namespaces, patch) = (
+            namespaces.clone(),
+            Patch::Merge(json!({"metadata": {"labels": {"team": team}}})),
+        );
+        async move {
+            namespaces
+                .patch(name, &PatchParams::default(), &patch)
+                .await
+                .or_fail()
+        }
+    };
+    team("desert", "a").await;
+    running.sees("live desert default/somebody").await;
+    // One that no longer matches leaves, though it is there.
+    team("island", "b").await;
+    eventually("island leaves", || {
+        running.fleet.get("island").is_err().then_some(())
+    })
+    .await;
+    assert!(island.token().is_cancelled());
+    assert_eq!(running.names(), ["desert"]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_of_the_host_removes_nothing() {
+    let plane = ControlPlane::start().await.or_fail();
+    let client = plane.client();
+    namespace(&client, "island", &[]).await;
+    lives(&client, "island", "crusoe", "human").await;
+    let running = Running::start(provider(&plane).build().or_fail());
+    running.sees("live island default/crusoe").await;
+    let island = running.cluster("island").await;
+    plane.stop().await.or_fail();
+    let gone = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+    tokio::time::timeout(SOON, island.wait_for(gone)).await.or_fail();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(running.fleet.get("island").or_fail().is_same(&island));
+    plane.restart().await.or_fail();
+    tokio::time::timeout(SOON, island.wait_for(|state| *state == ClusterState::Ready))
+        .await
+        .or_fail();
+    lives(&plane.client(), "island", "friday", "human").await;
+    running.sees("live island default/friday").await;
+    namespace(&plane.client(), "jungle", &[]).await;
+    running.cluster("jungle").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kinds_that_are_not_in_namespaces_are_refused_and_events_are_about_the_namespace() {
+    let plane = ControlPlane::start().await.or_fail();
+    namespace(&plane.client(), "island", &[]).await;
+    let running = Running::start(provider(&plane).build().or_fail());
+    let island = running.cluster("island").await;
+    tokio::time::timeout(SOON, island.wait_for(|state| *state == ClusterState::Ready))
+        .await
+        .or_fail();
+    assert!(!island.capabilities().cluster_scoped_kinds && island.capabilities().server_side_apply);
+
+    let mut refused = Vec::new();
+    for request in [WatchRequest::of::<Node>(), WatchRequest::of::<Namespace>()] {
+        let watch = island.watch(request, None).or_fail();
+        let problem = eventually("a reason", || watch.status().problem).await;
+        let text = problem.error.to_string();
+        assert!(text.contains("no cluster-scoped kinds"), "{text}");
+        refused.push(watch);
+    }
+    let pods = island.watch(
+        WatchRequest::of::<ConfigMap>()
+            .namespace("default")
+            .fields("metadata.namespace=default"),
+        None,
+    );
+    let pods = pods.or_fail();
+    eventually("a list", || pods.status().synced.then_some(())).await;
+    let odd = island
+        .watch(
+            WatchRequest::of::<ConfigMap>().fields("metadata.namespace!=default"),
+            None,
+        )
+        .or_fail();
+    let problem = eventually("a reason", || odd.status().problem).await;
+    assert!(
+        problem.error.to_string().contains("choose clusters"),
+        "{}",
+        problem.error
+    );
+
+    let watch = island.watch(WatchRequest::of::<Event>(), None).or_fail();
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "reason": "R", "type": "Normal",
+        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"},
+    }))
+    .or_fail();
+    let events: Api<Event> = Api::namespaced(island.client(), "default");
+    events.create(&PostParams::default(), &event).await.or_fail();
+    let seen = eventually("the event", || {
+        let store = island.store::<Event>().ok()?;
+        store.get(&mcr::ObjectKey::namespaced("default", "e")).ok()?
+    })
+    .await;
+    assert_eq!(seen.involved_object.namespace.as_deref(), Some("default"));
+    assert_eq!(seen.metadata.namespace.as_deref(), Some("default"));
+    let real: Event = Api::namespaced(plane.client(), "island").get("e").await.or_fail();
+    assert_eq!(real.involved_object.namespace.as_deref(), Some("island"));
+    drop((watch, pods, odd, refused));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_kept_names_objects_are_where_they_are() {
+    let plane = ControlPlane::start().await.or_fail();
+    let client = plane.client();
+    namespace(&client, "island", &[]).await;
+    lives(&client, "island", "crusoe", "human").await;
+    lives(&client, "default", "nobody", "human").await;
+    let running = Running::start(provider(&plane).keep_names(true).build().or_fail());
+    running.sees("live island island/crusoe").await;
+    running.sees("live default default/nobody").await;
+    assert!(
+        !running
+            .seen
+            .lines()
+            .iter()
+            .any(|line| line.contains("island default/")),
+        "{:?}",
+        running.seen.lines()
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_can_not_be_reached_is_told_and_tried_again() {
+    let plane = ControlPlane::start().await.or_fail();
+    plane.stop().await.or_fail();
+    let provider = provider(&plane).build().or_fail();
+    let mut discovery = provider.discover(CancellationToken::new());
+    let first = tokio::time::timeout(SOON, discovery.next()).await.or_fail();
+    let error = first.unwrap().unwrap_err().to_string();
+    assert!(error.contains("the host cluster can't be reached"), "{error}");
+    assert!(discovery.next().await.is_none());
+
+    let user_without_rights = {
+        plane.restart().await.or_fail();
+        plane.user("nobody").create().await.or_fail()
+    };
+    let forbidden = NamespaceProvider::builder()
+        .client(user_without_rights.client().await.or_fail())
+        .build()
+        .or_fail();
+    let mut discovery = forbidden.discover(CancellationToken::new());
+    let first = tokio::time::timeout(SOON, discovery.next()).await.or_fail();
+    let error = first.unwrap().unwrap_err().to_string();
+    assert!(
+        error.contains("namespaces can't be watched") && error.contains("cannot list"),
+        "{error}"
+    );
+
+    let mut discovery = provider.discover(CancellationToken::new());
+    let mut names = Vec::new();
+    while let Some(change) = tokio::time::timeout(SOON, discovery.next()).await.or_fail() {
+        match change.or_fail() {
+            Change::Upsert(spec) => names.push(spec.name.to_string()),
+            Change::Synced => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    names.sort();
+    assert_eq!(
+        names,
+        ["default", "kube-node-lease", "kube-public", "kube-system"]
+    );
+}
+
+/// A provider that finds clusters in a cluster that is a namespace: it watches with an ordinary client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_of_such_a_cluster_carries_a_watch_of_its_own() {
+    let plane = ControlPlane::start().await.or_fail();
+    namespace(&plane.client(), "island", &[]).await;
+    lives(&plane.client(), "default", "nobody", "human").await;
+    let running = Running::start(provider(&plane).build().or_fail());
+    let island = running.cluster("island").await;
+    tokio::time::timeout(SOON, island.wait_for(|state| *state == ClusterState::Ready))
+        .await
+        .or_fail();
+    let mut watch = HubWatch::new(island.client(), WatchRequest::of::<ConfigMap>().labels("type"));
+    assert!(matches!(
+        tokio::time::timeout(SOON, watch.next()).await.or_fail(),
+        mcr_core::HubEvent::Synced
+    ));
+    lives(&plane.client(), "island", "crusoe", "human").await;
+    match tokio::time::timeout(SOON, watch.next()).await.or_fail() {
+        mcr_core::HubEvent::Applied(map) => assert_eq!(map.key().to_string(), "default/crusoe"),
+        other => panic!("{other:?}"),
+    }
+    let listed = maps(&island.client(), "default")
+        .list(&ListParams::default().labels("type"))
+        .await
+        .or_fail();
+    assert_eq!(listed.items.len(), 1);
+    running.stop().await;
+}
