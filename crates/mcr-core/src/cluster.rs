@@ -457,7 +457,15 @@ impl Cluster {
     }
 
     pub(crate) fn is_seated(&self) -> bool {
-        matches!(self.0.standing, Standing::Seated(_))
+        self.seat().is_some()
+    }
+
+    /// Where it stands, if it is part of a scope.
+    pub(crate) fn seat(&self) -> Option<&Arc<Seat>> {
+        match &self.0.standing {
+            Standing::Seated(seat) => Some(seat),
+            Standing::Own | Standing::Hidden => None,
+        }
     }
 
     /// The cluster whose connection it is reached by: itself, but for a cluster in a scope.
@@ -499,7 +507,15 @@ impl Cluster {
 
     /// Enters a state; says whether it is another than before.
     pub(crate) fn set_state(&self, state: ClusterState) -> bool {
+        self.set_state_if(state, |_| true)
+    }
+
+    /// Enters a state unless the one it is in forbids it; says whether it is another than before.
+    pub(crate) fn set_state_if(&self, state: ClusterState, may: impl FnOnce(&ClusterState) -> bool) -> bool {
         self.0.state.send_if_modified(|current| {
+            if !may(&current.state) {
+                return false;
+            }
             let changed = current.state != state;
             // A new reason for being unreachable does not make it unreachable since now.
             if !current.state.same_kind(&state) {

@@ -86,8 +86,11 @@ impl FleetShared {
     /// Changes what should be and does what follows, as one step: two providers must not overtake each other
     /// between the two.
     pub(crate) fn change_desired(self: &Arc<Self>, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
-        let mut desired = self.desired();
-        let effects = change(&mut desired);
+        let _acting = self.acting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Clusters in scopes leave and move at once, on whichever thread says so.
+        let _entered = self.runtime.get().map(tokio::runtime::Handle::enter);
+        let effects = change(&mut self.desired());
+        // Not under the lock of what is desired: this waits for sinks, which may look for a cluster.
         self.apply(effects);
     }
 

@@ -6,6 +6,7 @@
 use std::{
     collections::HashMap,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -23,8 +24,8 @@ use super::{
     supervisor::Wanted,
 };
 use crate::{
-    BoxError, Cluster, ClusterName, ClusterSpec, WatchRequest,
-    scope::{Endpoints, Scope, ScopedAccess},
+    Access, BoxError, Cluster, ClusterName, ClusterSpec, WatchRequest,
+    scope::{Endpoints, Scope, ScopeRefusal, ScopedAccess},
     store::Indexer,
     transport::{AnswerBody, Complete, prefixed},
     watch::{ScopeWatch, SharedWatch, WatchError, drive},
@@ -94,12 +95,16 @@ impl Hosts {
 /// Keeps an endpoint connected until the last cluster has left it.
 async fn run(fleet: Arc<FleetShared>, host: Arc<Host>) {
     let mut endpoints = host.scope.subscribe();
-    let first = host.wanted(&endpoints.borrow_and_update());
-    let (wanted, mut changes) = watch::channel(Some(first));
+    let mut access = host.access(&endpoints.borrow_and_update());
+    let (wanted, mut changes) = watch::channel(Some(host.wanted(access.as_deref())));
     let follow = async {
         while endpoints.changed().await.is_ok() {
-            let now = host.wanted(&endpoints.borrow_and_update());
-            wanted.send_replace(Some(now));
+            let now = host.access(&endpoints.borrow_and_update());
+            // What is said of the other endpoints must not interrupt an attempt to connect this one.
+            if now.as_ref().map(Arc::as_ptr) != access.as_ref().map(Arc::as_ptr) {
+                wanted.send_replace(Some(host.wanted(now.as_deref())));
+                access = now;
+            }
         }
         std::future::pending::<()>().await;
     };
@@ -128,7 +133,9 @@ impl Host {
             fleet: Arc::downgrade(fleet),
             state: Mutex::default(),
             telling: Mutex::default(),
-            stop: fleet.token().child_token(),
+            // Not the fleet's: what still runs for a cluster when the fleet stops may speak to it until its grace is
+            // over, so the connection ends with the last cluster.
+            stop: CancellationToken::new(),
         }
     }
 
@@ -153,10 +160,14 @@ impl Host {
         &self.scope
     }
 
+    fn access(&self, endpoints: &Endpoints) -> Option<Arc<Access>> {
+        endpoints.get(&self.endpoint).cloned()
+    }
+
     /// What the endpoint should be like now.
-    fn wanted(&self, endpoints: &Endpoints) -> Wanted {
+    fn wanted(&self, access: Option<&Access>) -> Wanted {
         let name = self.name.clone();
-        let spec = match endpoints.get(&self.endpoint) {
+        let spec = match access {
             Some(access) => ClusterSpec::new(name, access.clone()),
             None => {
                 let reason = format!(
@@ -180,7 +191,7 @@ impl Host {
     }
 
     /// How the clusters behind the endpoint are, as far as it depends on the endpoint.
-    fn cluster_state(&self) -> ClusterState {
+    pub(super) fn cluster_state(&self) -> ClusterState {
         let state = self.connection().map(|connection| connection.state());
         match state {
             Some(ClusterState::Ready) => ClusterState::Ready,
@@ -191,11 +202,11 @@ impl Host {
         }
     }
 
-    /// Tells a cluster how its endpoint is.
+    /// Tells a cluster how its endpoint is, if it stands behind this one.
     pub(super) fn tell(&self, cluster: &Cluster) {
         let Some(fleet) = self.fleet.upgrade() else { return };
         let _telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-        member::follow(&fleet, cluster, self.cluster_state());
+        member::follow(&fleet, cluster, self);
     }
 }
 
@@ -231,7 +242,7 @@ impl Host {
         let Some(fleet) = self.fleet.upgrade() else { return };
         if end != End::Stopped {
             for cluster in self.clusters() {
-                member::replace(&fleet, &cluster);
+                member::replace(&fleet, &cluster, self);
             }
         }
     }
@@ -243,16 +254,23 @@ impl Host {
     }
 }
 
+/// How the endpoint is asked for a kind. A layout that panics has none; whoever wants the kind is told so.
+fn asked(scope: &Scope, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+    catch_unwind(AssertUnwindSafe(|| scope.layout().watch(wanted)))
+        .unwrap_or_else(|_| Err(ScopeRefusal::new("the scope's layout panicked when asked for it")))
+}
+
 /// What its clusters ask for.
 impl Host {
-    /// Lets a watch of a cluster read the objects of its place.
+    /// Lets a watch of a cluster read the objects of its place. Only to be called within
+    /// [`SharedWatch::join_with`].
     pub(crate) fn join(self: &Arc<Self>, watch: &Arc<SharedWatch>, place: &Arc<str>) {
         let request = watch.request();
         let mut state = self.state();
         let mut start = None;
         let scope_watch = match state.watches.get(request) {
             Some(known) => known.clone(),
-            None => match self.scope.layout().watch(request) {
+            None => match asked(&self.scope, request) {
                 Ok(query) => {
                     let new = Arc::new(self.new_watch(request, query));
                     state.watches.insert(request.clone(), new.clone());
@@ -269,10 +287,13 @@ impl Host {
         // Before the lock is let go of, or someone who leaves could take the watch along as one that nobody reads.
         let contents = scope_watch.admit(watch, place);
         drop(state);
-        if let Some(connection) = start {
-            self.start(&connection, scope_watch.clone());
+        if let Some(contents) = contents {
+            watch.joined(scope_watch.clone(), contents);
         }
-        watch.joined(scope_watch, contents);
+        // After that, so that the first list counts for a cluster that has moved here.
+        if let Some(connection) = start {
+            self.start(&connection, scope_watch);
+        }
     }
 
     fn new_watch(self: &Arc<Self>, request: &WatchRequest, query: WatchRequest) -> ScopeWatch {

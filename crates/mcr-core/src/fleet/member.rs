@@ -2,10 +2,11 @@
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use kube::client::Body;
 
@@ -42,10 +43,16 @@ impl Seat {
         self.spot().host.clone()
     }
 
+    fn is_behind(&self, host: &Host) -> bool {
+        std::ptr::eq(&*self.spot().host, host)
+    }
+
     /// Lets a watch read what is at this place.
     pub(crate) fn join(&self, watch: &Arc<SharedWatch>) {
-        let Spot { host, place } = self.spot().clone();
-        host.join(watch, &place);
+        watch.join_with(|| {
+            let Spot { host, place } = self.spot().clone();
+            host.join(watch, &place);
+        });
     }
 }
 
@@ -53,7 +60,13 @@ impl Route for Seat {
     fn send(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
         let Spot { host, place } = self.spot().clone();
         let layout = host.scope().layout().clone();
-        layout.send(place, request, Upstream::new(host))
+        let sent = async move { layout.send(place, request, Upstream::new(host)).await };
+        let sent = AssertUnwindSafe(sent).catch_unwind();
+        // It may run in a task that others depend on.
+        Box::pin(async move {
+            sent.await
+                .unwrap_or_else(|_| Err("the scope's layout panicked".into()))
+        })
     }
 }
 
@@ -234,7 +247,9 @@ fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &Cluster
         Some(reason) => {
             let blocked = format!("the cluster is suspended: {reason}");
             cluster.transport().block(Some(blocked.into()));
-            enter(fleet, cluster, ClusterState::Suspended { reason });
+            if cluster.set_state(ClusterState::Suspended { reason }) {
+                fleet.publish(cluster.name());
+            }
         }
         None => {
             cluster.transport().block(None);
@@ -296,8 +311,9 @@ fn leave(fleet: &Arc<FleetShared>, member: &mut Member, engaged: Engaged, end: E
     let Engaged { cluster, seat, .. } = engaged;
     let name = cluster.name().clone();
     fleet.begin_drain(&cluster, end);
-    fleet.hosts.dismiss(&seat.host(), &cluster);
+    // What still runs for the cluster needs its endpoint, so that is let go of afterwards.
     if cluster.tasks().is_empty() {
+        fleet.hosts.dismiss(&seat.host(), &cluster);
         fleet.end_drain(&cluster);
         return Next::Again;
     }
@@ -306,6 +322,7 @@ fn leave(fleet: &Arc<FleetShared>, member: &mut Member, engaged: Engaged, end: E
     let tasks = fleet.tasks.clone();
     tasks.spawn(async move {
         fleet.drained(&cluster).await;
+        fleet.hosts.dismiss(&seat.host(), &cluster);
         fleet.end_drain(&cluster);
         let mut slots = supervisor::slots(&fleet);
         if let Some(supervisor::Slot::Member(member)) = slots.get_mut(&name) {
@@ -316,29 +333,31 @@ fn leave(fleet: &Arc<FleetShared>, member: &mut Member, engaged: Engaged, end: E
     Next::Nothing
 }
 
-/// Follows what its endpoint says, unless the cluster itself is suspended or leaves.
-pub(super) fn follow(fleet: &Arc<FleetShared>, cluster: &Cluster, state: ClusterState) {
-    match cluster.state() {
-        ClusterState::Suspended { .. } | ClusterState::Draining | ClusterState::Gone => {}
-        _ => enter(fleet, cluster, state),
-    }
-}
-
-fn enter(fleet: &Arc<FleetShared>, cluster: &Cluster, state: ClusterState) {
-    if cluster.set_state(state) {
+/// Follows what its endpoint says, unless the cluster has moved to another one, is suspended itself, or leaves.
+pub(super) fn follow(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host) {
+    // All of this can change in any moment, so it is looked at as the state is set.
+    let follows = |now: &ClusterState| {
+        let by_itself = matches!(
+            now,
+            ClusterState::Suspended { .. } | ClusterState::Draining | ClusterState::Gone
+        );
+        !by_itself && cluster.seat().is_some_and(|seat| seat.is_behind(host))
+    };
+    if cluster.set_state_if(host.cluster_state(), follows) {
         fleet.publish(cluster.name());
     }
 }
 
 /// Another server stands where the cluster's was: it ends, and is engaged anew as what it is there.
-pub(super) fn replace(fleet: &Arc<FleetShared>, cluster: &Cluster) {
+pub(super) fn replace(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host) {
     let name = cluster.name();
     let mut slots = supervisor::slots(fleet);
     let Some(supervisor::Slot::Member(member)) = slots.get_mut(name) else {
         return;
     };
     match std::mem::take(&mut member.held) {
-        Held::Engaged(engaged) if engaged.cluster.is_same(cluster) => {
+        // One that has just moved away is not concerned.
+        Held::Engaged(engaged) if engaged.cluster.is_same(cluster) && engaged.seat.is_behind(host) => {
             if let Next::Again = leave(fleet, member, engaged, End::Replaced) {
                 settle(fleet, &mut slots, name);
             }

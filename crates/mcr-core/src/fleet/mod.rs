@@ -17,7 +17,7 @@ mod supervisor;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -74,6 +74,9 @@ pub(crate) struct FleetShared {
     settings: FleetSettings,
     providers: Vec<RunningProvider>,
     desired: Mutex<Desired>,
+    /// Held while what is desired is changed and acted upon.
+    acting: Mutex<()>,
+    runtime: OnceLock<tokio::runtime::Handle>,
     sweep_changed: Notify,
     slots: Mutex<Slots>,
     /// The endpoints of scopes.
@@ -159,6 +162,8 @@ impl FleetBuilder {
         Fleet(Arc::new(FleetShared {
             providers: self.providers.into_iter().map(RunningProvider::new).collect(),
             desired: Mutex::default(),
+            acting: Mutex::default(),
+            runtime: OnceLock::new(),
             sweep_changed: Notify::new(),
             slots: Mutex::default(),
             hosts: Hosts::default(),
@@ -246,6 +251,7 @@ impl Fleet {
             tracing::error!("Fleet::run was called a second time; a fleet runs once");
             return;
         }
+        let _ = shared.runtime.set(tokio::runtime::Handle::current());
         let _on_drop = shared.token.clone().drop_guard();
         if shared.providers.is_empty() {
             tracing::warn!(

@@ -53,7 +53,8 @@ struct Inner {
     endpoints: watch::Sender<Endpoints>,
 }
 
-pub(crate) type Endpoints = BTreeMap<Arc<str>, Access>;
+/// A new allocation each time an endpoint is announced, so that it can be told which one was.
+pub(crate) type Endpoints = BTreeMap<Arc<str>, Arc<Access>>;
 
 impl Scope {
     /// A scope without endpoints.
@@ -76,7 +77,7 @@ impl Scope {
     /// Saying the same again costs nothing. An access that is itself a place in a scope can't be connected to; its
     /// clusters say so.
     pub fn set_endpoint(&self, name: impl Into<Arc<str>>, access: impl Into<Access>) {
-        let (name, access) = (name.into(), access.into());
+        let (name, access) = (name.into(), Arc::new(access.into()));
         self.0.endpoints.send_modify(|endpoints| {
             endpoints.insert(name, access);
         });

@@ -298,7 +298,7 @@ impl Driver {
     }
 
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
-        let first = self.watch.status().lists == 0;
+        let first = self.watch.may_read_a_cache();
         let started = Instant::now();
         self.left_out = false;
         let resource_version = self.list_pages(first).await?;

@@ -51,6 +51,12 @@ pub(crate) trait Mirror: Send + Sync + 'static {
 
     fn failed(&self, error: WatchError);
 
+    /// Whether the next list may come from the API server's cache, which can be behind. Not if that would go back in
+    /// time.
+    fn may_read_a_cache(&self) -> bool {
+        self.status().lists == 0
+    }
+
     /// Resolves when everything has to be listed anew, whatever the watch is at. Cancel safe.
     fn relist(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::pending())

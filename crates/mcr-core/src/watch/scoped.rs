@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -140,7 +141,15 @@ impl ScopeWatch {
             indexers.retain(|(known, _)| known != name);
             indexers.push((name.clone(), indexer.clone()));
         }
-        for contents in self.everything() {
+        let (everything, readers) = {
+            let places = self.places();
+            let readers: Vec<Arc<SharedWatch>> =
+                places.arriving().map(|reader| reader.watch.clone()).collect();
+            (places.all(), readers)
+        };
+        // Those that wait for a list read from contents of their own until then.
+        let own = readers.iter().map(|reader| reader.contents());
+        for contents in everything.into_iter().chain(own) {
             contents.store().add_index(name.clone(), indexer.clone());
         }
     }
@@ -179,17 +188,25 @@ impl ScopeWatch {
         }
     }
 
-    /// Counts a watch of a cluster among those that read from here, and gives it the objects of its place.
-    pub(crate) fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Arc<Contents> {
+    /// Counts a watch of a cluster among those that read from here, and gives it the objects of its place; none if it
+    /// reads there already.
+    pub(crate) fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Option<Arc<Contents>> {
         let mut places = self.places();
         let reader = Reader {
             watch: watch.clone(),
             place: place.clone(),
         };
-        places.readers.insert(watch.id(), reader);
+        if places.reads_at(watch.id(), place) {
+            return None;
+        }
+        if let Some(before) = places.readers.insert(watch.id(), reader) {
+            // It goes from one place to another behind the same endpoint.
+            places.leave_line(watch.id());
+            places.left(&before.place);
+        }
         let at = self.at(&mut places, place);
         at.readers += 1;
-        at.contents.clone()
+        Some(at.contents.clone())
     }
 
     /// A watch comes from another endpoint. What this one has of its cluster is old until it is listed again: were it
@@ -206,12 +223,8 @@ impl ScopeWatch {
             let Some(reader) = places.readers.remove(&watch.id()) else {
                 return;
             };
-            let contents = places.contents.get_mut(&reader.place).map(|place| {
-                place.readers -= 1;
-                place.contents.clone()
-            });
-            places.prune(&reader.place);
-            contents
+            places.leave_line(watch.id());
+            places.left(&reader.place)
         };
         if let Some(contents) = contents {
             contents.unsubscribe_watch(watch.id());
@@ -231,7 +244,7 @@ impl ScopeWatch {
                 .collect()
         };
         for reader in readers {
-            reader.follow(|| self.status.borrow().clone());
+            reader.follow(self);
         }
     }
 
@@ -243,17 +256,20 @@ impl ScopeWatch {
     /// Where an object belongs; none if it belongs to no cluster.
     fn locate(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Located>, NotAnObject> {
         let opened = OpenObject::open(json)?;
-        let Some(placement) = self.layout.place(opened.metadata()) else {
+        let Some(placement) = guarded("place", || self.layout.place(opened.metadata()))? else {
             return Ok(None);
         };
         let namespace = placement.namespace.as_deref();
-        let object = if self.layout.localizes(&self.request) {
+        let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
             let localized = self.localize(json, &placement.place)?;
             OpenObject::open(&localized)?.close(namespace, &parser.prefix, &mut parser.namespaces)
         } else {
             opened.close(namespace, &parser.prefix, &mut parser.namespaces)
         };
-        let object = object.inspect_err(|error| self.contents_at(&placement.place).skip(error))?;
+        let object = object.inspect_err(|error| {
+            self.contents_at(&placement.place).skip(error);
+            self.places().prune(&placement.place);
+        })?;
         let wanted = self.request.namespace.as_deref();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
@@ -267,17 +283,51 @@ impl ScopeWatch {
     fn localize(&self, json: &RawValue, place: &str) -> Result<Box<RawValue>, NotAnObject> {
         let fault = |error: serde_json::Error| NotAnObject::nameless(crate::store::describe(&error));
         let mut value: serde_json::Value = serde_json::from_str(json.get()).map_err(fault)?;
-        self.layout.localize(place, &mut value);
+        guarded("localize", || self.layout.localize(place, &mut value))?;
         serde_json::value::to_raw_value(&value).map_err(fault)
     }
 }
 
+/// A layout that panics on one object must not end the watch of all clusters: the object counts as one that can't be
+/// read, so it is left out and nothing is taken for deleted.
+fn guarded<T>(function: &str, call: impl FnOnce() -> T) -> Result<T, NotAnObject> {
+    catch_unwind(AssertUnwindSafe(call))
+        .map_err(|_| NotAnObject::nameless(format!("the scope's layout panicked in {function}")))
+}
+
 impl Places {
+    /// Who waits for a list.
+    fn arriving(&self) -> impl Iterator<Item = &Reader> {
+        let waiting = self.arriving.iter().chain(&self.boarding);
+        waiting.filter_map(|id| self.readers.get(id))
+    }
+
     fn all(&self) -> Vec<Arc<Contents>> {
         self.contents
             .values()
             .map(|place| place.contents.clone())
             .collect()
+    }
+
+    /// It does not wait for a list any more. Should it come back, the list that it waits for then is another one.
+    fn leave_line(&mut self, watch: u64) {
+        self.arriving.retain(|id| *id != watch);
+        self.boarding.retain(|id| *id != watch);
+    }
+
+    fn reads_at(&self, watch: u64, place: &str) -> bool {
+        self.readers
+            .get(&watch)
+            .is_some_and(|reader| &*reader.place == place)
+    }
+
+    /// A place has one reader less.
+    fn left(&mut self, place: &str) -> Option<Arc<Contents>> {
+        let at = self.contents.get_mut(place)?;
+        at.readers -= 1;
+        let contents = at.contents.clone();
+        self.prune(place);
+        Some(contents)
     }
 
     /// Forgets a place that has no objects and that nobody reads.
@@ -347,7 +397,11 @@ impl Mirror for ScopeWatch {
             }
         };
         for Reader { watch, place } in arrived {
-            watch.move_to(self.contents_at(&place));
+            watch.arrive(|| {
+                let mut places = self.places();
+                let still = places.reads_at(watch.id(), &place);
+                still.then(|| self.at(&mut places, &place).contents.clone())
+            });
         }
         self.change_status(WatchStatus::listed);
     }
@@ -406,6 +460,11 @@ impl Mirror for ScopeWatch {
 
     fn failed(&self, error: WatchError) {
         self.change_status(|status| status.failed(error));
+    }
+
+    fn may_read_a_cache(&self) -> bool {
+        // What a cluster brought along from another endpoint may be newer than what is in a cache.
+        Self::status(self).lists == 0 && self.places().arriving.is_empty()
     }
 
     fn relist(&self) -> BoxFuture<'_, ()> {

@@ -73,6 +73,9 @@ pub(crate) struct SharedWatch {
     status: watch::Sender<WatchStatus>,
     /// Where the objects come from, for a cluster in a scope.
     scope: Mutex<Option<Arc<ScopeWatch>>>,
+    /// Held while the watch goes from one place to another: whoever joins, moves, leaves or takes a sink back does so
+    /// before or after that, never in between.
+    moving: Mutex<()>,
     stop: CancellationToken,
     gone: AtomicBool,
 }
@@ -86,6 +89,7 @@ impl SharedWatch {
             contents: ArcSwap::default(),
             status: watch::Sender::new(WatchStatus::default()),
             scope: Mutex::default(),
+            moving: Mutex::default(),
             stop,
             gone: AtomicBool::new(false),
         }
@@ -122,6 +126,11 @@ impl SharedWatch {
 
     pub(crate) fn stop(&self) {
         self.stop.cancel();
+        let _moving = self.moving();
+        self.leave_scope();
+    }
+
+    fn leave_scope(&self) {
         let scope = self.scope().take();
         if let Some(scope) = scope {
             scope.leave(self);
@@ -142,6 +151,10 @@ impl SharedWatch {
         self.scope.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a sink and tells it everything that is there.
     pub(crate) fn subscribe(&self, sink: Arc<dyn ChangeSink>) -> u64 {
         let mut contents = self.contents();
@@ -160,6 +173,8 @@ impl SharedWatch {
     }
 
     pub(crate) fn unsubscribe(&self, id: u64) {
+        // A sink that is being carried elsewhere is in neither place.
+        let _moving = self.moving();
         self.contents().unsubscribe(id);
     }
 
@@ -172,7 +187,15 @@ impl SharedWatch {
 
 /// As part of a scope.
 impl SharedWatch {
-    /// Reads its objects from a place in a scope from now on, which replaces any it read from before.
+    /// Joins a scope, one after the other: of two that make it join at once, the one that looks last where the
+    /// cluster is must have the last word.
+    pub(crate) fn join_with(&self, join: impl FnOnce()) {
+        let _moving = self.moving();
+        join();
+    }
+
+    /// Reads its objects from a place in a scope from now on, which replaces any it read from before. Only to be
+    /// called within [`join_with`](Self::join_with).
     pub(crate) fn joined(&self, scope: Arc<ScopeWatch>, contents: Arc<Contents>) {
         let left = self.scope().replace(scope.clone());
         match left {
@@ -181,28 +204,46 @@ impl SharedWatch {
                 // What the place it leaves does to its objects there says nothing about them elsewhere.
                 let own = self.contents().split(self.id);
                 self.move_to(own);
-                left.leave(self);
+                if !Arc::ptr_eq(&left, &scope) {
+                    left.leave(self);
+                }
                 scope.await_list(self);
             }
         }
-        self.follow(|| scope.status());
+        self.follow(&scope);
         if self.stop.is_cancelled() {
-            self.stop();
+            self.leave_scope();
+        }
+    }
+
+    /// Goes on with the contents of the place it was waiting for, unless it has left meanwhile.
+    pub(super) fn arrive(&self, place: impl FnOnce() -> Option<Arc<Contents>>) {
+        let _moving = self.moving();
+        if let Some(contents) = place() {
+            self.move_to(contents);
         }
     }
 
     /// Goes on with other contents; what is different there is told.
-    pub(super) fn move_to(&self, contents: Arc<Contents>) {
+    fn move_to(&self, contents: Arc<Contents>) {
         // In this order: whoever subscribes to the old ones from now on sees that it has to move as well.
         let old = self.contents.swap(contents.clone());
         old.hand_over(&self.request, self.id, &contents);
     }
 
     /// Takes over how the watch of its scope is doing.
-    pub(super) fn follow(&self, scope: impl FnOnce() -> WatchStatus) {
+    pub(super) fn follow(&self, from: &ScopeWatch) {
         self.set_status(|status| {
+            // One that it has left may not have heard of it yet.
+            if !self
+                .scope()
+                .as_ref()
+                .is_some_and(|scope| std::ptr::eq(&**scope, from))
+            {
+                return;
+            }
             // Read here, so that of two that tell at the same time the later one is told last.
-            let scope = scope();
+            let scope = from.status();
             // A kind that was listed stays so: at another endpoint it is old at first, not incomplete.
             status.synced |= scope.synced;
             status.lists = scope.lists;

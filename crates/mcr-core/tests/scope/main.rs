@@ -6,3 +6,6 @@
 
 mod harness;
 mod real;
+mod shard;
+mod wildcard;
+mod witness;

@@ -1,0 +1,764 @@
+//! A shard as kcp has them: the API of many workspaces behind one endpoint, with its traps.
+//!
+//! What a workspace has is seen below `/clusters/<id>`, and of all that are bound to it below `/clusters/*`. What it
+//! does was measured on a live kcp; it can be had over HTTP, or in memory for tests on a paused clock.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, future::BoxFuture, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use kube::client::Body;
+use mcr_core::{
+    Access, AnswerBody, BoxError, Capabilities, ObjectMetadata, Placement, ScopeLayout, Trust, Upstream,
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinSet,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+pub(crate) const CLUSTER: &str = "kcp.io/cluster";
+
+/// Workspaces, each below a path of its own.
+pub(crate) struct Workspaces;
+
+impl ScopeLayout for Workspaces {
+    fn name(&self) -> &str {
+        "workspaces"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+            .without_server_side_apply()
+            .without_streaming_lists()
+    }
+
+    fn watch_prefix(&self) -> &str {
+        "/clusters/*"
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.annotation(CLUSTER).map(Placement::new)
+    }
+
+    fn send(
+        &self,
+        place: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async move { upstream.send_below(&format!("/clusters/{place}"), request).await })
+    }
+}
+
+/// What a test compares of an object: its UID, its resource version and its value.
+pub(crate) type Seen = (String, String, String);
+
+/// Clones are the same shard.
+#[derive(Clone)]
+pub(crate) struct Shard(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    state: Mutex<State>,
+    server: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    address: Option<SocketAddr>,
+    version: u64,
+    uids: u64,
+    /// Watches can't go on from before this.
+    compacted: u64,
+    bound: BTreeSet<String>,
+    objects: BTreeMap<Key, Value>,
+    history: Vec<Event>,
+    watchers: Vec<Watcher>,
+    /// They will never hear anything, and do not know it.
+    dead: Vec<Watcher>,
+    /// Only for those who ask in memory.
+    down: bool,
+    lists_fail: bool,
+    /// Every watch is dead.
+    mute: bool,
+    asked: Vec<Asked>,
+}
+
+/// Cluster, namespace and name.
+type Key = (String, String, String);
+
+struct Event {
+    version: u64,
+    verb: &'static str,
+    key: Key,
+    object: Value,
+}
+
+struct Watcher {
+    /// None for all of them.
+    cluster: Option<String>,
+    lines: mpsc::UnboundedSender<String>,
+}
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) query: BTreeMap<String, String>,
+}
+
+impl Asked {
+    fn lists(&self, path: &str) -> bool {
+        self.path == path && !self.query.contains_key("watch")
+    }
+}
+
+enum Reply {
+    Whole(u16, Value),
+    /// Lines until the sender is gone or the time is over.
+    Watch(mpsc::UnboundedReceiver<String>, Duration),
+    /// Nothing at all.
+    Hang,
+}
+
+pub(crate) const ALL: &str = "/clusters/*/api/v1/configmaps";
+
+impl Shard {
+    /// One that begins to count its resource versions at a number.
+    pub(crate) fn new(name: &str, version: u64) -> Self {
+        let state = State {
+            version,
+            compacted: version,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            name: name.to_owned(),
+            state: Mutex::new(state),
+            server: Mutex::default(),
+        }))
+    }
+
+    /// One that answers over HTTP.
+    pub(crate) async fn serving(name: &str, version: u64) -> Self {
+        let shard = Self::new(name, version);
+        shard.start().await;
+        shard
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    /// Listens, at the same address as before if it did.
+    pub(crate) async fn start(&self) {
+        let address = self.state().address;
+        let address = address.map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
+        let listener = TcpListener::bind(address).await.unwrap();
+        self.state().address = Some(listener.local_addr().unwrap());
+        let shard = self.clone();
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let (tcp, _) = accepted.unwrap();
+                        connections.spawn(shard.clone().serve(tcp));
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+        });
+        *self.0.server.lock().unwrap() = Some(AbortOnDropHandle::new(task));
+    }
+
+    /// Refuses connections, and breaks those that are open.
+    pub(crate) async fn stop(&self) {
+        let server = self.0.server.lock().unwrap().take();
+        if let Some(server) = server {
+            server.abort();
+            let _ = server.await;
+        }
+        self.end_watches();
+    }
+
+    /// How to reach it over HTTP.
+    pub(crate) fn access(&self) -> Access {
+        let address = self.state().address.unwrap();
+        let kubeconfig = format!(
+            "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
+             clusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
+        );
+        Access::kubeconfig(kubeconfig, Trust::Trusted)
+    }
+
+    /// How to reach it in memory.
+    pub(crate) fn in_memory(&self) -> Access {
+        let shard = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let shard = shard.clone();
+            async move {
+                if shard.state().down {
+                    return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+                }
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                Ok(match shard.answer(&head.method, &head.uri, &body) {
+                    Reply::Whole(code, value) => whole(code, &value),
+                    Reply::Watch(lines, time) => streamed(lines, time),
+                    Reply::Hang => std::future::pending().await,
+                })
+            }
+        });
+        Access::from(kube::Client::new(service, "default"))
+    }
+
+    /// For those who ask in memory: whether nobody answers.
+    pub(crate) fn be_down(&self, down: bool) {
+        self.state().down = down;
+        if down {
+            self.end_watches();
+        }
+    }
+
+    async fn serve(self, tcp: TcpStream) {
+        tcp.set_nodelay(true).unwrap();
+        let (read, mut write) = tcp.into_split();
+        let mut read = BufReader::new(read);
+        while let Some((method, uri, body)) = read_request(&mut read).await {
+            let bytes = match self.answer(&method, &uri, &body) {
+                Reply::Whole(code, value) => {
+                    let text = value.to_string();
+                    format!(
+                        "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+                        text.len()
+                    )
+                }
+                Reply::Hang => {
+                    let _ = read.read_u8().await;
+                    return;
+                }
+                Reply::Watch(mut lines, time) => {
+                    let head = "HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+                    if write.write_all(head.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    let end = tokio::time::sleep(time);
+                    tokio::pin!(end);
+                    loop {
+                        let line = tokio::select! {
+                            biased;
+                            line = lines.recv() => line,
+                            // Nothing is asked while an answer goes on: this is the end of the connection.
+                            _ = read.read_u8() => return,
+                            () = &mut end => None,
+                        };
+                        let Some(line) = line else { break };
+                        let chunk = format!("{:x}\r\n{line}\r\n", line.len());
+                        if write.write_all(chunk.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                    "0\r\n\r\n".to_owned()
+                }
+            };
+            if write.write_all(bytes.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn read_request(
+    from: &mut BufReader<tokio::net::tcp::OwnedReadHalf>,
+) -> Option<(Method, http::Uri, Vec<u8>)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(from.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut words = head.lines().next()?.split(' ');
+    let method = words.next()?.parse().unwrap();
+    let uri = words.next()?.parse().unwrap();
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .map_or(0, |(_, length)| length.parse().unwrap());
+    let mut body = vec![0; length];
+    from.read_exact(&mut body).await.ok()?;
+    Some((method, uri, body))
+}
+
+fn whole(code: u16, value: &Value) -> Response<AnswerBody> {
+    let body = http_body_util::Full::new(Bytes::from(value.to_string()))
+        .map_err(|never: std::convert::Infallible| match never {})
+        .boxed_unsync();
+    Response::builder()
+        .status(StatusCode::from_u16(code).unwrap())
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap()
+}
+
+fn streamed(lines: mpsc::UnboundedReceiver<String>, time: Duration) -> Response<AnswerBody> {
+    let lines = stream::unfold(
+        lines,
+        |mut lines| async move { Some((lines.recv().await?, lines)) },
+    );
+    let frames = lines
+        .take_until(tokio::time::sleep(time))
+        .map(|line| Ok(http_body::Frame::data(Bytes::from(line))));
+    Response::builder()
+        .header("content-type", "application/json")
+        .body(StreamBody::new(frames).boxed_unsync())
+        .unwrap()
+}
+
+/// What happens there.
+impl Shard {
+    /// A workspace is bound, so that what is in it is seen.
+    pub(crate) fn bind(&self, cluster: &str) {
+        let mut state = self.state();
+        state.version += 1;
+        state.bound.insert(cluster.to_owned());
+    }
+
+    /// A workspace is not bound any more. Its objects go; if it was the last one, whoever watches never hears of it.
+    pub(crate) fn unbind(&self, cluster: &str) {
+        let mut state = self.state();
+        state.bound.remove(cluster);
+        if state.bound.is_empty() {
+            state.die();
+        }
+        let keys: Vec<Key> = state
+            .objects
+            .keys()
+            .filter(|key| key.0 == cluster)
+            .cloned()
+            .collect();
+        for key in keys {
+            state.delete(&key);
+        }
+    }
+
+    /// Creates an object or changes it, from the inside of a workspace.
+    pub(crate) fn put(&self, cluster: &str, namespace: &str, name: &str, value: &str) {
+        let mut state = self.state();
+        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let uid = state
+            .objects
+            .get(&key)
+            .map(|object| object["metadata"]["uid"].clone());
+        let uid = uid.unwrap_or_else(|| {
+            state.uids += 1;
+            format!("{}-{}", self.0.name, state.uids).into()
+        });
+        state.put(key, json!({"metadata": {"uid": uid}, "data": {"value": value}}));
+    }
+
+    pub(crate) fn delete(&self, cluster: &str, namespace: &str, name: &str) {
+        self.state()
+            .delete(&(cluster.to_owned(), namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Takes a workspace over as it is on another shard, which goes on having it.
+    pub(crate) fn adopt(&self, cluster: &str, from: &Self) {
+        let objects: Vec<(Key, Value)> = {
+            let from = from.state();
+            let all = from.objects.iter().filter(|(key, _)| key.0 == cluster);
+            all.map(|(key, object)| (key.clone(), object.clone())).collect()
+        };
+        self.bind(cluster);
+        let mut state = self.state();
+        for (key, object) in objects {
+            state.put(key, object);
+        }
+    }
+
+    /// Forgets its history and says so to whoever watches.
+    pub(crate) fn expire(&self) {
+        let mut state = self.state();
+        state.version += 1;
+        state.compacted = state.version;
+        let watchers = std::mem::take(&mut state.watchers);
+        for watcher in watchers {
+            let _ = watcher.lines.send(expired());
+        }
+    }
+
+    /// Every watch that is open goes dead.
+    pub(crate) fn kill_watches(&self) {
+        self.state().die();
+    }
+
+    /// Every watch ends.
+    pub(crate) fn end_watches(&self) {
+        let mut state = self.state();
+        state.watchers.clear();
+        state.dead.clear();
+    }
+
+    /// Every watch is dead, those that are open and those to come.
+    pub(crate) fn be_mute(&self, mute: bool) {
+        let mut state = self.state();
+        state.mute = mute;
+        state.die();
+    }
+
+    pub(crate) fn fail_lists(&self, fail: bool) {
+        self.state().lists_fail = fail;
+    }
+
+    /// Tells every watch how far it is.
+    pub(crate) fn bookmark(&self) {
+        let state = self.state();
+        for watcher in &state.watchers {
+            let _ = watcher.lines.send(state.bookmark());
+        }
+    }
+}
+
+/// What a test wants to know.
+impl Shard {
+    /// What a workspace has, by `namespace/name`.
+    pub(crate) fn has(&self, cluster: &str) -> BTreeMap<String, Seen> {
+        let state = self.state();
+        let own = state.objects.iter().filter(|(key, _)| key.0 == cluster);
+        own.map(|((_, namespace, name), object)| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let seen = (
+                text(&object["metadata"]["uid"]),
+                text(&object["metadata"]["resourceVersion"]),
+                text(&object["data"]["value"]),
+            );
+            (format!("{namespace}/{name}"), seen)
+        })
+        .collect()
+    }
+
+    pub(crate) fn has_uid(&self, uid: &str) -> bool {
+        self.state()
+            .objects
+            .values()
+            .any(|object| object["metadata"]["uid"] == uid)
+    }
+
+    pub(crate) fn lists(&self) -> usize {
+        self.state().asked.iter().filter(|asked| asked.lists(ALL)).count()
+    }
+
+    /// The watches that are open and hear of everything.
+    pub(crate) fn watching(&self) -> usize {
+        let mut state = self.state();
+        state.watchers.retain(|watcher| !watcher.lines.is_closed());
+        state.watchers.len()
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.state().asked.clone()
+    }
+}
+
+impl State {
+    fn put(&mut self, key: Key, mut object: Value) {
+        self.version += 1;
+        let verb = if self.objects.contains_key(&key) {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.insert("name".into(), json!(key.2));
+        metadata.insert("namespace".into(), json!(key.1));
+        metadata.insert("resourceVersion".into(), json!(self.version.to_string()));
+        metadata.insert("annotations".into(), json!({CLUSTER: key.0}));
+        self.objects.insert(key.clone(), object.clone());
+        self.happens(verb, key, object);
+    }
+
+    fn delete(&mut self, key: &Key) -> Option<Value> {
+        let mut object = self.objects.remove(key)?;
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.happens("DELETED", key.clone(), object.clone());
+        Some(object)
+    }
+
+    fn happens(&mut self, verb: &'static str, key: Key, object: Value) {
+        let event = Event {
+            version: self.version,
+            verb,
+            key,
+            object,
+        };
+        self.watchers.retain(|watcher| !watcher.lines.is_closed());
+        for watcher in self.watchers.iter().filter(|watcher| watcher.wants(&event)) {
+            let _ = watcher.lines.send(event.line());
+        }
+        self.history.push(event);
+    }
+
+    fn die(&mut self) {
+        let dead = std::mem::take(&mut self.watchers);
+        self.dead.extend(dead);
+        self.dead.retain(|watcher| !watcher.lines.is_closed());
+    }
+
+    /// What there was at a resource version.
+    fn at(&self, version: u64) -> BTreeMap<Key, Value> {
+        let mut objects = BTreeMap::new();
+        for event in self.history.iter().take_while(|event| event.version <= version) {
+            if event.verb == "DELETED" {
+                objects.remove(&event.key);
+            } else {
+                objects.insert(event.key.clone(), event.object.clone());
+            }
+        }
+        objects
+    }
+
+    fn bookmark(&self) -> String {
+        let version = self.version.to_string();
+        let object =
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": version}});
+        format!("{}\n", json!({"type": "BOOKMARK", "object": object}))
+    }
+
+    fn list(
+        &self,
+        cluster: Option<&str>,
+        namespace: Option<&str>,
+        query: &BTreeMap<String, String>,
+    ) -> Reply {
+        if self.lists_fail {
+            return status(500, "InternalError", "etcd is sad");
+        }
+        if cluster.is_none() && self.bound.is_empty() {
+            // No workspace serves the kind: an answer without any metadata.
+            return Reply::Whole(
+                200,
+                json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": []}),
+            );
+        }
+        let asked: u64 = query
+            .get("resourceVersion")
+            .map_or(0, |version| version.parse().unwrap());
+        if asked > self.version {
+            return Reply::Hang;
+        }
+        let (version, offset) = match query.get("continue") {
+            None => (self.version, 0),
+            Some(token) => {
+                let (version, offset) = token.split_once(':').unwrap();
+                (version.parse().unwrap(), offset.parse().unwrap())
+            }
+        };
+        if version < self.compacted {
+            return status(410, "Expired", "the continue token is too old");
+        }
+        let all: Vec<Value> = self
+            .at(version)
+            .into_iter()
+            .filter(|(key, _)| cluster.is_none_or(|cluster| key.0 == cluster))
+            .filter(|(key, _)| namespace.is_none_or(|namespace| key.1 == namespace))
+            .map(|(_, object)| object)
+            .collect();
+        let limit = query
+            .get("limit")
+            .map_or(usize::MAX, |limit| limit.parse().unwrap());
+        let items: Vec<&Value> = all.iter().skip(offset).take(limit).collect();
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        let end = offset + items.len();
+        if end < all.len() {
+            metadata["continue"] = json!(format!("{version}:{end}"));
+        }
+        let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items});
+        Reply::Whole(200, list)
+    }
+
+    fn watch(&mut self, cluster: Option<&str>, query: &BTreeMap<String, String>) -> Reply {
+        let seconds = query
+            .get("timeoutSeconds")
+            .map_or(300, |seconds| seconds.parse().unwrap());
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let reply = Reply::Watch(receiver, Duration::from_secs(seconds));
+        let watcher = Watcher {
+            cluster: cluster.map(str::to_owned),
+            lines,
+        };
+        let from: u64 = query["resourceVersion"].parse().unwrap();
+        if from < self.compacted {
+            let _ = watcher.lines.send(expired());
+            return reply;
+        }
+        let unserved = cluster.is_none() && self.bound.is_empty();
+        if unserved || self.mute || from > self.version {
+            self.dead.push(watcher);
+            return reply;
+        }
+        for event in self.history.iter().filter(|event| event.version > from) {
+            if watcher.wants(event) {
+                let _ = watcher.lines.send(event.line());
+            }
+        }
+        self.watchers.push(watcher);
+        reply
+    }
+}
+
+impl Watcher {
+    fn wants(&self, event: &Event) -> bool {
+        self.cluster
+            .as_ref()
+            .is_none_or(|cluster| event.key.0 == *cluster)
+    }
+}
+
+impl Event {
+    fn line(&self) -> String {
+        let mut object = self.object.clone();
+        object["kind"] = json!("ConfigMap");
+        object["apiVersion"] = json!("v1");
+        format!("{}\n", json!({"type": self.verb, "object": object}))
+    }
+}
+
+/// In the stream, where kcp says it.
+fn expired() -> String {
+    let Reply::Whole(_, status) = status(410, "Expired", "too old resource version") else {
+        unreachable!()
+    };
+    format!("{}\n", json!({"type": "ERROR", "object": status}))
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Reply {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code});
+    Reply::Whole(code, status)
+}
+
+impl Shard {
+    fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Reply {
+        let query: BTreeMap<String, String> =
+            form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect();
+        let path = uri.path();
+        self.state().asked.push(Asked {
+            path: path.to_owned(),
+            query: query.clone(),
+        });
+        let segments: Vec<&str> = path.split('/').skip(1).collect();
+        match segments.as_slice() {
+            ["clusters", "*" | "%2A", rest @ ..] => self.of_all(rest, &query),
+            ["clusters", cluster, rest @ ..] => {
+                if !self.state().bound.contains(*cluster) {
+                    return status(403, "Forbidden", "access denied");
+                }
+                self.of_one(cluster, method, rest, &query, body)
+            }
+            _ => status(403, "Forbidden", "Path not resolved to a valid virtual workspace"),
+        }
+    }
+
+    fn of_all(&self, rest: &[&str], query: &BTreeMap<String, String>) -> Reply {
+        let watch = query.contains_key("watch");
+        let mut state = self.state();
+        match rest {
+            ["version"] => Reply::Whole(200, json!({"major": "1", "minor": "36"})),
+            ["api", "v1", "configmaps"] if watch => state.watch(None, query),
+            ["api", "v1", "configmaps"] => state.list(None, None, query),
+            ["api", "v1", "namespaces", _, "configmaps"] if watch => {
+                status(400, "BadRequest", "must be cross-namespace")
+            }
+            // Although there are some.
+            ["api", "v1", "namespaces", _, "configmaps"] => {
+                let metadata = json!({"resourceVersion": state.version.to_string()});
+                Reply::Whole(
+                    200,
+                    json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": []}),
+                )
+            }
+            _ => status(
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+            ),
+        }
+    }
+
+    fn of_one(
+        &self,
+        cluster: &str,
+        method: &Method,
+        rest: &[&str],
+        query: &BTreeMap<String, String>,
+        body: &[u8],
+    ) -> Reply {
+        let mut state = self.state();
+        let missing = || status(404, "NotFound", "not found");
+        match (method.as_str(), rest) {
+            ("GET", ["version"]) => Reply::Whole(200, json!({"major": "1", "minor": "36"})),
+            ("GET", ["api", "v1", "configmaps"]) if query.contains_key("watch") => {
+                state.watch(Some(cluster), query)
+            }
+            ("GET", ["api", "v1", "configmaps"]) => state.list(Some(cluster), None, query),
+            ("GET", ["api", "v1", "namespaces", namespace, "configmaps"]) => {
+                state.list(Some(cluster), Some(namespace), query)
+            }
+            ("POST", ["api", "v1", "namespaces", namespace, "configmaps"]) => {
+                let mut object: Value = serde_json::from_slice(body).unwrap();
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                state.uids += 1;
+                object["metadata"]["uid"] = json!(format!("{}-{}", self.0.name, state.uids));
+                let key = (cluster.to_owned(), (*namespace).to_owned(), name);
+                state.put(key.clone(), object);
+                Reply::Whole(201, state.objects[&key].clone())
+            }
+            (verb, ["api", "v1", "namespaces", namespace, "configmaps", name]) => {
+                let key = (cluster.to_owned(), (*namespace).to_owned(), (*name).to_owned());
+                let Some(mut object) = state.objects.get(&key).cloned() else {
+                    return missing();
+                };
+                match verb {
+                    "GET" => Reply::Whole(200, object),
+                    "PATCH" => {
+                        merge(&mut object, &serde_json::from_slice(body).unwrap());
+                        state.put(key.clone(), object);
+                        Reply::Whole(200, state.objects[&key].clone())
+                    }
+                    "DELETE" => Reply::Whole(200, state.delete(&key).unwrap()),
+                    _ => status(405, "MethodNotAllowed", "not this verb"),
+                }
+            }
+            _ => missing(),
+        }
+    }
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    match (object, patch) {
+        (Value::Object(object), Value::Object(patch)) => {
+            for (name, value) in patch {
+                if value.is_null() {
+                    object.remove(name);
+                } else {
+                    merge(object.entry(name).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (object, patch) => *object = patch.clone(),
+    }
+}

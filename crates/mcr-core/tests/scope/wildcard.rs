@@ -1,0 +1,549 @@
+//! Workspaces of shards as clusters, and the traps of an endpoint that answers for all of them at once.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use mcr_core::{Cluster, ClusterState, Scope};
+
+use crate::{
+    harness::*,
+    shard::{Shard, Workspaces},
+    witness::Witness,
+};
+
+/// How long nothing must happen for it to count as not happening.
+const A_WHILE: Duration = Duration::from_millis(600);
+
+fn running() -> Running {
+    Running::start_with(|settings| {
+        let watch = Arc::make_mut(&mut settings.watch);
+        watch.retry_cap = Duration::from_millis(100);
+        watch.page_size = 2;
+        settings.reconnect_cap = Duration::from_millis(100);
+    })
+}
+
+/// Watches end after a second.
+fn running_with_short_watches() -> Running {
+    Running::start_with(|settings| {
+        let watch = Arc::make_mut(&mut settings.watch);
+        watch.retry_cap = Duration::from_millis(100);
+        watch.watch_timeout = Duration::from_secs(1);
+        settings.reconnect_cap = Duration::from_millis(100);
+    })
+}
+
+fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
+    let scope = Scope::new(Workspaces);
+    for (name, shard) in endpoints {
+        scope.set_endpoint(*name, shard.access());
+    }
+    scope
+}
+
+async fn shard(version: u64, clusters: &[&str]) -> Shard {
+    let shard = Shard::serving(&format!("shard{version}"), version).await;
+    for cluster in clusters {
+        shard.bind(cluster);
+        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
+    }
+    shard
+}
+
+async fn unreachable(cluster: &Cluster) -> String {
+    let not_reached = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+    let state = tokio::time::timeout(SOON, cluster.wait_for(not_reached)).await;
+    state.or_fail().reason().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
+    let a = shard(100, &["zoo", "jungle"]).await;
+    let running = running();
+    let scope = scope(&[]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let jungle = running.join(&scope, "a", "jungle").await;
+    for cluster in [&zoo, &jungle] {
+        assert_eq!(
+            unreachable(cluster).await,
+            "scope workspaces has no endpoint \"a\" at the moment"
+        );
+    }
+    let seen = Witness::of(&zoo);
+    assert!(!seen.watch.status().synced);
+
+    scope.set_endpoint("a", a.access());
+    ready(&zoo).await;
+    ready(&jungle).await;
+    seen.equals(&a).await;
+    assert_eq!(seen.lines(), ["+default/of-zoo"]);
+
+    // Gone for good as far as anyone knows: what was read stays readable, and nothing counts as deleted.
+    scope.remove_endpoint("a");
+    assert!(unreachable(&zoo).await.contains("has no endpoint"));
+    let error = zoo
+        .namespaced::<ConfigMap>("default")
+        .get("of-zoo")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("zoo") && error.contains("workspaces"), "{error}");
+    a.put("zoo", "default", "meanwhile", "1");
+    a.delete("zoo", "default", "of-zoo");
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(seen.names(), ["default/of-zoo"]);
+    scope.set_endpoint("a", a.access());
+    seen.equals(&a).await;
+    ready(&zoo).await;
+    assert_eq!(
+        seen.lines(),
+        ["+default/meanwhile", "+default/of-zoo", "-default/of-zoo"]
+    );
+
+    // Nobody listens there.
+    a.stop().await;
+    let reason = unreachable(&jungle).await;
+    assert!(reason.contains("refused"), "{reason}");
+    a.start().await;
+    ready(&zoo).await;
+    ready(&jungle).await;
+    a.put("zoo", "default", "again", "1");
+    seen.equals(&a).await;
+    running.stop().await;
+}
+
+/// What is said of one endpoint is no reason to begin anew with another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connected() {
+    let a = shard(100, &["zoo"]).await;
+    let running = running();
+    let scope = scope(&[]);
+    let busy = tokio::spawn({
+        let (scope, access) = (scope.clone(), a.access());
+        async move {
+            loop {
+                scope.set_endpoint("other", access.clone());
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    });
+    scope.set_endpoint("a", a.access());
+    let zoo = running.join(&scope, "a", "zoo").await;
+    ready(&zoo).await;
+    busy.abort();
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_without_a_version_is_no_list_and_deletes_nothing() {
+    let a = shard(100, &["zoo"]).await;
+    let running = running_with_short_watches();
+    let scope = scope(&[("a", &a)]);
+    a.unbind("zoo");
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let seen = Witness::of(&zoo);
+    eventually(SOON, "the problem is shown", || {
+        seen.problem()
+            .filter(|problem| problem.contains("no metadata.resourceVersion"))
+    })
+    .await;
+    ready(&zoo).await;
+    assert!(!seen.watch.status().synced);
+
+    // Listed soon after the first one is bound.
+    a.bind("zoo");
+    a.put("zoo", "default", "elephant", "1");
+    seen.equals_within(Duration::from_secs(1), &a).await;
+    eventually(SOON, "no problem is left", || {
+        seen.problem().is_none().then_some(())
+    })
+    .await;
+
+    // And when there is none again, what was known stays: nobody said that it is gone.
+    a.unbind("zoo");
+    eventually(SOON, "the problem is back", || seen.problem()).await;
+    assert_eq!(seen.lines(), ["+default/elephant"]);
+    a.bind("zoo");
+    a.put("zoo", "default", "lion", "1");
+    seen.equals(&a).await;
+    assert_eq!(
+        seen.lines(),
+        ["+default/elephant", "-default/elephant", "+default/lion"]
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_watch_is_found_out_within_its_timeout() {
+    let a = shard(100, &["zoo", "jungle"]).await;
+    let running = running_with_short_watches();
+    let scope = scope(&[("a", &a)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let seen = Witness::of(&zoo);
+    seen.equals(&a).await;
+    eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+
+    // Dead from one moment to the next.
+    a.kill_watches();
+    a.put("zoo", "default", "lion", "1");
+    a.delete("zoo", "default", "of-zoo");
+    seen.equals_within(Duration::from_secs(3), &a).await;
+
+    // Dead since the last one that was bound is not any more, and from its first moment on while none is.
+    eventually(SOON, "it watches again", || (a.watching() == 1).then_some(())).await;
+    a.unbind("zoo");
+    a.unbind("jungle");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    a.bind("zoo");
+    a.put("zoo", "default", "tiger", "1");
+    seen.equals_within(Duration::from_secs(4), &a).await;
+
+    // And if no watch ever says anything, lists do.
+    a.be_mute(true);
+    for i in 0..3 {
+        a.put("zoo", "default", &format!("muted{i}"), "1");
+        seen.equals_within(Duration::from_secs(4), &a).await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_watch_lists_again_and_tells_what_is_gone_once() {
+    let a = shard(100, &["zoo", "jungle"]).await;
+    for name in ["b", "c", "d", "e"] {
+        a.put("zoo", "default", name, "1");
+    }
+    let running = running();
+    let scope = scope(&[("a", &a)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let jungle = running.join(&scope, "a", "jungle").await;
+    let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+    seen.equals(&a).await;
+    other.equals(&a).await;
+    seen.forget_lines();
+    other.forget_lines();
+    eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+    a.kill_watches();
+    a.delete("zoo", "default", "b");
+    a.put("zoo", "default", "c", "2");
+    a.put("zoo", "default", "f", "1");
+    a.end_watches();
+    a.expire();
+    seen.equals(&a).await;
+    other.equals(&a).await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(seen.lines(), ["-default/b", "~default/c", "+default/f"]);
+    assert_eq!(other.lines(), [""; 0]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_that_count_differently_are_never_compared() {
+    // The second is far ahead, so that its versions are in the future of the first.
+    let (a, b) = (shard(100, &["zoo"]).await, shard(90_000, &["jungle"]).await);
+    let running = running_with_short_watches();
+    let scope = scope(&[("a", &a), ("b", &b)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let jungle = running.join(&scope, "b", "jungle").await;
+    let (in_zoo, in_jungle) = (Witness::of(&zoo), Witness::of(&jungle));
+    in_zoo.equals(&a).await;
+    in_jungle.equals(&b).await;
+    for i in 0..20 {
+        a.put("zoo", "default", &format!("o{}", i % 3), &i.to_string());
+        b.put("jungle", "default", &format!("o{}", i % 3), &i.to_string());
+        if i % 7 == 6 {
+            a.expire();
+            b.end_watches();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    in_zoo.equals(&a).await;
+    in_jungle.equals(&b).await;
+    for (shard, least) in [(&a, 100), (&b, 90_000)] {
+        let versions = shard.asked().into_iter().filter_map(|asked| {
+            let version: u64 = asked.query.get("resourceVersion")?.parse().ok()?;
+            (version != 0).then_some(version)
+        });
+        assert!(versions.clone().count() > 1);
+        for version in versions {
+            assert!((least..least + 1000).contains(&version), "{version}");
+        }
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_the_same_name_in_two_clusters_never_meet() {
+    let (a, b) = (
+        shard(100, &["zoo", "jungle"]).await,
+        shard(100, &["island"]).await,
+    );
+    let running = running();
+    let scope = scope(&[("a", &a), ("b", &b)]);
+    running.fleet.index::<ConfigMap>("value", |map| {
+        map.data
+            .iter()
+            .flatten()
+            .map(|(_, value)| value.clone())
+            .collect()
+    });
+    let home = |place: &str| if place == "island" { &b } else { &a };
+    let mut all = Vec::new();
+    for (place, value) in [("zoo", "z"), ("jungle", "j"), ("island", "i")] {
+        home(place).put(place, "default", "same", value);
+        let endpoint = if place == "island" { "b" } else { "a" };
+        all.push(Witness::of(&running.join(&scope, endpoint, place).await));
+    }
+    for seen in &all {
+        seen.equals(home(seen.cluster.name().as_str())).await;
+    }
+    let found = |value: &str| -> Vec<String> {
+        let found = running.fleet.by_index::<ConfigMap>("value", value);
+        found
+            .iter()
+            .map(|(cluster, _)| cluster.name().to_string())
+            .collect()
+    };
+    assert_eq!(
+        [found("z"), found("j"), found("i")],
+        [["zoo"], ["jungle"], ["island"]]
+    );
+    for seen in &all {
+        seen.forget_lines();
+    }
+    a.put("zoo", "default", "same", "other");
+    a.delete("jungle", "default", "same");
+    for seen in &all {
+        seen.equals(home(seen.cluster.name().as_str())).await;
+    }
+    tokio::time::sleep(A_WHILE).await;
+    let lines: Vec<Vec<String>> = all.iter().map(Witness::lines).collect();
+    assert_eq!(
+        lines,
+        [vec!["~default/same"], vec!["-default/same"], Vec::<&str>::new()]
+    );
+    assert_eq!(found("other"), ["zoo"]);
+    assert_eq!(found("j"), [""; 0]);
+    let api: Api<ConfigMap> = all[2].cluster.namespaced("default");
+    let value = |map: ConfigMap| map.data.unwrap()["value"].clone();
+    assert_eq!(value(api.get("same").await.or_fail()), "i");
+    assert!(a.asked().iter().all(|asked| !asked.path.contains("island")));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_reaches_its_own_workspace_and_nothing_else() {
+    let a = shard(100, &["zoo", "jungle"]).await;
+    let running = running();
+    let scope = scope(&[("a", &a)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let unbound = running.join(&scope, "a", "unbound").await;
+    ready(&zoo).await;
+    let api: Api<ConfigMap> = zoo.namespaced("default");
+    let created = api
+        .create(&PostParams::default(), &config_map("made", &[]))
+        .await
+        .or_fail();
+    assert_eq!(created.metadata.annotations.unwrap()["kcp.io/cluster"], "zoo");
+    let patch = serde_json::json!({"data": {"value": "2"}});
+    let patched = api
+        .patch("made", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .or_fail();
+    assert_eq!(patched.data.unwrap()["value"], "2");
+    assert_eq!(api.list(&Default::default()).await.or_fail().items.len(), 2);
+    let seen = Witness::of(&zoo);
+    seen.equals(&a).await;
+    api.delete("made", &DeleteParams::default()).await.or_fail();
+    seen.equals(&a).await;
+    assert!(matches!(api.get("made").await, Err(kube::Error::Api(error)) if error.code == 404));
+
+    let refused = unbound.namespaced::<ConfigMap>("default").get("x").await;
+    assert!(matches!(refused, Err(kube::Error::Api(error)) if error.code == 403));
+    for asked in a.asked() {
+        let of_all = asked.path.starts_with("/clusters/*/");
+        let own = ["/clusters/zoo/", "/clusters/unbound/"]
+            .iter()
+            .any(|own| asked.path.starts_with(own));
+        assert!(of_all || own, "{}", asked.path);
+    }
+    let able = zoo.capabilities();
+    assert!(!able.server_side_apply && !able.streaming_lists && able.cluster_scoped_kinds);
+    assert_eq!(zoo.scope().as_deref(), Some("workspaces"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() {
+    let (a, b) = (
+        shard(5000, &["zoo", "jungle"]).await,
+        shard(100, &["island"]).await,
+    );
+    for name in ["goes", "changes", "stays"] {
+        a.put("zoo", "default", name, "1");
+    }
+    let running = running();
+    let scope = scope(&[("a", &a), ("b", &b)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let jungle = running.join(&scope, "a", "jungle").await;
+    let island = running.join(&scope, "b", "island").await;
+    let (seen, left, there) = (Witness::of(&zoo), Witness::of(&jungle), Witness::of(&island));
+    seen.equals(&a).await;
+    left.equals(&a).await;
+    there.equals(&b).await;
+    for witness in [&seen, &left, &there] {
+        witness.forget_lines();
+    }
+    eventually(SOON, "both watch", || {
+        (a.watching() + b.watching() == 2).then_some(())
+    })
+    .await;
+
+    // The other shard takes it over and goes on from there, and then the provider hears of it.
+    b.adopt("zoo", &a);
+    b.delete("zoo", "default", "goes");
+    b.put("zoo", "default", "changes", "2");
+    b.put("zoo", "default", "comes", "1");
+    let (lists_of_a, lists_of_b) = (a.lists(), b.lists());
+    running.clusters.add(spec(&scope, "b", "zoo"));
+    eventually(SOON, "the client goes to the other shard", || {
+        let host = running.fleet.scopes();
+        host.iter()
+            .any(|scope| &*scope.endpoint == "b" && scope.clusters == 2)
+            .then_some(())
+    })
+    .await;
+    a.unbind("zoo");
+    // Until it is listed there, nothing is missing.
+    assert!(seen.store().unwrap().contains_key("default/stays"));
+    seen.equals(&b).await;
+    assert!(
+        running.fleet.get("zoo").or_fail().is_same(&zoo),
+        "it is the same cluster"
+    );
+    let api: Api<ConfigMap> = zoo.namespaced("default");
+    assert!(api.get("comes").await.is_ok());
+    a.bookmark();
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(
+        seen.lines(),
+        [
+            // Of the other shard everything has another version.
+            "~default/changes",
+            "+default/comes",
+            "-default/goes",
+            "~default/of-zoo",
+            "~default/stays"
+        ]
+    );
+    assert_eq!(seen.faults(), [""; 0]);
+    assert_eq!((left.lines(), there.lines()), (vec![], vec![]));
+    // Two pages at most two objects each make one list of three requests.
+    let pages = b.has("zoo").len() + b.has("island").len();
+    assert_eq!(b.lists() - lists_of_b, pages.div_ceil(2), "listed once");
+    assert_eq!(a.lists(), lists_of_a);
+    assert!(zoo.state().is_ready());
+
+    // And back.
+    a.adopt("zoo", &b);
+    running.clusters.add(spec(&scope, "a", "zoo"));
+    eventually(SOON, "it is back", || {
+        (seen.store().unwrap() == a.has("zoo")).then_some(())
+    })
+    .await;
+    b.unbind("zoo");
+    a.put("zoo", "default", "last", "1");
+    seen.equals(&a).await;
+    assert!(seen.has("+default/last") && !seen.has("-default/stays"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
+    let (a, b) = (shard(5000, &["zoo"]).await, shard(100, &["island"]).await);
+    let running = running();
+    let scope = scope(&[("a", &a), ("b", &b)]);
+    let zoo = running.join(&scope, "a", "zoo").await;
+    let island = running.join(&scope, "b", "island").await;
+    let (seen, there) = (Witness::of(&zoo), Witness::of(&island));
+    seen.equals(&a).await;
+    there.equals(&b).await;
+    b.adopt("zoo", &a);
+    b.fail_lists(true);
+    running.clusters.add(spec(&scope, "b", "zoo"));
+    eventually(SOON, "the list fails", || seen.problem()).await;
+    a.unbind("zoo");
+    b.put("zoo", "default", "comes", "1");
+    // An index that comes while it waits finds what it has.
+    running
+        .fleet
+        .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
+    assert_eq!(running.fleet.by_index::<ConfigMap>("name", "of-zoo").len(), 1);
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(seen.names(), ["default/of-zoo"]);
+    assert_eq!(seen.lines(), ["+default/of-zoo"]);
+    assert!(seen.watch.status().synced, "what it holds is old, not incomplete");
+    b.fail_lists(false);
+    seen.equals(&b).await;
+    there.equals(&b).await;
+    assert_eq!(
+        seen.lines(),
+        ["+default/comes", "+default/of-zoo", "~default/of-zoo"]
+    );
+    assert_eq!(running.fleet.by_index::<ConfigMap>("name", "comes").len(), 1);
+
+    // There and back before anything is listed.
+    b.fail_lists(true);
+    a.adopt("zoo", &b);
+    seen.forget_lines();
+    for endpoint in ["a", "b", "a"] {
+        running.clusters.add(spec(&scope, endpoint, "zoo"));
+    }
+    seen.equals(&a).await;
+    b.unbind("zoo");
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(seen.lines(), ["~default/comes", "~default/of-zoo"]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_clusters_that_move_one_after_the_other_cost_a_few_lists() {
+    let (a, b) = (shard(5000, &[]).await, shard(100, &["island"]).await);
+    let running = Running::start();
+    let scope = scope(&[("a", &a), ("b", &b)]);
+    let island = running.join(&scope, "b", "island").await;
+    let there = Witness::of(&island);
+    there.equals(&b).await;
+    let mut moving = Vec::new();
+    for i in 0..50 {
+        let name = format!("c{i}");
+        a.bind(&name);
+        a.put(&name, "default", "x", "1");
+        moving.push(Witness::of(&running.join(&scope, "a", &name).await));
+    }
+    for seen in &moving {
+        seen.equals(&a).await;
+        seen.forget_lines();
+    }
+    let lists = b.lists();
+    for seen in &moving {
+        let name = seen.cluster.name().as_str();
+        b.adopt(name, &a);
+        running.clusters.add(spec(&scope, "b", name));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for seen in &moving {
+        seen.equals(&b).await;
+        assert_eq!(seen.lines(), ["~default/x"]);
+    }
+    let cost = b.lists() - lists;
+    assert!((1..=6).contains(&cost), "{cost} lists");
+    let scopes = running.fleet.scopes();
+    assert_eq!(scopes.len(), 1, "the endpoint that all have left is let go of");
+    assert_eq!(scopes[0].clusters, 51);
+    running.stop().await;
+}
