@@ -227,13 +227,21 @@ pub(crate) struct NotAnObject {
     reason: String,
     /// Its key, where the metadata at least was readable.
     pub(crate) key: Option<ObjectKey>,
+    /// Whose it is, in a scope, where that is known.
+    pub(crate) place: Option<Arc<str>>,
 }
 
 impl NotAnObject {
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
     pub(crate) fn nameless(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             key: None,
+            place: None,
         }
     }
 }

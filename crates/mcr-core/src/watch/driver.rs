@@ -21,14 +21,14 @@ use super::{
     Mirror, WatchError, WatchRequest,
     decode::{self, WatchLine},
     lines::Lines,
-    mirror::Parser,
+    mirror::{Parser, Taken},
 };
 use crate::{
     ClusterName,
     backoff::Backoff,
     fleet::{KindCells, count},
     slots::Slot,
-    store::{Namespaces, NotAnObject, Object, ObjectKey},
+    store::{Namespaces, NotAnObject, ObjectKey},
     transport::{ResponseBody, Transport},
 };
 
@@ -185,8 +185,8 @@ struct Driver {
     left_out: bool,
     /// How often each kind of error came since a watch last lived for some time.
     told: HashMap<Discriminant<WatchError>, u32>,
-    /// The objects that were told to be unreadable; none for those without a name.
-    unreadable: HashSet<Option<ObjectKey>>,
+    /// The objects that were told to be unreadable, by whose they are in a scope; none for those without a name.
+    unreadable: HashSet<(Option<Arc<str>>, Option<ObjectKey>)>,
 }
 
 struct Position {
@@ -497,7 +497,7 @@ impl Driver {
         };
         count(&self.env.counts.events);
         match object {
-            Some(object) => self.advance(object.resource_version().to_owned()),
+            Some(taken) => self.advance(taken.object.resource_version().to_owned()),
             None => self.advance(decode::resource_version(json).unwrap_or_default()),
         }
         Ok(())
@@ -515,11 +515,12 @@ impl Driver {
     }
 
     /// Puts an object into the store; none if it is not held there.
-    fn put(&mut self, json: &RawValue, initial: bool) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn put(&mut self, json: &RawValue, initial: bool) -> Result<Option<Taken>, NotAnObject> {
         let put = self.watch.put(json, initial, &mut self.parser);
         match &put {
-            Ok(Some(object)) if !self.unreadable.is_empty() => {
-                self.unreadable.remove(&Some(object.key().clone()));
+            Ok(Some(Taken { place, object })) if !self.unreadable.is_empty() => {
+                self.unreadable
+                    .remove(&(place.clone(), Some(object.key().clone())));
             }
             Ok(_) => {}
             Err(error) => self.left_out(error),
@@ -532,10 +533,10 @@ impl Driver {
             self.unreadable.clear();
         }
         // Once for each object: it may change every second, and is in every list.
-        if self.unreadable.insert(error.key.clone()) {
+        if self.unreadable.insert((error.place.clone(), error.key.clone())) {
             let name = error.key.as_ref().map(ToString::to_string);
             tracing::warn!(
-                cluster = %self.env.cluster, kind = %self.kind, object = name, %error,
+                cluster = %self.env.cluster, kind = %self.kind, place = error.place.as_deref(), object = name, %error,
                 "an object can't be read and is left out; what is held of it stays as it was"
             );
         }

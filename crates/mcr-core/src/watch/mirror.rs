@@ -33,15 +33,10 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     fn abort_listing(&self);
 
     /// Puts an object in; none if it is not held here.
-    fn put(
-        &self,
-        json: &RawValue,
-        initial: bool,
-        parser: &mut Parser,
-    ) -> Result<Option<Arc<Object>>, NotAnObject>;
+    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
     /// Takes an object out; none if it was not held here.
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject>;
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
     /// Something came, but it may yet turn out to be the same problem again.
     fn noted(&self);
@@ -61,6 +56,13 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     fn relist(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
+}
+
+/// An object that a list or an event brought.
+pub(crate) struct Taken {
+    /// Whose it is, in a scope.
+    pub(crate) place: Option<Arc<str>>,
+    pub(crate) object: Arc<Object>,
 }
 
 /// What objects are made with.

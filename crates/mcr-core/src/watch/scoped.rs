@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     SharedWatch, WatchError, WatchRequest, WatchStatus,
     contents::Contents,
-    mirror::{Mirror, Parser},
+    mirror::{Mirror, Parser, Taken},
 };
 use crate::{
     scope::ScopeLayout,
@@ -266,9 +266,10 @@ impl ScopeWatch {
         } else {
             opened.close(namespace, &parser.prefix, &mut parser.namespaces)
         };
-        let object = object.inspect_err(|error| {
-            self.contents_at(&placement.place).skip(error);
+        let object = object.map_err(|error| {
+            self.contents_at(&placement.place).skip(&error);
             self.places().prune(&placement.place);
+            error.at(&placement.place)
         })?;
         let wanted = self.request.namespace.as_deref();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
@@ -416,12 +417,7 @@ impl Mirror for ScopeWatch {
         }
     }
 
-    fn put(
-        &self,
-        json: &RawValue,
-        initial: bool,
-        parser: &mut Parser,
-    ) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
         let located = self.locate(json, parser).inspect_err(|error| {
             if error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
@@ -431,16 +427,22 @@ impl Mirror for ScopeWatch {
             return Ok(None);
         };
         self.apply(&place, |store| store.upsert(object.clone(), initial));
-        Ok(Some(object))
+        Ok(Some(Taken {
+            place: Some(place),
+            object,
+        }))
     }
 
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
         let Some(Located { place, object }) = self.locate(json, parser)? else {
             return Ok(None);
         };
         self.apply(&place, |store| store.delete(object.clone()).into_iter().collect());
         self.places().prune(&place);
-        Ok(Some(object))
+        Ok(Some(Taken {
+            place: Some(place),
+            object,
+        }))
     }
 
     fn noted(&self) {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     WatchError, WatchRequest,
     contents::Contents,
-    mirror::{Mirror, Parser},
+    mirror::{Mirror, Parser, Taken},
     scoped::ScopeWatch,
 };
 use crate::store::{NotAnObject, Object, ObjectChange};
@@ -288,25 +288,20 @@ impl Mirror for SharedWatch {
         self.contents.load().store().finish_listing(false);
     }
 
-    fn put(
-        &self,
-        json: &RawValue,
-        initial: bool,
-        parser: &mut Parser,
-    ) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
         let parsed = Object::parse(json, &parser.prefix, &mut parser.namespaces);
         let object = Arc::new(parsed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
-        Ok(Some(object))
+        Ok(Some(Taken { place: None, object }))
     }
 
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
         let object = Arc::new(Object::parse(json, &parser.prefix, &mut parser.namespaces)?);
         self.contents().apply(&self.request, |store| {
             store.delete(object.clone()).into_iter().collect()
         });
-        Ok(Some(object))
+        Ok(Some(Taken { place: None, object }))
     }
 
     fn noted(&self) {
