@@ -1,0 +1,308 @@
+use mcr_core::{Access, AccessPolicy, ClusterSpec, Trust};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::notice::Kind;
+
+const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+fn rules() -> Rules {
+    Rules {
+        label: LABEL.into(),
+        key: "kubeconfig".into(),
+        qualified: false,
+        trust: Trust::Untrusted,
+        policy: AccessPolicy::default(),
+    }
+}
+
+fn book() -> Book {
+    Book::new(Arc::new(rules()))
+}
+
+fn kubeconfig(token: &str) -> String {
+    format!(
+        "current-context: one\n\
+         contexts: [{{name: one, context: {{cluster: c, user: u}}}}, {{name: two, context: {{cluster: c}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://c.example:6443'}}}}]\n\
+         users: [{{name: u, user: {{token: {token}}}}}]\n"
+    )
+}
+
+fn base64(text: impl AsRef<[u8]>) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::namespaced("fleet", "a")
+}
+
+/// What a book makes of a Secret, in short.
+fn put(book: &mut Book, secret: Value) -> Vec<String> {
+    let outcome = book.secret(&key(), serde_json::from_value(secret).unwrap());
+    shown(&outcome)
+}
+
+fn shown(outcome: &Outcome) -> Vec<String> {
+    let change = |change: &Change| match change {
+        Change::Upsert(spec) => format!("+{}", spec.name),
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        other => format!("{other:?}"),
+    };
+    outcome.changes.iter().map(change).collect()
+}
+
+fn with(kubeconfig: impl AsRef<[u8]>) -> Value {
+    json!({"metadata": {"uid": "1", "labels": {LABEL: "true"}}, "data": {"kubeconfig": base64(kubeconfig)}})
+}
+
+fn spec(book: &mut Book, secret: Value) -> ClusterSpec {
+    let mut outcome = book.secret(&key(), serde_json::from_value(secret).unwrap());
+    match outcome.changes.pop() {
+        Some(Change::Upsert(spec)) => spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_kubeconfig_is_a_cluster_and_another_one_is_a_change_of_it() {
+    let mut book = book();
+    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"]);
+    assert_eq!(put(&mut book, with(kubeconfig("a"))), [""; 0]);
+    assert_eq!(put(&mut book, with(kubeconfig("b"))), ["+a"]);
+    assert_eq!(shown(&book.deleted(&key())), ["-a"]);
+    assert_eq!(shown(&book.deleted(&key())), [""; 0]);
+    assert_eq!(put(&mut book, with(kubeconfig("b"))), ["+a"]);
+}
+
+/// No identity is declared: the Secret's UID says nothing of which cluster its kubeconfig leads to.
+#[test]
+fn another_secret_of_the_same_name_with_the_same_content_is_no_change() {
+    let mut book = book();
+    let first = spec(&mut book, with(kubeconfig("a")));
+    assert_eq!(first.identity, None);
+    let mut again = with(kubeconfig("a"));
+    again["metadata"]["uid"] = "2".into();
+    assert_eq!(put(&mut book, again), [""; 0]);
+}
+
+#[test]
+fn a_secret_that_never_had_a_kubeconfig_is_broken_and_one_that_lost_it_is_removed_too() {
+    let no_key = "!a: Secret fleet/a, key \"kubeconfig\": the Secret has no key \"kubeconfig\"; put the kubeconfig under it";
+    let empty = "!a: Secret fleet/a, key \"kubeconfig\": the Secret's key \"kubeconfig\" is empty; put the kubeconfig \
+                 there, or remove the label";
+    for (without, error) in [
+        (json!({"metadata": {}}), no_key),
+        (json!({"metadata": {}, "data": null}), no_key),
+        (json!({"data": {}}), no_key),
+        (json!({"data": {"value": base64(kubeconfig("a"))}}), no_key),
+        (json!({"data": {"kubeconfig": ""}}), empty),
+    ] {
+        let mut book = book();
+        assert_eq!(put(&mut book, without.clone()), ["-a", error]);
+        assert_eq!(put(&mut book, without.clone()), [""; 0], "once");
+        assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"]);
+        assert_eq!(put(&mut book, without), ["-a", error]);
+        assert_eq!(shown(&book.deleted(&key())), ["-a"]);
+    }
+}
+
+#[test]
+fn a_broken_kubeconfig_removes_nothing_and_is_told_once() {
+    let mut book = book();
+    put(&mut book, with(kubeconfig("a")));
+    let broken = put(&mut book, with("half: [a"));
+    assert!(
+        broken.len() == 1 && broken[0].starts_with("!a: Secret fleet/a, key \"kubeconfig\": "),
+        "{broken:?}"
+    );
+    assert_eq!(
+        put(&mut book, with("half: [b")),
+        [""; 0],
+        "the same in other words"
+    );
+    assert_eq!(put(&mut book, with("\n")).len(), 1);
+    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"], "as it was before");
+}
+
+#[test]
+fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
+    let of = |cluster: &str, user: &str| {
+        format!(
+            "current-context: x\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
+        )
+    };
+    let server = "server: 'https://c.example'";
+    let exec = "exec: {command: /bin/sh, args: [-c, id], apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}";
+    let bomb = (1..12).fold("a0: &a0 [x]\n".to_owned(), |bomb, n| {
+        format!(
+            "{bomb}a{n}: &a{n} [{}]\n",
+            vec![format!("*a{}", n - 1); 10].join(", ")
+        )
+    });
+    let deep = "[".repeat(100_000);
+    for (kubeconfig, problem) in [
+        (of(server, exec), "asks to run \"/bin/sh\""),
+        (
+            of(server, "auth-provider: {name: gcp}"),
+            "is a login helper that Kubernetes removed",
+        ),
+        (
+            of(
+                server,
+                "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token",
+            ),
+            "names a file",
+        ),
+        (
+            of(&format!("{server}, certificate-authority: /etc/passwd"), ""),
+            "names a file",
+        ),
+        (
+            of(&format!("{server}, insecure-skip-tls-verify: true"), ""),
+            "untrusted kubeconfigs may not do",
+        ),
+        (
+            of(&format!("{server}, proxy-url: 'http://p.example'"), ""),
+            "names a proxy",
+        ),
+        (
+            of("server: 'https://169.254.169.254'", ""),
+            "link-local or metadata",
+        ),
+        (of("server: 'https://127.0.0.1:6443'", ""), "loopback"),
+        (bomb, ""),
+        (deep, ""),
+        ("a\0b".to_owned(), ""),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n".to_owned(),
+            "current-context: is missing",
+        ),
+        ("[1, 2]".to_owned(), "the kubeconfig can't be read"),
+        ("<html></html>".to_owned(), "the kubeconfig can't be read"),
+    ] {
+        let said = put(&mut book(), with(&kubeconfig));
+        let start = &kubeconfig[..kubeconfig.len().min(100)];
+        assert_eq!(said.len(), 1, "{start}: {said:?}");
+        assert!(
+            said[0].starts_with("!a") && said[0].contains(problem),
+            "{start}: {said:?}"
+        );
+        assert!(said[0].len() < 1000, "{start}: {said:?}");
+    }
+    assert!(put(&mut book(), with(b"a: \xff\x00"))[0].contains("not UTF-8"));
+    assert!(put(&mut book(), with(b"\xff\xfe\x00"))[0].starts_with('!'));
+    let secret = json!({"data": {"kubeconfig": "%%%"}});
+    assert!(put(&mut book(), secret)[0].contains("not base64"));
+}
+
+#[test]
+fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
+    let insecure = kubeconfig("a").replace("6443'", "6443', insecure-skip-tls-verify: true");
+    let said = put(&mut book(), with(&insecure));
+    assert!(
+        said[0].ends_with(
+            "allow it with AccessPolicy::allow_insecure_tls, here (`access_policy`) and in the fleet's settings"
+        ),
+        "{said:?}"
+    );
+    let mut rules = rules();
+    rules.policy = AccessPolicy::default().allow_insecure_tls(true);
+    assert_eq!(put(&mut Book::new(Arc::new(rules)), with(&insecure)), ["+a"]);
+}
+
+#[test]
+fn trusted_kubeconfigs_may_what_files_may() {
+    let exec = kubeconfig("a").replace(
+        "token: a",
+        "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
+    );
+    assert!(put(&mut book(), with(&exec))[0].starts_with('!'));
+    let mut rules = rules();
+    rules.trust = Trust::Trusted;
+    assert_eq!(put(&mut Book::new(Arc::new(rules)), with(&exec)), ["+a"]);
+}
+
+#[test]
+fn labels_and_annotations_are_those_of_the_cluster() {
+    let mut book = book();
+    let mut secret = with(kubeconfig("a"));
+    let plain = spec(&mut book, secret.clone());
+    assert!(plain.labels.is_empty());
+    assert_eq!(
+        plain.properties.iter().collect::<Vec<_>>(),
+        [(&"secret".into(), &"fleet/a".into())]
+    );
+    assert!(
+        matches!(&plain.access, Access::Kubeconfig(access) if access.context.is_none() && access.trust == Trust::Untrusted)
+    );
+
+    secret["metadata"]["labels"]["region"] = "eu".into();
+    secret["metadata"]["annotations"] = json!({
+        "mcr.dev/context": " two ",
+        "property.mcr.dev/version": "1.36",
+        "property.mcr.dev/secret": "another",
+        "kubectl.kubernetes.io/last-applied-configuration": "the whole Secret",
+    });
+    let rich = spec(&mut book, secret.clone());
+    assert_eq!(
+        rich.labels.iter().collect::<Vec<_>>(),
+        [(&"region".into(), &"eu".into())]
+    );
+    let properties: Vec<_> = rich.properties.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(properties, ["context=two", "secret=fleet/a", "version=1.36"]);
+    assert!(matches!(&rich.access, Access::Kubeconfig(access) if access.context.as_deref() == Some("two")));
+
+    // Annotations that mean nothing here change nothing.
+    secret["metadata"]["annotations"]["example.com/touched"] = "today".into();
+    assert_eq!(put(&mut book, secret.clone()), [""; 0]);
+    secret["metadata"]["annotations"]["mcr.dev/context"] = "three".into();
+    let said = put(&mut book, secret);
+    assert!(
+        said[0].contains("context \"three\" is not defined (there are \"one\", \"two\")"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn in_all_namespaces_names_have_the_namespace() {
+    let mut rules = rules();
+    rules.qualified = true;
+    let mut book = Book::new(Arc::new(rules));
+    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+fleet/a"]);
+    assert_eq!(shown(&book.deleted(&key())), ["-fleet/a"]);
+}
+
+#[test]
+fn what_is_told_on_a_secret_has_nothing_of_its_kubeconfig() {
+    let mut book = book();
+    let notice = |book: &mut Book, secret: Value| {
+        book.secret(&key(), serde_json::from_value(secret).unwrap())
+            .notice
+    };
+    let wrong = kubeconfig("a").replace("cluster: c, user: u", "cluster: sesame, user: u");
+    let told = notice(&mut book, with(&wrong)).unwrap();
+    assert_eq!(&*told.uid, "1");
+    let Kind::Broken(text) = told.kind else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        &*text,
+        "contexts[name=\"…\"].context.cluster: cluster \"…\" is not defined (there are \"…\"); define it or correct the name"
+    );
+    assert_eq!(notice(&mut book, with(kubeconfig("a"))).unwrap().kind, Kind::Well);
+    assert_eq!(notice(&mut book, with(kubeconfig("a"))), None);
+    assert_eq!(book.deleted(&key()).notice.unwrap().kind, Kind::Gone);
+}
+
+#[test]
+fn nothing_shows_a_secret() {
+    let mut book = book();
+    let secret = spec(&mut book, with(kubeconfig("sesame")));
+    for shown in [format!("{book:?}"), format!("{secret:?}")] {
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+}

@@ -1,0 +1,310 @@
+use std::{fmt, sync::Arc};
+
+use kube::Client;
+use mcr_core::{AccessPolicy, Trust, WatchRequest};
+
+use crate::{
+    KubeconfigError, KubeconfigProvider,
+    notice::Ledger,
+    provider::Config,
+    secret::{Rules, secrets},
+};
+
+/// The label that makes a Secret a cluster, with the value `true`, unless
+/// [`label`](KubeconfigProviderBuilder::label) says otherwise.
+pub const SECRET_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+/// Where in a Secret its kubeconfig is, unless [`key`](KubeconfigProviderBuilder::key) says otherwise.
+pub const SECRET_KEY: &str = "kubeconfig";
+
+/// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context counts.
+pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
+
+/// What the names of annotations on a Secret begin with that become properties of its cluster:
+/// `property.mcr.dev/region: eu` is the property `region`.
+pub const PROPERTY_ANNOTATION_PREFIX: &str = "property.mcr.dev/";
+
+/// Builds a [`KubeconfigProvider`]; made by [`KubeconfigProvider::builder`].
+#[derive(Clone)]
+pub struct KubeconfigProviderBuilder {
+    name: Arc<str>,
+    client: Option<Client>,
+    namespace: Namespaces,
+    label: (String, String),
+    key: String,
+    trust: Trust,
+    policy: AccessPolicy,
+    events: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Namespaces {
+    Default,
+    One(String),
+    All,
+}
+
+impl KubeconfigProviderBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: "kubeconfig".into(),
+            client: None,
+            namespace: Namespaces::Default,
+            label: (SECRET_LABEL.into(), "true".into()),
+            key: SECRET_KEY.into(),
+            trust: Trust::Untrusted,
+            policy: AccessPolicy::default(),
+            events: true,
+        }
+    }
+
+    /// Sets the provider's name. Default: `kubeconfig`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the client of the hub: the cluster that has the Secrets.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Sets the namespace of the Secrets. Default: the client's default namespace, which in a pod is the pod's.
+    /// Clusters are called like their Secrets.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Namespaces::One(namespace.into());
+        self
+    }
+
+    /// Takes the Secrets of all namespaces, in place of one. Clusters are called `<namespace>/<secret>`.
+    ///
+    /// It needs a ClusterRole that may list the Secrets of the whole hub, and whoever may write Secrets in any
+    /// namespace can then add clusters.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.namespace = Namespaces::All;
+        self
+    }
+
+    /// Sets the label that makes a Secret a cluster. Default: [`SECRET_LABEL`], with the value `true`. The API server
+    /// applies it: other Secrets are never sent.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.label = (key.into(), value.into());
+        self
+    }
+
+    /// Sets the key that a Secret's kubeconfig is under. Default: [`SECRET_KEY`]. Cluster API's is `value`.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Sets what the kubeconfigs may make this process do. Default: inline data only, as
+    /// [`AccessPolicy::default`] says.
+    ///
+    /// What it does not allow is announced as broken and told on the Secret. The fleet holds every kubeconfig against a
+    /// policy of its own, too, before it connects: give both the same.
+    #[must_use]
+    pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Trusts the kubeconfigs as if they were files on the command line.
+    ///
+    /// # Security
+    /// They may then **run any program** with the rights of this process, **read any file** that it can read and send it
+    /// to any server, turn off the verification of TLS, and connect to any address, such as a cloud's
+    /// metadata service. Whoever may write a Secret in the namespace, or has a program write one, may then do all that. An
+    /// [`access_policy`](Self::access_policy) that allows the one plugin or folder you need is nearly always the
+    /// better choice; it says nothing where kubeconfigs are trusted.
+    #[must_use]
+    pub fn trusted(mut self) -> Self {
+        self.trust = Trust::Trusted;
+        self
+    }
+
+    /// Sets whether Kubernetes events on a Secret say what is wrong with it. Default: yes.
+    #[must_use]
+    pub fn events(mut self, on: bool) -> Self {
+        self.events = on;
+        self
+    }
+
+    /// Builds the provider. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`KubeconfigError`] if there is no client, or the namespace, label or key can't exist.
+    pub fn build(self) -> Result<KubeconfigProvider, KubeconfigError> {
+        let client = self.client.ok_or(KubeconfigError::NoHub)?;
+        let namespace = match self.namespace {
+            Namespaces::Default => Some(client.default_namespace().to_owned()),
+            Namespaces::One(namespace) => Some(namespace),
+            Namespaces::All => None,
+        };
+        if let Some(namespace) = namespace.as_ref().filter(|namespace| !is_dns_label(namespace)) {
+            return Err(KubeconfigError::Namespace(namespace.clone()));
+        }
+        let (key, value) = self.label;
+        if !is_label_name(&key) || !(value.is_empty() || is_label_part(&value)) {
+            return Err(KubeconfigError::Label { key, value });
+        }
+        if !is_secret_key(&self.key) {
+            return Err(KubeconfigError::Key(self.key));
+        }
+        let mut request = WatchRequest::resource(&secrets()).labels(format!("{key}={value}"));
+        if let Some(namespace) = &namespace {
+            request = request.namespace(namespace.clone());
+        }
+        Ok(KubeconfigProvider {
+            name: self.name,
+            config: Arc::new(Config {
+                client,
+                request,
+                rules: Arc::new(Rules {
+                    label: key,
+                    key: self.key,
+                    qualified: namespace.is_none(),
+                    trust: self.trust,
+                    policy: self.policy,
+                }),
+                events: self.events,
+                ledger: Ledger::default(),
+            }),
+        })
+    }
+}
+
+fn is_word(text: &str, more: &[u8]) -> bool {
+    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let inside = |byte: &u8| byte.is_ascii_alphanumeric() || more.contains(byte);
+    end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inside)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    text.len() <= 63 && is_word(text, b"-") && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn is_label_part(text: &str) -> bool {
+    text.len() <= 63 && is_word(text, b"-_.")
+}
+
+fn is_label_name(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((domain, name)) => {
+            domain.len() <= 253 && domain.split('.').all(is_dns_label) && is_label_part(name)
+        }
+        None => is_label_part(text),
+    }
+}
+
+fn is_secret_key(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !text.is_empty() && text.len() <= 253 && !matches!(text, "." | "..") && text.bytes().all(fits)
+}
+
+impl fmt::Debug for KubeconfigProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeconfigProviderBuilder")
+            .field("name", &self.name)
+            .field("namespace", &self.namespace)
+            .field("label", &self.label)
+            .field("key", &self.key)
+            .field("trust", &self.trust)
+            .field("access_policy", &self.policy)
+            .field("events", &self.events)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::Provider;
+    use mcr_testkit::sim::SimCluster;
+
+    use super::*;
+
+    fn builder() -> KubeconfigProviderBuilder {
+        KubeconfigProvider::builder().client(SimCluster::new().client())
+    }
+
+    #[tokio::test]
+    async fn bad_options_are_refused_with_what_to_do() {
+        let error = |builder: KubeconfigProviderBuilder| builder.build().unwrap_err().to_string();
+        assert_eq!(
+            error(KubeconfigProvider::builder()),
+            "there is no hub; give the client of the cluster that has the Secrets with `client`"
+        );
+        assert_eq!(
+            error(builder().namespace("Fleet")),
+            "\"Fleet\" can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; \
+             correct it, or leave `namespace` out to take the client's default namespace"
+        );
+        // What would widen the selection.
+        for (key, value) in [
+            ("", "true"),
+            ("a,b", ""),
+            ("a", "true,b!=c"),
+            ("a b", "c"),
+            ("/a", "b"),
+            ("a/", "b"),
+            ("a", "-"),
+            ("a//b", "c"),
+        ] {
+            assert!(
+                matches!(
+                    builder().label(key, value).build(),
+                    Err(KubeconfigError::Label { .. })
+                ),
+                "{key}={value}"
+            );
+        }
+        assert!(error(builder().label("a", "b c")).ends_with("and so has the value; give `label` another"));
+        for key in ["", "..", "a/b", "a b"] {
+            assert_eq!(
+                builder().key(key).build().unwrap_err(),
+                KubeconfigError::Key(key.into())
+            );
+        }
+        for namespace in ["", "a.b", "a/b", "-a", "?"] {
+            assert!(matches!(
+                builder().namespace(namespace).build(),
+                Err(KubeconfigError::Namespace(_))
+            ));
+        }
+        assert!(
+            builder()
+                .label("fleet.example.com/member", "")
+                .key("value")
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_is_one_selection() {
+        let asked = |builder: KubeconfigProviderBuilder| builder.build().unwrap().config.request.to_string();
+        assert_eq!(
+            asked(builder()),
+            "secrets in namespace default with labels sigs.k8s.io/multicluster-runtime-kubeconfig=true"
+        );
+        assert_eq!(
+            asked(builder().all_namespaces().label("a", "b")),
+            "secrets with labels a=b"
+        );
+        let provider = builder().namespace("fleet").build().unwrap();
+        assert_eq!(provider.name(), "kubeconfig");
+        let shown = format!("{provider:?} {:?}", builder());
+        assert!(
+            shown.contains("namespace fleet") && shown.contains("Untrusted"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,214 @@
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, stream};
+use kube::Client;
+use mcr_core::{
+    BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem, WatchRequest,
+};
+use tokio::{task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    KubeconfigProviderBuilder,
+    book::{Book, Outcome},
+    notice::Ledger,
+    secret::Rules,
+    teller::Teller,
+};
+
+/// So many Secrets are looked at in one go at most, so that the first of thousands are announced at once.
+const BATCH: usize = 32;
+/// How often it is looked whether the hub answers again.
+const OUTAGE_TICK: Duration = Duration::from_secs(2);
+
+/// A provider whose clusters are the Secrets of a hub that hold kubeconfigs; see the [crate's documentation](crate).
+///
+/// Clones share what they have told on Secrets, nothing else.
+///
+/// # Cancellation
+/// A discovery has one task, its watch, which ends when the discovery is dropped or its token cancelled. Kubeconfigs
+/// that are just being looked at are looked at to their end in the background.
+#[derive(Clone)]
+pub struct KubeconfigProvider {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: Arc<Config>,
+}
+
+/// What was asked for, checked.
+pub(crate) struct Config {
+    pub(crate) client: Client,
+    pub(crate) request: WatchRequest,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) events: bool,
+    pub(crate) ledger: Ledger,
+}
+
+impl KubeconfigProvider {
+    /// A builder. It needs the hub's [client](KubeconfigProviderBuilder::client), and nothing else.
+    pub fn builder() -> KubeconfigProviderBuilder {
+        KubeconfigProviderBuilder::new()
+    }
+}
+
+impl fmt::Debug for KubeconfigProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeconfigProvider")
+            .field("name", &self.name)
+            .field("watches", &self.config.request.to_string())
+            .field("rules", &self.config.rules)
+            .field("events", &self.config.events)
+            .finish()
+    }
+}
+
+impl Provider for KubeconfigProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let config = self.config.clone();
+        // The watch begins when the stream is first polled, as it needs a runtime then and not before.
+        stream::once(async move { Running::start(config) })
+            .flat_map(|running| {
+                stream::unfold(running, async |mut running| {
+                    let item = running.next().await?;
+                    Some((item, running))
+                })
+            })
+            .take_until(stop.cancelled_owned())
+            .boxed()
+    }
+}
+
+struct Running {
+    config: Arc<Config>,
+    watch: HubWatch,
+    teller: Teller,
+    /// None while Secrets are looked at.
+    book: Option<Book>,
+    ready: VecDeque<Change>,
+    /// The trouble with the hub that was told last and is not over.
+    outage: Option<Outage>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Outage {
+    /// Whether somebody has to do something.
+    blocked: bool,
+}
+
+/// What a thread that may block is given.
+enum Told {
+    Applied(Arc<Object>),
+    Deleted(ObjectKey),
+    Synced,
+}
+
+impl Running {
+    fn start(config: Arc<Config>) -> Self {
+        Self {
+            watch: HubWatch::new(config.client.clone(), config.request.clone()),
+            teller: Teller::new(config.clone()),
+            book: Some(Book::new(config.rules.clone())),
+            ready: VecDeque::new(),
+            outage: None,
+            config,
+        }
+    }
+
+    /// The next item; the last one after an error. Dropping the future in between loses the discovery.
+    async fn next(&mut self) -> Option<Result<Change, BoxError>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(Ok(change));
+            }
+            // Without a book an error was the last item.
+            self.book.as_ref()?;
+            let batch = self.batch().await;
+            if batch.is_empty() {
+                continue;
+            }
+            let mut book = self.book.take()?;
+            let work = spawn_blocking(move || {
+                let outcomes: Vec<Outcome> = batch.iter().map(|told| outcome(&mut book, told)).collect();
+                (book, outcomes)
+            });
+            match work.await {
+                Ok((book, outcomes)) => {
+                    self.book = Some(book);
+                    for outcome in outcomes {
+                        self.ready.extend(outcome.changes);
+                        if let Some(notice) = outcome.notice {
+                            self.teller.take(notice);
+                        }
+                    }
+                }
+                // A panic. The fleet starts another discovery.
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    /// Waits until something happens and takes what has happened by then.
+    async fn batch(&mut self) -> Vec<Told> {
+        let first = tokio::select! {
+            event = self.watch.next() => Some(event),
+            never = self.teller.run() => match never {},
+            () = sleep(OUTAGE_TICK), if self.outage.is_some() => None,
+        };
+        let mut batch = Vec::new();
+        let mut event = first;
+        loop {
+            match event {
+                Some(HubEvent::Applied(object)) => batch.push(Told::Applied(object)),
+                Some(HubEvent::Deleted(key)) => batch.push(Told::Deleted(key)),
+                Some(HubEvent::Synced) => batch.push(Told::Synced),
+                Some(HubEvent::Failing(problem)) => self.failing(&problem),
+                // Whatever else there may be once is no change of a Secret.
+                Some(_) | None => {}
+            }
+            if batch.len() >= BATCH {
+                break;
+            }
+            event = self.watch.next().now_or_never();
+            if event.is_none() {
+                break;
+            }
+        }
+        self.recovered();
+        batch
+    }
+
+    /// Says once that the hub does not answer; and once more if it turns out that it never will by itself.
+    fn failing(&mut self, problem: &WatchProblem) {
+        let blocked = problem.error.is_blocked();
+        if self.outage.is_some_and(|told| told.blocked || !blocked) {
+            return;
+        }
+        self.outage = Some(Outage { blocked });
+        tracing::warn!(
+            watch = %self.config.request, error = %problem.error,
+            "the Secrets with kubeconfigs can't be watched in the hub at the moment; clusters stay as they are, and it is \
+             tried again"
+        );
+    }
+
+    fn recovered(&mut self) {
+        if self.outage.is_some() && self.watch.status().problem.is_none() {
+            self.outage = None;
+            tracing::info!(watch = %self.config.request, "the hub answers again");
+        }
+    }
+}
+
+fn outcome(book: &mut Book, told: &Told) -> Outcome {
+    match told {
+        Told::Applied(object) => book.applied(object),
+        Told::Deleted(key) => book.deleted(key),
+        Told::Synced => Outcome {
+            changes: vec![Change::Synced],
+            notice: None,
+        },
+    }
+}

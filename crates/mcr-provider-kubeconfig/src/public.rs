@@ -1,0 +1,141 @@
+//! What is wrong with a kubeconfig, in words that hold nothing of it.
+//!
+//! The texts of mcr-core hold no secrets, but they do hold names: of contexts, clusters, users, programs, and an address. That is
+//! right for the log of this process. An event on a Secret can be read by everybody who may read events, and those are
+//! usually not allowed to read Secrets.
+
+use mcr_core::AccessError;
+
+/// Stands for what is left out.
+const LEFT_OUT: &str = "\"…\"";
+
+pub(crate) fn text(error: &AccessError) -> String {
+    match error {
+        AccessError::Empty | AccessError::Syntax { .. } => error.to_string(),
+        // An address is quoted by nobody.
+        AccessError::Refused { field, .. } if field.ends_with(".server") => format!(
+            "{}: leads to an address that untrusted kubeconfigs may not use; correct it, or allow it with \
+             AccessPolicy::addresses",
+            without_quoted(field)
+        ),
+        AccessError::Reference { field, problem }
+        | AccessError::Invalid { field, problem }
+        | AccessError::Refused { field, problem } => {
+            format!("{}: {}", without_quoted(field), without_quoted(problem))
+        }
+        AccessError::Read { field, kind, .. } => {
+            format!(
+                "{}: the file that it names can't be read: {kind}",
+                without_quoted(field)
+            )
+        }
+        _ => "the kubeconfig can't be used; the log of the controller says why".into(),
+    }
+}
+
+/// Leaves out everything between quotes, which is where mcr-core puts what somebody else has written.
+fn without_quoted(text: &str) -> String {
+    let mut left = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        if char != '"' {
+            left.push(char);
+            continue;
+        }
+        left.push_str(LEFT_OUT);
+        while let Some(char) = chars.next() {
+            match char {
+                // Whatever is escaped does not end it.
+                '\\' => drop(chars.next()),
+                '"' => break,
+                _ => {}
+            }
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+
+    use super::*;
+
+    #[test]
+    fn quoted_parts_are_left_out_whatever_is_in_them() {
+        for (text, left) in [
+            ("nothing", "nothing"),
+            (r#"users[name="a"].user: x"#, r#"users[name="…"].user: x"#),
+            (r#"a "b\"c\\" d "e"... f"#, r#"a "…" d "…"... f"#),
+            (r#"open "and never closed"#, r#"open "…""#),
+            (r#"ends in "\"#, r#"ends in "…""#),
+        ] {
+            assert_eq!(without_quoted(text), left);
+        }
+    }
+
+    /// Each way to be wrong, with a canary in every place that somebody else writes.
+    #[test]
+    fn nothing_of_a_kubeconfig_is_in_the_text() {
+        let kubeconfig = |cluster: &str, user: &str| {
+            format!(
+                "contexts: [{{name: CANARY-x, context: {{cluster: 'CANARY\"c', user: 'CANARY\\u'}}}}]\n\
+                 current-context: CANARY-x\n\
+                 clusters: [{{name: 'CANARY\"c', cluster: {{{cluster}}}}}]\n\
+                 users: [{{name: 'CANARY\\u', user: {{{user}}}}}]\n"
+            )
+        };
+        let good = "server: 'https://CANARY.example'";
+        let all = [
+            "CANARY: [".to_owned(),
+            "CANARY".to_owned(),
+            "current-context: CANARY".to_owned(),
+            kubeconfig(good, "").replace("current-context: CANARY-x", "current-context: CANARY-y"),
+            kubeconfig(good, "").replace("cluster: 'CANARY\"c', user", "cluster: 'CANARY\"d', user"),
+            kubeconfig(good, "").replace("user: 'CANARY\\u'", "user: CANARY-v"),
+            kubeconfig("server: CANARY", ""),
+            kubeconfig("server: 'https://CANARY:CANARY@CANARY'", ""),
+            kubeconfig("server: 'ftp://CANARY'", ""),
+            kubeconfig("server: 'https://169.254.169.254/CANARY'", ""),
+            kubeconfig("server: 'https://x', tls-server-name: 'CANARY CANARY'", ""),
+            kubeconfig("server: 'https://x', certificate-authority: /CANARY", ""),
+            kubeconfig("server: 'https://x', certificate-authority-data: CANARY", ""),
+            kubeconfig(
+                "server: 'https://x', insecure-skip-tls-verify: true",
+                "token: CANARY",
+            ),
+            kubeconfig("server: 'https://x', proxy-url: 'http://CANARY:1'", ""),
+            kubeconfig("server: 'https://x', proxy-url: 'CANARY'", ""),
+            kubeconfig(good, "tokenFile: /CANARY"),
+            kubeconfig(good, "client-certificate: /CANARY, client-key: /CANARY"),
+            kubeconfig(good, "client-certificate-data: CANARY"),
+            kubeconfig(good, "auth-provider: {name: CANARY}"),
+            kubeconfig(
+                good,
+                "exec: {command: CANARY, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
+            ),
+            kubeconfig(good, "exec: {command: CANARY, apiVersion: CANARY}"),
+            kubeconfig(good, "token: \"CANARY\\n\""),
+            kubeconfig(good, "as: \"CANARY\\n\""),
+        ];
+        for trust in [Trust::Untrusted, Trust::Trusted] {
+            let mut wrong = 0;
+            for kubeconfig in &all {
+                let access = KubeconfigAccess::new(kubeconfig, trust);
+                let Err(error) = check(&access, &AccessPolicy::default()) else {
+                    continue;
+                };
+                wrong += 1;
+                let text = text(&error);
+                for secret in ["CANARY", "169.254", "http://"] {
+                    let advice = text
+                        .replace("write http://host:port", "")
+                        .replace("begin with http://", "");
+                    let advice = advice.replace("(or http://)", "");
+                    assert!(!advice.contains(secret), "{trust:?} {kubeconfig}\n{text}");
+                }
+            }
+            assert!(wrong >= 18, "{wrong} of {} are wrong for {trust:?}", all.len());
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What a Secret says of a cluster. No I/O but the files that a trusted kubeconfig names.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kube::core::ApiResource;
+use mcr_core::{
+    AccessError, AccessPolicy, ClusterName, ClusterSpec, InvalidClusterName, KubeconfigAccess, ObjectKey,
+    Trust, check,
+};
+use serde::Deserialize;
+
+use crate::{CONTEXT_ANNOTATION, PROPERTY_ANNOTATION_PREFIX, public};
+
+/// The property that names the Secret a cluster was found in.
+const SECRET: &str = "secret";
+/// The property that names the context that was chosen.
+const CONTEXT: &str = "context";
+
+/// The kind, without a type of its own.
+pub(crate) fn secrets() -> ApiResource {
+    ApiResource {
+        group: String::new(),
+        version: "v1".into(),
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+        plural: "secrets".into(),
+    }
+}
+
+/// What is read of a Secret. No Debug: it holds secrets.
+#[derive(Default, Deserialize)]
+pub(crate) struct Secret {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    data: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    uid: Option<String>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Secret {
+    pub(crate) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+}
+
+/// What counts of a Secret, and what it may say.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The label that all of them have, and that therefore says nothing.
+    pub(crate) label: String,
+    pub(crate) key: String,
+    /// Whether names have the namespace in them.
+    pub(crate) qualified: bool,
+    pub(crate) trust: Trust,
+    pub(crate) policy: AccessPolicy,
+}
+
+/// A cluster as its Secret describes it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Described {
+    yaml: Arc<[u8]>,
+    context: Option<Arc<str>>,
+    labels: BTreeMap<String, String>,
+    properties: BTreeMap<String, String>,
+}
+
+/// Why a Secret describes no cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// For logs and the fleet's state.
+    pub(crate) text: Arc<str>,
+    /// For an event, which more people may read than the Secret: nothing that stands in the kubeconfig.
+    pub(crate) public: Arc<str>,
+    /// Whether there is nothing at all where the kubeconfig should be, which ends the cluster.
+    pub(crate) nothing: bool,
+}
+
+impl Rules {
+    pub(crate) fn name(&self, key: &ObjectKey) -> Result<ClusterName, InvalidClusterName> {
+        match &key.namespace {
+            Some(namespace) if self.qualified => ClusterName::new(format!("{namespace}/{}", key.name)),
+            _ => ClusterName::new(&key.name),
+        }
+    }
+
+    /// What is to be shown as the object at fault.
+    pub(crate) fn object(&self, key: &ObjectKey) -> String {
+        format!("Secret {key}, key {:?}", self.key)
+    }
+
+    /// Takes out what counts. What the kubeconfig says is not looked at yet.
+    pub(crate) fn describe(&self, key: &ObjectKey, mut secret: Secret) -> Result<Described, Problem> {
+        let encoded = secret.data.as_mut().and_then(|data| data.remove(&self.key));
+        let Some(encoded) = encoded else {
+            return Err(Problem::nothing(format!(
+                "the Secret has no key {:?}; put the kubeconfig under it",
+                self.key
+            )));
+        };
+        let Ok(yaml) = STANDARD.decode(&encoded) else {
+            return Err(Problem::unusable(
+                "the value is not base64, as the API server would have it",
+            ));
+        };
+        if yaml.is_empty() {
+            return Err(Problem::nothing(format!(
+                "the Secret's key {:?} is empty; put the kubeconfig there, or remove the label",
+                self.key
+            )));
+        }
+        let mut context = None;
+        let mut properties = BTreeMap::new();
+        for (name, value) in secret.metadata.annotations.into_iter().flatten() {
+            if name == CONTEXT_ANNOTATION {
+                // Empty is none, as `kubectl annotate mcr.dev/context=` leaves it.
+                context = Some(value.trim())
+                    .filter(|value| !value.is_empty())
+                    .map(Arc::from);
+            } else if let Some(property) = name.strip_prefix(PROPERTY_ANNOTATION_PREFIX) {
+                properties.insert(property.to_owned(), value);
+            }
+        }
+        if let Some(context) = &context {
+            properties.insert(CONTEXT.into(), String::from(&**context));
+        }
+        properties.insert(SECRET.into(), key.to_string());
+        let mut labels = secret.metadata.labels.unwrap_or_default();
+        labels.remove(&self.label);
+        Ok(Described {
+            yaml: yaml.into(),
+            context,
+            labels,
+            properties,
+        })
+    }
+
+    /// Whether the kubeconfig can be used and may be. Reads the files it names if it is trusted, so it may block.
+    pub(crate) fn check(&self, described: &Described) -> Result<(), Problem> {
+        check(&described.access(self.trust), &self.policy).map_err(|error| self.problem(&error))
+    }
+
+    fn problem(&self, error: &AccessError) -> Problem {
+        let hint = match error {
+            // Of the few things refused that no policy allows.
+            AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => {
+                ", here (`access_policy`) and in the fleet's settings"
+            }
+            _ => "",
+        };
+        Problem {
+            text: format!("{error}{hint}").into(),
+            public: format!("{}{hint}", public::text(error)).into(),
+            nothing: false,
+        }
+    }
+}
+
+impl Described {
+    fn access(&self, trust: Trust) -> KubeconfigAccess {
+        let mut access = KubeconfigAccess::new([], trust);
+        access.yaml = self.yaml.clone();
+        access.context.clone_from(&self.context);
+        access
+    }
+
+    pub(crate) fn spec(&self, name: ClusterName, trust: Trust) -> ClusterSpec {
+        let mut spec = ClusterSpec::new(name, self.access(trust).into());
+        spec.labels.clone_from(&self.labels);
+        spec.properties.clone_from(&self.properties);
+        spec
+    }
+}
+
+impl Problem {
+    pub(crate) fn unusable(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        Self {
+            public: text.clone(),
+            text,
+            nothing: false,
+        }
+    }
+
+    fn nothing(text: impl Into<Arc<str>>) -> Self {
+        Self {
+            nothing: true,
+            ..Self::unusable(text)
+        }
+    }
+}
+
+// Holds credentials, so none of its content is shown.
+impl fmt::Debug for Described {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Described")
+            .field("bytes", &self.yaml.len())
+            .field("context", &self.context)
+            .field("labels", &self.labels)
+            .field("properties", &self.properties)
+            .finish()
+    }
+}
