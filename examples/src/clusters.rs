@@ -13,6 +13,8 @@ pub enum ProviderKind {
     File,
     /// One cluster, named local: the current context of one kubeconfig
     Single,
+    /// Each namespace of one cluster: of the current context of one kubeconfig
+    Namespace,
 }
 
 /// Flags that say which clusters to work on.
@@ -64,6 +66,7 @@ impl ClusterArgs {
         match self.provider {
             ProviderKind::File => self.files.provider("--kubeconfigs", "--kubeconfig-dirs"),
             ProviderKind::Single => single(&self.files).await,
+            ProviderKind::Namespace => namespace(&self.files).await,
         }
     }
 }
@@ -128,26 +131,32 @@ fn file(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider file: compiled without the provider file: add --features file")
 }
 
-#[cfg(feature = "single")]
-async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
-    use mcr::{Access, ClusterName, SINGLE_CLUSTER};
+/// The one cluster that a provider works on.
+#[cfg(any(feature = "single", feature = "namespace"))]
+async fn only(args: &FileArgs, provider: &str) -> anyhow::Result<mcr::Access> {
     let files: Vec<&str> = given(&args.kubeconfigs).collect();
     if given(&args.kubeconfig_dirs).next().is_some() {
-        bail!("--kubeconfig-dirs makes no sense with --provider single");
+        bail!("--kubeconfig-dirs makes no sense with --provider {provider}");
     }
-    let access = match files[..] {
+    match files[..] {
         // As kubectl finds it, or the service account of the pod this runs in.
-        [] => Access::from(
+        [] => Ok(mcr::Access::from(
             kube::Client::try_default()
                 .await
                 .context("can't find a cluster to connect to")?,
-        ),
-        [file] => access_of("--kubeconfigs", Path::new(file))?,
+        )),
+        [file] => access_of("--kubeconfigs", Path::new(file)),
         _ => bail!(
-            "--kubeconfigs: --provider single takes one file, not {}",
+            "--kubeconfigs: --provider {provider} takes one file, not {}",
             files.len()
         ),
-    };
+    }
+}
+
+#[cfg(feature = "single")]
+async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    use mcr::{ClusterName, SINGLE_CLUSTER};
+    let access = only(args, "single").await?;
     let name = ClusterName::new(SINGLE_CLUSTER)?;
     Ok(Box::new(mcr_provider_single::SingleProvider::new(name, access)))
 }
@@ -155,6 +164,20 @@ async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
 #[cfg(not(feature = "single"))]
 async fn single(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider single: compiled without the provider single: add --features single")
+}
+
+#[cfg(feature = "namespace")]
+async fn namespace(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    let host = only(args, "namespace").await?;
+    let provider = mcr_provider_namespace::NamespaceProvider::builder()
+        .access(host)
+        .build()?;
+    Ok(Box::new(provider))
+}
+
+#[cfg(not(feature = "namespace"))]
+async fn namespace(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider namespace: compiled without the provider namespace: add --features namespace")
 }
 
 /// Access by the current context of a kubeconfig file, which whoever runs the program has named and so trusts.

@@ -1,0 +1,139 @@
+//! One cluster as a fleet: each of its namespaces is a cluster.
+//!
+//! The counterpart of the Go project's `namespace` example.
+
+use std::{fmt, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Context;
+use clap::Parser;
+use examples::{Output, OutputArgs, printable};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    config::{Config, KubeConfigOptions, Kubeconfig},
+};
+use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject};
+use mcr_provider_namespace::NamespaceProvider;
+use mcr_testkit::sim::SimCluster;
+use serde::Serialize;
+use serde_json::json;
+
+/// Reconcile the animals of all namespaces of one cluster, each namespace being a cluster of its own.
+///
+/// First the namespaces zoo, jungle and island are made, with a ConfigMap for each animal that lives there. Then a line
+/// is printed for each animal: its cluster, namespace and name, and what the reconciler saw ("event"): `live` or
+/// `deleted`. The namespace is `default` everywhere: the reconciler sees clusters, and knows nothing of the host.
+///
+///   cargo run -p examples --features namespace --example namespace
+///   cargo run -p examples --features namespace --example namespace -- --kubeconfig ~/.kube/config
+#[derive(Parser)]
+#[command(verbatim_doc_comment)]
+struct Args {
+    /// Kubeconfig of the cluster to work on (its current context); without it a simulated one
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const ANIMALS: [(&str, &[&str]); 3] = [
+    ("zoo", &["elephant", "lion"]),
+    ("jungle", &["monkey"]),
+    ("island", &["bird"]),
+];
+
+/// What is printed.
+#[derive(Serialize)]
+struct Line<'a> {
+    cluster: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    event: &'static str,
+}
+
+async fn reconcile(request: Request<ConfigMap>, output: Arc<Output>) -> Result<Action, BoxError> {
+    let event = match request.object {
+        RequestObject::Live(_) => "live",
+        RequestObject::Deleted { .. } => "deleted",
+        _ => return Ok(Action::done()),
+    };
+    output.record(&Line {
+        cluster: request.cluster.name().as_str(),
+        namespace: request.namespace().unwrap_or_default(),
+        name: request.name(),
+        event,
+    });
+    Ok(Action::done())
+}
+
+/// The cluster whose namespaces are clusters.
+async fn host(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
+    let Some(path) = kubeconfig else {
+        return Ok(SimCluster::builder().name("host").build().client());
+    };
+    let named = || format!("--kubeconfig {}", path.display());
+    let file = Kubeconfig::read_from(&path).with_context(named)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+        .await
+        .with_context(named)?;
+    Client::try_from(config).with_context(named)
+}
+
+/// Makes namespaces and animals, where they are not there.
+async fn settle(host: &Client) -> anyhow::Result<()> {
+    let apply = PatchParams::apply("namespace-example").force();
+    for (place, animals) in ANIMALS {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
+        let namespaces: Api<Namespace> = Api::all(host.clone());
+        namespaces
+            .patch(place, &apply, &Patch::Apply(namespace))
+            .await
+            .with_context(|| format!("making namespace {place}"))?;
+        for animal in animals {
+            let map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": animal, "labels": {"type": "animal"}}, "data": {"stomach": "food"},
+            });
+            let maps: Api<ConfigMap> = Api::namespaced(host.clone(), place);
+            maps.patch(animal, &apply, &Patch::Apply(map))
+                .await
+                .with_context(|| format!("making {place}/{animal}"))?;
+        }
+    }
+    Ok(())
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let (output, stop) = args.output.start()?;
+    let host = host(args.kubeconfig).await?;
+    settle(&host).await?;
+    let controller = Controller::<ConfigMap>::new("animals")
+        .watch_request(|watch| watch.labels("type=animal"))
+        .build(reconcile, Arc::new(output));
+    let namespaces = NamespaceProvider::builder().client(host).build()?;
+    let manager = Manager::builder()
+        .provider(namespaces)
+        .controller(controller)
+        .build()?;
+    Ok(manager.run_until(stop).await?)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    examples::log();
+    examples::exit(run(args).await)
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cluster,
+            namespace,
+            name,
+            event,
+        } = self;
+        write!(f, "{event:<8} {}  {namespace}/{name}", printable(cluster))
+    }
+}
