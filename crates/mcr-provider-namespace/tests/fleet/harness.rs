@@ -175,9 +175,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(provider: impl Provider) -> Self {
         let seen = Arc::<Seen>::default();
-        let controller = Controller::<ConfigMap>::new("keeper")
-            .watch_request(|watch| watch.labels("type"))
-            .build(keeper, seen.clone());
+        let controller = Controller::<ConfigMap>::new("keeper").build(keeper, seen.clone());
         let manager = Manager::builder()
             .provider(provider)
             .controller(controller)
