@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Display,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Once},
     time::{Duration, Instant},
 };
 
@@ -22,6 +22,8 @@ use mcr_core::{
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::shard::Shard;
 
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
@@ -133,6 +135,49 @@ impl Running {
 pub(crate) fn spec(scope: &Scope, endpoint: &str, place: &str) -> ClusterSpec {
     let name = ClusterName::new(place).or_fail();
     ClusterSpec::new(name, scope.place(endpoint, place)).identity(format!("id of {place}"))
+}
+
+/// Runs a test on a clock that goes on by itself while everyone waits, so that minutes cost nothing, and looks whether
+/// anything is left running in the end.
+pub(crate) fn paused<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    measure_from_here();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    runtime.block_on(async {
+        let before = alive();
+        test().await;
+        // What waits for the end of a pause that nobody needs any more.
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(alive(), before, "tasks are left over");
+    });
+}
+
+/// The core measures from when it first connected; that must not be in the future of another test's clock.
+fn measure_from_here() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let first = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let running = Running::start();
+                let shard = Shard::new("first", 1);
+                running.clusters.add(ClusterSpec::new(
+                    ClusterName::new("first").or_fail(),
+                    shard.alone("first"),
+                ));
+                running.engaged("first").await;
+                running.stop().await;
+            });
+        };
+        std::thread::spawn(first).join().unwrap();
+    });
 }
 
 /// Asks again and again until there is an answer.

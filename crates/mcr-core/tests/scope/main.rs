@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod harness;
+mod members;
 mod real;
+mod schedule;
 mod shard;
 mod wildcard;
 mod witness;

@@ -205,16 +205,25 @@ impl Shard {
 
     /// How to reach it in memory.
     pub(crate) fn in_memory(&self) -> Access {
+        self.below(String::new())
+    }
+
+    /// How to reach one workspace by itself, in memory, as a cluster that is part of no scope.
+    pub(crate) fn alone(&self, cluster: &str) -> Access {
+        self.below(format!("/clusters/{cluster}"))
+    }
+
+    fn below(&self, prefix: String) -> Access {
         let shard = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let shard = shard.clone();
+            let (shard, uri) = (shard.clone(), format!("{prefix}{}", request.uri()));
             async move {
                 if shard.state().down {
                     return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
                 }
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-                Ok(match shard.answer(&head.method, &head.uri, &body) {
+                Ok(match shard.answer(&head.method, &uri.parse().unwrap(), &body) {
                     Reply::Whole(code, value) => whole(code, &value),
                     Reply::Watch(lines, time) => streamed(lines, time),
                     Reply::Hang => std::future::pending().await,
