@@ -75,6 +75,18 @@ impl Contents {
         }
     }
 
+    /// Takes in what is only elsewhere, until a complete list says that it is gone.
+    pub(super) fn keep(&self, request: &WatchRequest, elsewhere: &Self) {
+        self.apply(request, |store| {
+            let missing = elsewhere
+                .store
+                .all()
+                .into_iter()
+                .filter(|object| store.get(object.key()).is_none());
+            missing.flat_map(|object| store.upsert(object, true)).collect()
+        });
+    }
+
     /// An object was there that could not be read.
     pub(super) fn skip(&self, error: &NotAnObject) {
         if let Some(key) = &error.key {

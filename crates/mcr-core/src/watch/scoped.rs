@@ -388,20 +388,21 @@ impl Mirror for ScopeWatch {
             let mut places = self.places();
             places.contents.retain(|_, place| !place.is_idle());
             let boarding = std::mem::take(&mut places.boarding);
-            if !complete {
-                // Nothing may be taken for deleted by such a list.
-                places.arriving.extend(boarding);
-                Vec::new()
-            } else {
-                let arrived = boarding.iter().filter_map(|id| places.readers.get(id));
-                arrived.cloned().collect()
-            }
+            let arrived = boarding.iter().filter_map(|id| places.readers.get(id));
+            arrived.cloned().collect::<Vec<Reader>>()
         };
         for Reader { watch, place } in arrived {
             watch.arrive(|| {
                 let mut places = self.places();
                 let still = places.reads_at(watch.id(), &place);
-                still.then(|| self.at(&mut places, &place).contents.clone())
+                let contents = still.then(|| self.at(&mut places, &place).contents.clone())?;
+                drop(places);
+                if !complete {
+                    // Nothing may be taken for deleted by such a list, nor may one object that can't be read keep
+                    // clusters from arriving.
+                    contents.keep(&self.request, &watch.contents());
+                }
+                Some(contents)
             });
         }
         self.change_status(WatchStatus::listed);
@@ -482,3 +483,6 @@ impl std::fmt::Debug for ScopeWatch {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

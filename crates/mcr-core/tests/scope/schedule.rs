@@ -150,11 +150,14 @@ impl World {
             }
             Step::Remove(c) => {
                 self.announced[c] = false;
+                self.home(c).forgive(CLUSTERS[c]);
                 self.running
                     .clusters
                     .remove(&ClusterName::new(CLUSTERS[c]).or_fail());
             }
             Step::Move(c) if self.bound[c] => {
+                // So that it is a cluster that moves.
+                tokio::time::sleep(Duration::from_millis(20)).await;
                 let (from, to) = (self.homes[c], 1 - self.homes[c]);
                 self.shards[to].adopt(CLUSTERS[c], &self.shards[from]);
                 self.homes[c] = to;
@@ -162,6 +165,8 @@ impl World {
                     self.announce(c, to);
                     // The shard it leaves still has it until everyone knows.
                     tokio::time::sleep(Duration::from_millis(20)).await;
+                } else {
+                    self.home(c).forgive(CLUSTERS[c]);
                 }
                 self.shards[from].unbind(CLUSTERS[c]);
             }

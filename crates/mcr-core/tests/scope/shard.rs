@@ -84,6 +84,7 @@ struct State {
     compacted: u64,
     bound: BTreeSet<String>,
     objects: BTreeMap<Key, Value>,
+    forgiven: BTreeSet<String>,
     history: Vec<Event>,
     watchers: Vec<Watcher>,
     /// They will never hear anything, and do not know it.
@@ -457,11 +458,20 @@ impl Shard {
         .collect()
     }
 
-    pub(crate) fn has_uid(&self, uid: &str) -> bool {
-        self.state()
+    /// Whether it has an object, and nobody may be told otherwise.
+    pub(crate) fn surely_has(&self, uid: &str) -> bool {
+        let state = self.state();
+        let has = state
             .objects
             .values()
-            .any(|object| object["metadata"]["uid"] == uid)
+            .any(|object| object["metadata"]["uid"] == uid);
+        has && !state.forgiven.contains(uid)
+    }
+
+    /// Of what a workspace has now it may be told that it was deleted: it was, once, and who comes now may hear of that.
+    pub(crate) fn forgive(&self, cluster: &str) {
+        let uids: Vec<String> = self.has(cluster).into_values().map(|(uid, ..)| uid).collect();
+        self.state().forgiven.extend(uids);
     }
 
     pub(crate) fn lists(&self) -> usize {

@@ -55,7 +55,7 @@ impl ChangeSink for Told {
             (_, Some(new)) => ('~', state.objects.insert(key.clone(), seen(new)).is_none()),
             (old, None) => {
                 let uid = old.as_deref().map(seen).unwrap_or_default().0;
-                if self.shards.iter().any(|shard| shard.has_uid(&uid)) {
+                if self.shards.iter().any(|shard| shard.surely_has(&uid)) {
                     state
                         .faults
                         .push(format!("{key} is told deleted, but it is there"));
