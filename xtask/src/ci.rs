@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::stage::Stages;
-use crate::{lint, test};
+use crate::{lint, planted, test};
 
 /// Arguments of `cargo xtask ci`.
 #[derive(clap::Args)]
@@ -24,5 +24,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ..test::Args::default()
         },
     );
+    planted::add(&mut stages, &planted::Args::default());
     stages.finish()
 }

@@ -7,6 +7,7 @@ mod assets;
 mod ci;
 mod demo;
 mod lint;
+mod planted;
 mod stage;
 mod test;
 mod workspace;
@@ -30,6 +31,8 @@ enum Task {
     Test(test::Args),
     /// Formatting, clippy, rustdoc, the crate dependency rule, licences and advisories
     Lint(lint::Args),
+    /// Plant bugs on purpose and see that the tests catch each
+    Planted(planted::Args),
     /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
     Demo(demo::Args),
     /// Everything a change must pass, with a time per stage
@@ -37,10 +40,14 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(ended) = planted::as_rustc() {
+        return ended;
+    }
     let result = match Cli::parse().task {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Lint(args) => lint::run(&args),
+        Task::Planted(args) => planted::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Ci(args) => ci::run(&args),
     };

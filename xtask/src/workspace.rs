@@ -11,6 +11,20 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let output = cargo()
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .output()
+        .context("starting `cargo metadata`")?;
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).context("reading `cargo metadata`")?;
+    let target = metadata["target_directory"]
+        .as_str()
+        .context("`cargo metadata` names no target folder")?;
+    Ok(target.into())
+}
+
 /// `cargo`, to be run in the root. The one that runs this task, so that toolchains never mix.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

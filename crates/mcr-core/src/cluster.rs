@@ -655,6 +655,10 @@ impl Drop for WatchHandle {
         entry.handles -= 1;
         if entry.handles == 0 {
             watches.by_request.remove(self.watch.request());
+            #[cfg(mcr_planted)]
+            if crate::planted::Bug::WatchLeft.on() {
+                return;
+            }
             // Without the lock: it waits for sinks, which may look at their cluster.
             drop(watches);
             self.watch.stop();

@@ -12,6 +12,9 @@ mod fleet;
 pub mod fuzzing;
 pub mod layer;
 mod name;
+#[cfg(mcr_planted)]
+#[doc(hidden)]
+pub mod planted;
 mod provider;
 pub mod scope;
 mod slots;

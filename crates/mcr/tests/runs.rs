@@ -13,7 +13,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, Backoff, Request};
+use mcr::{Action, Backoff, ClusterSelector, Request};
 use serde_json::json;
 use support::{
     Seen, World,
@@ -237,6 +237,31 @@ async fn a_cluster_not_found_ends_its_own_request_and_retries_others() {
         counts.errors >= 3 && counts.errors < counts.reconciles,
         "{counts:?}"
     );
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it_is_taken_in_again() {
+    let mut world = World::new();
+    let a = support::ApiAccess::new(Default::default());
+    a.put_map("ns/x", "1");
+    world.add("a", &a, &[("env", "prod")]);
+    let seen: Seen<String> = Seen::default();
+    // Does not look at its token, as reconcilers often don't.
+    let reconcile = |_: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        seen.push("begin");
+        sleep(4_000).await;
+        seen.push("end");
+        Fallible::Ok(())
+    };
+    let controller = maps().clusters(ClusterSelector::label("env", "prod"));
+    let handle = world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    world.add("a", &a, &[("env", "dev")]);
+    until_true(|| handle.status().clusters.is_empty()).await;
+    world.add("a", &a, &[("env", "prod")]);
+    until_true(|| !handle.status().clusters.is_empty()).await;
+    assert_eq!(seen.wait_for(4).await, ["begin", "end", "begin", "end"]);
     world.end().await;
 }
 

@@ -399,6 +399,10 @@ pub(super) fn refresh_time(
     every: Option<Duration>,
     backoff: &mut Backoff,
 ) -> Option<Instant> {
+    #[cfg(mcr_planted)]
+    if every.is_none() && crate::planted::Bug::NotRenewed.on() {
+        return None;
+    }
     let before_expiry = credential.expires_at.map(|expires| {
         let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
         // A fifth of the life that is left, but not more than five minutes before the end; spread, so that

@@ -155,6 +155,11 @@ impl StoreCore {
     /// Takes an object out; the last state is the one the delete came with.
     pub(crate) fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
+        #[cfg(mcr_planted)]
+        if crate::planted::Bug::DeletedTwice.on() {
+            inner.remove(object.key());
+            return Some(ObjectChange::deleted(Arc::new(object), false));
+        }
         let old = inner.remove(object.key())?;
         drop(old);
         Some(ObjectChange::deleted(object, false))
@@ -221,6 +226,13 @@ impl StoreCore {
     pub(crate) fn finish_listing(&self, complete: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
         let unseen = inner.unseen.take().unwrap_or_default();
+        #[cfg(mcr_planted)]
+        let complete = complete || crate::planted::Bug::IncompleteDeletes.on();
+        #[cfg(mcr_planted)]
+        if complete && crate::planted::Bug::SilentDeletes.on() {
+            unseen.iter().for_each(|key| drop(inner.remove(key)));
+            return Vec::new();
+        }
         if !complete {
             return Vec::new();
         }

@@ -286,6 +286,10 @@ impl Driver {
         } else if error.is_blocked() {
             self.env.health.answered();
         }
+        #[cfg(mcr_planted)]
+        if error.is_blocked() && crate::planted::Bug::KindBlocksCluster.on() {
+            self.env.transport.block(Some(error.to_string().into()));
+        }
         self.watch.failed(error);
         let mut phase = self.env.phase.clone();
         phase.mark_unchanged();

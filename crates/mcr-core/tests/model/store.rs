@@ -141,6 +141,30 @@ fn what_was_deleted_during_each_fault_is_told_as_deleted_once() {
 }
 
 #[test]
+fn what_was_never_held_is_not_told_as_deleted() {
+    paused(|| async {
+        let world = World::new(1);
+        let place = &world.places[0];
+        place.fail(Some(Fault::Unreadable));
+        place.put(MAPS, "n/k1", "can't be read");
+        place.put(MAPS, "n/k2", "there");
+        world.set(0, "a", &looks());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let witnesses = [maps(), metadata()].map(|request| world.witness("a", &request));
+        // The delete of what can't be read can be read, since what is wrong with it has been mended.
+        place.fail(None);
+        place.delete(MAPS, "n/k1");
+        place.delete(MAPS, "n/k2");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        for witness in witnesses {
+            assert_eq!((witness.deletes(), witness.held().len()), (1, 0));
+        }
+        world.converges().await;
+        world.end().await;
+    });
+}
+
+#[test]
 fn an_object_that_can_be_read_again_is_there_again() {
     for fault in [Fault::Unreadable, Fault::Nameless] {
         paused(|| async move {

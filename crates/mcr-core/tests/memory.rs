@@ -1,0 +1,307 @@
+//! What a fleet needs of memory, to the byte: a peak that does not depend on how many clusters join at once, and
+//! nothing that is left of those that have left.
+//!
+//! By itself in its process, for the allocator counts what all of it allocates. API servers are simulated behind
+//! `kube::Client`, with what they hold in memory before anything is measured, and time is tokio's paused clock.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use mcr_core::{
+    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, WatchHandle, WatchRequest,
+};
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_testkit::sim::{SimBody, SimCluster, SimService};
+use peak_alloc::PeakAlloc;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// One test at a time, with paused time.
+fn alone<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone: MutexGuard<'_, ()> = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(test());
+}
+
+/// What all the API servers are asked, and when.
+#[derive(Default)]
+struct Asked {
+    lists: UnderWay,
+    /// All others but the watches.
+    others: UnderWay,
+    /// When each watch began.
+    watches: Mutex<Vec<Instant>>,
+}
+
+/// How many there are now, and how many there were at most.
+#[derive(Default)]
+struct UnderWay {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl UnderWay {
+    fn begin(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+impl Asked {
+    /// The most watches that began within any time as long as this.
+    fn watches_within(&self, span: Duration) -> usize {
+        let mut begun = self.watches.lock().unwrap().clone();
+        begun.sort();
+        let ends = begun.iter().enumerate();
+        ends.map(|(at, end)| at + 1 - begun.partition_point(|begin| *begin + span <= *end))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// A simulated API server at some distance: a list is under way from its question to its last byte.
+#[derive(Clone)]
+struct Distant {
+    server: SimService,
+    asked: Arc<Asked>,
+}
+
+impl Service<Request<Body>> for Distant {
+    type Response = Response<SimBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { server, asked } = self.clone();
+        Box::pin(async move {
+            let watch = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
+            let list = request.uri().path().ends_with("/configmaps") && !watch;
+            let under_way = if list { &asked.lists } else { &asked.others };
+            if watch {
+                asked.watches.lock().unwrap().push(Instant::now());
+            } else {
+                under_way.begin();
+            }
+            let answer = server.answer(request).await;
+            // The answer is there and is being sent: what is not bounded piles up here.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if !watch {
+                under_way.end();
+            }
+            Ok(answer)
+        })
+    }
+}
+
+struct Running {
+    fleet: Fleet,
+    clusters: ClustersHandle,
+    asked: Arc<Asked>,
+    stop: CancellationToken,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let provider = ClustersProvider::new();
+        let clusters = provider.handle();
+        let fleet = Fleet::builder().provider(provider).build();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn({
+            let (fleet, stop) = (fleet.clone(), stop.clone());
+            async move { fleet.run(stop).await }
+        });
+        Self {
+            fleet,
+            clusters,
+            asked: Arc::default(),
+            stop,
+            running,
+        }
+    }
+
+    fn join(&self, name: &str, server: &SimCluster) {
+        let server = server.service().with_token(&server.admin_token());
+        let asked = self.asked.clone();
+        let client = kube::Client::new(Distant { server, asked }, "default");
+        let spec = ClusterSpec::new(ClusterName::new(name).unwrap(), client.into());
+        self.clusters.add(spec);
+    }
+
+    async fn until(&self, what: &str, true_now: impl Fn(&Fleet) -> bool) {
+        let begun = Instant::now();
+        while !true_now(&self.fleet) {
+            assert!(begun.elapsed() < Duration::from_secs(600), "never: {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.running.await.unwrap();
+    }
+}
+
+fn watch(cluster: &Cluster) -> WatchHandle {
+    cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap()
+}
+
+/// API servers that all have the same objects, and share them.
+fn servers(count: usize, objects: usize) -> Vec<SimCluster> {
+    let template = SimCluster::new();
+    for i in 0..objects {
+        let value = "x".repeat(1_000);
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("map-{i}"), "namespace": "default"}, "data": {"value": value}});
+        template.create(map).unwrap();
+    }
+    (0..count)
+        .map(|i| {
+            SimCluster::builder()
+                .name(format!("c{i}"))
+                .template(&template)
+                .audit_limit(0)
+                .build()
+        })
+        .collect()
+}
+
+#[test]
+fn promise_11_a_thousand_clusters_at_once_need_no_more_memory_than_they_hold() {
+    const CLUSTERS: usize = 1_000;
+    const OBJECTS: usize = 50;
+    const LIST: usize = OBJECTS * 1_300;
+    alone(|| async {
+        let servers = servers(CLUSTERS, OBJECTS);
+        let running = Running::start();
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let began = Instant::now();
+        for (i, server) in servers.iter().enumerate() {
+            running.join(&format!("c{i}"), server);
+        }
+        // As controllers do it: each cluster is watched as soon as it is told.
+        let mut events = running.fleet.subscribe();
+        let mut handles = Vec::new();
+        while handles.len() < CLUSTERS {
+            if let FleetEvent::Engaged(cluster) = events.next().await {
+                handles.push(watch(&cluster));
+            }
+        }
+        drop(events);
+        running
+            .until("all are listed", |_| {
+                handles.iter().all(|handle| handle.status().synced)
+            })
+            .await;
+        let listed = began.elapsed();
+        // Whatever follows upon joining, such as the question who each is.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let peak = MEMORY.peak_usage() - before;
+        let steady = MEMORY.current_usage() - before;
+        let asked = &running.asked;
+        let (lists, others) = (asked.lists.most(), asked.others.most());
+        println!(
+            "at most {lists} lists and {others} other requests at once; all are listed after {listed:?}; {} KiB at the \
+             peak, {} KiB in the end",
+            peak >> 10,
+            steady >> 10
+        );
+        assert!((24..=32).contains(&lists), "{lists} lists at once");
+        assert!(others <= 64, "{others} other requests at once");
+        // Each waits for its turn and no longer: 32 at once, 100 ms for each.
+        assert!(listed < Duration::from_secs(6), "{listed:?}");
+        // Nothing comes on top of what is held but the lists under way, each as it came and as it is taken over.
+        assert!(
+            peak <= steady + 2 * 32 * LIST,
+            "{peak} bytes at the peak, {steady} in the end"
+        );
+
+        // Nor do the watches that began together all end and begin anew together.
+        asked.watches.lock().unwrap().clear();
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        let anew = asked.watches.lock().unwrap().len();
+        let at_once = asked.watches_within(Duration::from_secs(1));
+        println!("of {anew} watches that ended and began anew, {at_once} did within a second");
+        assert!(
+            anew >= CLUSTERS && at_once <= CLUSTERS / 10,
+            "{at_once} of {anew}"
+        );
+        drop(handles);
+        running.end().await;
+    });
+}
+
+#[test]
+fn promise_16_names_that_come_and_go_leave_nothing() {
+    const ROUNDS: usize = 600;
+    alone(|| async {
+        let server = &servers(1, 10)[0];
+        let running = Running::start();
+        let mut figures = BTreeMap::new();
+        for round in 0..=ROUNDS {
+            // A name that never was before, as preview environments have them.
+            let name = format!("preview-{round:06}");
+            running.join(&name, server);
+            running
+                .until("it is engaged", |fleet| fleet.get(&name).is_ok())
+                .await;
+            let cluster = running.fleet.get(&name).unwrap();
+            let handle = watch(&cluster);
+            running.until("it is listed", |_| handle.status().synced).await;
+            running.clusters.remove(cluster.name());
+            cluster.wait_for(|state| *state == ClusterState::Gone).await;
+            drop((cluster, handle));
+            // The notes of this test are not what is measured.
+            running.asked.watches.lock().unwrap().clear();
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            if round % (ROUNDS / 6) == 0 {
+                figures.insert(round, MEMORY.current_usage());
+            }
+        }
+        println!("bytes after rounds: {figures:?}");
+        let (early, late) = (figures[&(ROUNDS / 3)], figures[&ROUNDS]);
+        // Not one entry of a map: that would be some bytes for each round.
+        assert!(late < early + ROUNDS, "{early} bytes grew to {late}");
+        running.end().await;
+    });
+}

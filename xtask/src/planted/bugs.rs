@@ -1,0 +1,64 @@
+//! Which test catches which bug.
+
+/// One bug and the test that must fail with it.
+pub(super) struct Planted {
+    /// Its name in `mcr-core/src/planted.rs`.
+    pub(super) name: &'static str,
+    /// The promise of `docs/architecture.md` that it breaks.
+    pub(super) promise: u8,
+    pub(super) test: Test,
+}
+
+/// A test: `cargo test -p <package> --test <program> <name>`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Test {
+    pub(super) package: &'static str,
+    pub(super) program: &'static str,
+    pub(super) name: &'static str,
+}
+
+const fn bug(
+    promise: u8,
+    name: &'static str,
+    package: &'static str,
+    program: &'static str,
+    test: &'static str,
+) -> Planted {
+    Planted {
+        name,
+        promise,
+        test: Test {
+            package,
+            program,
+            name: test,
+        },
+    }
+}
+
+/// Fast tests where there is a choice: all of this runs with every change.
+#[rustfmt::skip]
+pub(super) const BUGS: &[Planted] = &[
+    bug(1, "slot-kept-while-waiting", "mcr-core", "traps", "dead::silent_newcomers_do_not_keep_a_healthy_one_waiting"),
+    bug(1, "silence-not-probed", "mcr-core", "traps", "dead::a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not"),
+    bug(2, "lookup-takes-a-snapshot", "mcr-core", "model", "promises::promise_2_nothing_waits_inside_a_lookup"),
+    bug(3, "connection-left-open", "mcr-core", "traps", "leaving::all_connections_of_a_removed_cluster_close_within_a_second"),
+    bug(3, "watch-outlives-its-handles", "mcr-core", "traps", "sharing::the_connection_of_a_watch_closes_with_its_last_handle"),
+    bug(4, "another-uid-is-the-same", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
+    bug(4, "old-store-stays-readable", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
+    bug(5, "forbidden-kind-blocks-cluster", "mcr-core", "model", "promises::promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running"),
+    bug(6, "rotation-lists-again", "mcr-core", "model", "credentials::promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_twice"),
+    bug(7, "plugin-run-for-each-401", "mcr-core", "exec", "a_401_bypasses_the_cache_once"),
+    bug(7, "credentials-not-renewed-in-time", "mcr-core", "fleet", "changes::credentials_are_renewed_before_they_expire_and_once_when_refused"),
+    bug(8, "plugin-children-left", "mcr-core", "exec", "a_hung_plugin_is_killed_with_its_children"),
+    bug(8, "plugin-stderr-logged", "mcr-core", "exec", "nothing_a_plugin_prints_is_logged"),
+    bug(10, "turn-never-ends", "mcr", "queue_fairness", "a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round"),
+    bug(11, "no-cap-on-lists", "mcr-core", "model", "promises::promise_11_no_herd_of_lists_when_a_thousand_clusters_join"),
+    bug(12, "relist-tells-no-deletes", "mcr-core", "model", "store::what_was_deleted_during_each_fault_is_told_as_deleted_once"),
+    bug(12, "incomplete-list-deletes", "mcr-core", "traps", "lists::a_list_that_never_completes_never_deletes"),
+    bug(12, "delete-told-twice", "mcr-core", "model", "store::what_was_never_held_is_not_told_as_deleted"),
+    bug(13, "old-epoch-accepted", "mcr", "queue_async", "what_was_seen_in_an_earlier_epoch_is_refused"),
+    bug(13, "runs-forgotten-on-leave", "mcr", "runs", "what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it_is_taken_in_again"),
+    bug(14, "unreachable-without-reason", "mcr-core", "model", "promises::promise_14_silence_is_impossible"),
+    bug(15, "broken-answer-quoted", "mcr-core", "traps", "secrets::the_client_of_a_cluster_leaks_nothing_of_a_broken_answer"),
+    bug(16, "entry-left-per-name", "mcr-core", "memory", "promise_16_names_that_come_and_go_leave_nothing"),
+];
