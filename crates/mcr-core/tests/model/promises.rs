@@ -322,13 +322,13 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
         let cluster = world.fleet.get("a").unwrap();
         assert!(cluster.state().is_ready());
         assert_eq!(cluster.store_of::<ConfigMap>(&maps()).unwrap().len(), 1);
-        let blocked: Vec<String> = cluster
+        let blocked: BTreeSet<String> = cluster
             .kinds()
             .into_iter()
             .filter(|k| k.blocked)
             .map(|k| k.kind)
             .collect();
-        assert_eq!(blocked, ["widgets.example.com"]);
+        assert_eq!(blocked, BTreeSet::from(["widgets.example.com".into()]));
         world.places[0].forbid(None);
         world.converges().await;
         world.end().await;

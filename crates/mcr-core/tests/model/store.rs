@@ -1,5 +1,5 @@
 //! Watch truth: whatever happens to lists and watches, the store ends equal to the server, and every change is told
-//! once, whichever way the kind is watched: typed, by its metadata only, or dynamic.
+//! once, whichever way the kind is watched: typed, dynamic, or by its metadata only.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     config,
     place::{Fault, MAPS, WIDGETS},
     said::Looks,
-    world::{World, maps, metadata, paused, widgets},
+    world::{World, maps, metadata, paused, widget_metadata, widgets},
 };
 
 #[derive(Debug, Clone)]
@@ -121,7 +121,8 @@ fn what_was_deleted_during_each_fault_is_told_as_deleted_once() {
         paused(|| async move {
             let world = world_of_one(5).await;
             let place = &world.places[0];
-            let witnesses = [maps(), metadata(), widgets()].map(|request| world.witness("a", &request));
+            let requests = [maps(), metadata(), widgets(), widget_metadata()];
+            let witnesses = requests.map(|request| world.witness("a", &request));
             place.fail(Some(fault));
             for plural in [MAPS, WIDGETS] {
                 for key in ["n/k1", "n/k2"] {

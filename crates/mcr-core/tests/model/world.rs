@@ -48,6 +48,10 @@ pub(crate) fn widgets() -> WatchRequest {
     })
 }
 
+pub(crate) fn widget_metadata() -> WatchRequest {
+    widgets().metadata_only()
+}
+
 /// Runs a test on paused time and looks whether any task is left over.
 pub(crate) fn paused<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
     measure_from_here();
@@ -120,14 +124,32 @@ struct Followed {
 struct Engagement {
     cluster: Cluster,
     witnesses: Vec<(WatchRequest, Arc<Witness>)>,
-    stores: (
-        Store<ConfigMap>,
-        Store<PartialObjectMeta<ConfigMap>>,
-        Store<DynamicObject>,
-    ),
+    stores: Stores,
     _handles: Vec<WatchHandle>,
     /// Whether it has ever been ready, so that it is known who it is.
     was_ready: Arc<AtomicBool>,
+}
+
+/// Every way to read: typed, dynamic, by metadata only, of a kind that is built in and of one that is not.
+struct Stores {
+    maps: Store<ConfigMap>,
+    /// Of the same watch.
+    dynamic_maps: Store<DynamicObject>,
+    map_metadata: Store<PartialObjectMeta<ConfigMap>>,
+    widgets: Store<DynamicObject>,
+    widget_metadata: Store<PartialObjectMeta<DynamicObject>>,
+}
+
+impl Stores {
+    fn of(cluster: &Cluster) -> Result<Self, StoreError> {
+        Ok(Self {
+            maps: cluster.store_of(&maps())?,
+            dynamic_maps: cluster.store_of(&maps())?,
+            map_metadata: cluster.store_of(&metadata())?,
+            widgets: cluster.store_of(&widgets())?,
+            widget_metadata: cluster.store_of(&widget_metadata())?,
+        })
+    }
 }
 
 impl World {
@@ -339,21 +361,29 @@ impl World {
             let shown = cluster.identity().map(|shown| shown.to_string());
             same("identity", &shown, &Some(identity))?;
         }
-        let (typed, meta, dynamic) = &engagement.stores;
-        let nothing = |_: &PartialObjectMeta<ConfigMap>| String::new();
+        let stores = &engagement.stores;
+        let maps_held = contents(&stores.maps, value_of)?;
+        same(
+            "config maps read dynamically and typed",
+            &contents(&stores.dynamic_maps, |map| value_in(map, "ConfigMap", "data"))?,
+            &maps_held,
+        )?;
         let held = [
-            (maps(), contents(typed, value_of)?, place.objects(MAPS)),
+            (maps(), maps_held.clone(), place.objects(MAPS)),
             (
                 metadata(),
-                contents(meta, nothing)?,
+                contents(&stores.map_metadata, |_| String::new())?,
                 no_values(place.objects(MAPS)),
             ),
             (
                 widgets(),
-                contents(dynamic, |w| {
-                    w.data["spec"]["value"].as_str().unwrap_or_default().to_owned()
-                })?,
+                contents(&stores.widgets, |widget| value_in(widget, "Widget", "spec"))?,
                 place.objects(WIDGETS),
+            ),
+            (
+                widget_metadata(),
+                contents(&stores.widget_metadata, |_| String::new())?,
+                no_values(place.objects(WIDGETS)),
             ),
         ];
         for (request, held, there) in held {
@@ -368,13 +398,14 @@ impl World {
             }
         }
         let by_value = |value: &str| -> Result<BTreeSet<String>, String> {
-            let found = typed
+            let found = stores
+                .maps
                 .by_index("value", value)
                 .map_err(|error| error.to_string())?;
             Ok(found.iter().filter_map(|map| map.metadata.name.clone()).collect())
         };
         let mut expected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (key, stored) in contents(typed, value_of)? {
+        for (key, stored) in maps_held {
             let name = key.rsplit('/').next().unwrap_or_default().to_owned();
             expected.entry(stored.value).or_default().insert(name);
         }
@@ -436,6 +467,17 @@ fn value_of(map: &ConfigMap) -> String {
     let data = map.data.as_ref();
     data.and_then(|data| data.get("value").cloned())
         .unwrap_or_default()
+}
+
+/// The value of an object that was read dynamically, which says of what kind it is, as lists often don't.
+fn value_in(object: &DynamicObject, kind: &str, field: &str) -> String {
+    match object.types.as_ref().map(|types| types.kind.as_str()) {
+        Some(is) if is == kind => object.data[field]["value"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        other => format!("of the kind {other:?}"),
+    }
 }
 
 pub(crate) fn no_values(objects: BTreeMap<String, Stored>) -> BTreeMap<String, Stored> {
@@ -526,7 +568,7 @@ async fn follow(
                         left.cluster.epoch()
                     ));
                 }
-                if !matches!(left.stores.0.list(), Err(StoreError::Gone { .. })) {
+                if !matches!(left.stores.maps.list(), Err(StoreError::Gone { .. })) {
                     problems.add(format!("{name} has left, and its store can be read"));
                 }
                 let close = async move {
@@ -551,7 +593,7 @@ async fn follow(
 fn engage(cluster: &Cluster, places: &[Place], problems: &Problems) -> Result<Engagement, StoreError> {
     let mut witnesses = Vec::new();
     let mut handles = Vec::new();
-    for request in [maps(), metadata(), widgets()] {
+    for request in [maps(), metadata(), widgets(), widget_metadata()] {
         let who = format!("{} epoch {}, {request}", cluster.name(), cluster.epoch());
         let witness = Witness::new(who, places, problems);
         handles.push(cluster.watch(request.clone(), Some(witness.clone()))?);
@@ -568,11 +610,7 @@ fn engage(cluster: &Cluster, places: &[Place], problems: &Problems) -> Result<En
     Ok(Engagement {
         cluster: cluster.clone(),
         witnesses,
-        stores: (
-            cluster.store_of(&maps())?,
-            cluster.store_of(&metadata())?,
-            cluster.store_of(&widgets())?,
-        ),
+        stores: Stores::of(cluster)?,
         _handles: handles,
         was_ready,
     })
