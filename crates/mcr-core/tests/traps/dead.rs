@@ -153,26 +153,34 @@ async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
 /// Passes connections on to a server that can be exchanged.
 struct Door {
     address: std::net::SocketAddr,
-    to: tokio::sync::watch::Sender<std::net::SocketAddr>,
+    /// None: connections stay open, and nothing comes through any more.
+    to: tokio::sync::watch::Sender<Option<std::net::SocketAddr>>,
 }
 
 impl Door {
     async fn open(to: std::net::SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (to, changes) = tokio::sync::watch::channel(to);
+        let (to, changes) = tokio::sync::watch::channel(Some(to));
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut changes = changes.clone();
                 tokio::spawn(async move {
                     let to = *changes.borrow_and_update();
-                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else {
-                        return;
+                    let far = match to {
+                        Some(to) => tokio::net::TcpStream::connect(to).await.map(Some),
+                        None => Ok(None),
                     };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = changes.changed() => {}
+                    match far {
+                        Ok(Some(mut far)) => tokio::select! {
+                            _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
+                            _ = changes.changed() => {}
+                        },
+                        Ok(None) => {}
+                        Err(_) => return,
                     }
+                    // Held open for as long as it is to be silent.
+                    let _ = changes.wait_for(Option::is_some).await;
                 });
             }
         });
@@ -184,7 +192,11 @@ impl Door {
     }
 
     fn lead_to(&self, address: std::net::SocketAddr) {
-        self.to.send_replace(address);
+        self.to.send_replace(Some(address));
+    }
+
+    fn fall_silent(&self) {
+        self.to.send_replace(None);
     }
 }
 
@@ -199,8 +211,6 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
         }
     })
     .await;
-    let stuck = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let stuck_at = stuck.local_addr().unwrap();
     let door = Door::open(server.address).await;
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_millis(500);
@@ -212,8 +222,8 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
     // A quiet cluster is probed, and stays ready.
     for_millis(1500).await;
     assert!(cluster.state().is_ready());
-    // From here on connections are accepted and nothing comes.
-    door.lead_to(stuck_at);
+    // From here on the watch stays open, connections are accepted, and nothing comes.
+    door.fall_silent();
     let state = cluster.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
     let state = tokio::time::timeout(Duration::from_secs(3), state).await.unwrap();
     assert!(state.reason().unwrap().contains("no answer within"), "{state}");
