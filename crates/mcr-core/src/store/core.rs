@@ -158,7 +158,7 @@ impl StoreCore {
         #[cfg(mcr_planted)]
         if crate::planted::Bug::DeletedTwice.on() {
             inner.remove(object.key());
-            return Some(ObjectChange::deleted(Arc::new(object), false));
+            return Some(ObjectChange::deleted(object, false));
         }
         let old = inner.remove(object.key())?;
         drop(old);
