@@ -25,11 +25,13 @@ use mcr_core::{
     Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, WatchHandle, WatchRequest,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use mcr_testkit::sim::{SimBody, SimCluster, SimService};
+use mcr_testkit::{
+    sim::{SimBody, SimCluster, SimService},
+    waiting::{Background, eventually},
+};
 use peak_alloc::PeakAlloc;
 use serde_json::json;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 #[global_allocator]
@@ -136,8 +138,7 @@ struct Running {
     fleet: Fleet,
     clusters: ClustersHandle,
     asked: Arc<Asked>,
-    stop: CancellationToken,
-    running: tokio::task::JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Running {
@@ -145,17 +146,12 @@ impl Running {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
         let fleet = Fleet::builder().provider(provider).build();
-        let stop = CancellationToken::new();
-        let running = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             clusters,
             asked: Arc::default(),
-            stop,
-            running,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
@@ -168,16 +164,14 @@ impl Running {
     }
 
     async fn until(&self, what: &str, true_now: impl Fn(&Fleet) -> bool) {
-        let begun = Instant::now();
-        while !true_now(&self.fleet) {
-            assert!(begun.elapsed() < Duration::from_secs(600), "never: {what}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually(Duration::from_secs(600), what, || {
+            true_now(&self.fleet).then_some(())
+        })
+        .await;
     }
 
     async fn end(self) {
-        self.stop.cancel();
-        self.running.await.unwrap();
+        self.running.stop().await;
     }
 }
 

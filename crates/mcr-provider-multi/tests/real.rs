@@ -7,7 +7,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -24,27 +23,15 @@ use mcr::{
 use mcr_core::{Access, ClusterName, ClusterSpec, Discovery, Provider, Trust};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_provider_multi::{ChildState, MultiHandle, MultiProvider};
-use mcr_testkit::control_plane::{ControlPlane, Etcd};
-use tokio::{sync::Notify, task::JoinHandle, time::Instant};
+use mcr_testkit::{
+    control_plane::{ControlPlane, Etcd},
+    waiting::{Background, OrFail},
+};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 const SOON: Duration = Duration::from_secs(10);
 const FED: &str = "food";
-
-/// `unwrap` that shows the text a user would see.
-trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
 
 async fn planes<const N: usize>() -> [ControlPlane; N] {
     let etcd = Etcd::start().await.or_fail();
@@ -162,8 +149,7 @@ fn keeper(name: &str, clusters: ClusterSelector, seen: &Arc<Seen>) -> Result<Bui
 struct Running {
     fleet: Fleet,
     children: MultiHandle,
-    stop: CancellationToken,
-    task: JoinHandle<Result<(), ManagerError>>,
+    running: Background<Result<(), ManagerError>>,
 }
 
 impl Running {
@@ -187,13 +173,10 @@ impl Running {
                 .into_iter()
                 .collect()
         });
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(manager.run_until(stop.clone()));
         Self {
             fleet,
             children,
-            stop,
-            task,
+            running: Background::start(|stop| manager.run_until(stop)),
         }
     }
 
@@ -218,22 +201,13 @@ impl Running {
     }
 
     async fn stop(self) {
-        self.stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.task).await;
-        ended.expect("the manager stops").or_fail().or_fail();
+        self.running.stop().await.or_fail();
     }
 }
 
-/// Asks again and again until there is an answer.
-async fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+#[track_caller]
+fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+    mcr_testkit::waiting::eventually(SOON, what, ask)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

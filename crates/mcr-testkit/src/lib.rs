@@ -13,3 +13,5 @@ pub mod control_plane;
 pub mod faults;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "waiting")]
+pub mod waiting;

@@ -9,22 +9,8 @@ use kube::{Api, Client};
 use mcr_testkit::control_plane::{
     ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, policy_rule,
 };
+use mcr_testkit::waiting::OrFail;
 use serde_json::json;
-
-/// `unwrap` that shows the message a user sees, not the Debug form.
-trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: std::fmt::Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
 
 fn config_map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta {

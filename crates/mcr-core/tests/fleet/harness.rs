@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,23 +14,8 @@ use mcr_core::{
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::control_plane::{ControlPlane, policy_rule};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
+use mcr_testkit::waiting::Background;
+pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
 pub(crate) fn name(name: &str) -> ClusterName {
     ClusterName::new(name).or_fail()
@@ -45,8 +29,7 @@ pub(crate) fn spec(cluster: &str, kubeconfig: &str) -> ClusterSpec {
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) clusters: ClustersHandle,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Running {
@@ -58,16 +41,11 @@ impl Running {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
         let fleet = Fleet::builder().provider(provider).settings(settings).build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             clusters,
-            stop,
-            task,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
@@ -78,42 +56,14 @@ impl Running {
     }
 
     pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
-        eventually(Duration::from_secs(5), &format!("{cluster} is engaged"), || {
+        eventually(Duration::from_secs(5), format!("{cluster} is engaged"), || {
             self.fleet.get(cluster).ok()
         })
         .await
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(20), self.task)
-            .await
-            .expect("the fleet stops")
-            .or_fail();
-    }
-}
-
-/// Asks again and again until there is an answer.
-#[track_caller]
-pub(crate) fn eventually<T>(
-    limit: Duration,
-    what: &str,
-    mut ask: impl FnMut() -> Option<T>,
-) -> impl Future<Output = T> {
-    let what = what.to_owned();
-    let caller = std::panic::Location::caller();
-    async move {
-        let started = Instant::now();
-        loop {
-            if let Some(answer) = ask() {
-                return answer;
-            }
-            assert!(
-                started.elapsed() < limit,
-                "not within {limit:?}: {what} ({caller})"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        self.running.stop().await;
     }
 }
 

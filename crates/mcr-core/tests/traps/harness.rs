@@ -13,9 +13,8 @@ use mcr_core::{
     Trust, WatchHandle, WatchRequest, WatchStatus,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_testkit::waiting::Background;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::server::{Answer, Server};
 
@@ -30,8 +29,7 @@ pub(crate) fn name(name: &str) -> ClusterName {
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) clusters: ClustersHandle,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Running {
@@ -52,16 +50,11 @@ impl Running {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
         let fleet = Fleet::builder().provider(provider).settings(change).build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             clusters,
-            stop,
-            task,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
@@ -75,11 +68,7 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(10), self.task)
-            .await
-            .expect("the fleet stops")
-            .unwrap();
+        self.running.stop().await;
     }
 }
 
@@ -138,22 +127,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Asks again and again until there is an answer.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    let what = what.to_owned();
-    let caller = std::panic::Location::caller();
-    async move {
-        let started = Instant::now();
-        loop {
-            if let Some(answer) = ask() {
-                return answer;
-            }
-            assert!(
-                started.elapsed() < PATIENCE,
-                "not within {PATIENCE:?}: {what} ({caller})"
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
+pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+    mcr_testkit::waiting::eventually(PATIENCE, what, ask)
 }
 
 pub(crate) async fn ready(cluster: &Cluster) {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt::Display,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -17,32 +16,15 @@ use mcr::{
     Fleet, FleetReport, FleetSettings, Manager, Request, core::Access, core::Trust,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+pub(crate) use mcr_testkit::waiting::OrFail;
 use mcr_testkit::{
     control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule},
     faults::{FaultProxy, Rule, Upstream},
     sim::{SimCluster, SimFleet, SimServer},
+    waiting::Background,
 };
 use serde_json::{Value, json};
-use tokio::{
-    sync::{Mutex as AsyncMutex, MutexGuard},
-    task::JoinHandle,
-};
-use tokio_util::sync::CancellationToken;
-
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 /// What measures time must not run beside another that does: each test holds this while it runs.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
@@ -314,8 +296,7 @@ pub(crate) struct Running {
     pub(crate) clusters: ClustersHandle,
     pub(crate) controllers: Vec<ControllerHandle>,
     seen: Arc<Seen>,
-    stop: CancellationToken,
-    task: JoinHandle<Result<(), mcr::ManagerError>>,
+    running: Background<Result<(), mcr::ManagerError>>,
 }
 
 impl Running {
@@ -337,16 +318,13 @@ impl Running {
             .controller(controller(seen.clone()))
             .build()
             .or_fail();
-        let (fleet, stop) = (manager.fleet().clone(), CancellationToken::new());
-        let controllers = manager.controllers();
-        let task = tokio::spawn(manager.run_until(stop.clone()));
+        let (fleet, controllers) = (manager.fleet().clone(), manager.controllers());
         Self {
             fleet,
             clusters,
             controllers,
             seen,
-            stop,
-            task,
+            running: Background::start(|stop| manager.run_until(stop)),
         }
     }
 
@@ -403,11 +381,6 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(30), self.task)
-            .await
-            .expect("it stops")
-            .or_fail()
-            .or_fail();
+        self.running.stop().await.or_fail();
     }
 }

@@ -3,13 +3,11 @@
 
 use std::{
     collections::HashMap,
-    fmt::Display,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
@@ -19,23 +17,8 @@ use mcr::{
 };
 use mcr_provider_file::FileProvider;
 use mcr_testkit::control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
-
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
+use mcr_testkit::waiting::Background;
+pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
 /// What a reconciler was asked to do, with each object's runs counted while they run.
 #[derive(Default)]
@@ -116,8 +99,7 @@ pub(crate) struct Running {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) fleet: Fleet,
     pub(crate) controllers: Vec<ControllerHandle>,
-    stop: CancellationToken,
-    task: JoinHandle<Result<(), mcr::ManagerError>>,
+    running: Background<Result<(), mcr::ManagerError>>,
 }
 
 impl Running {
@@ -137,14 +119,11 @@ impl Running {
         }
         let manager = builder.build().or_fail();
         let (fleet, controllers) = (manager.fleet().clone(), manager.controllers());
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(manager.run_until(stop.clone()));
         Self {
             folder,
             fleet,
             controllers,
-            stop,
-            task,
+            running: Background::start(|stop| manager.run_until(stop)),
         }
     }
 
@@ -165,33 +144,7 @@ impl Running {
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.task).await;
-        ended.expect("the manager stops").or_fail().or_fail();
-    }
-}
-
-/// Asks again and again until there is an answer.
-#[track_caller]
-pub(crate) fn eventually<T>(
-    limit: Duration,
-    what: &str,
-    mut ask: impl FnMut() -> Option<T>,
-) -> impl Future<Output = T> {
-    let what = what.to_owned();
-    let caller = std::panic::Location::caller();
-    async move {
-        let started = Instant::now();
-        loop {
-            if let Some(answer) = ask() {
-                return answer;
-            }
-            assert!(
-                started.elapsed() < limit,
-                "not within {limit:?}: {what} ({caller})"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        self.running.stop().await.or_fail();
     }
 }
 

@@ -1,0 +1,157 @@
+//! What tests of anything that runs need all the time: something in the background, a wait for what will be true, a
+//! failure with words.
+//!
+//! ```
+//! use std::time::Duration;
+//! use mcr_core::Fleet;
+//! use mcr_testkit::waiting::{Background, eventually};
+//!
+//! # async fn test(client: kube::Client) {
+//! let fleet = Fleet::single(client);
+//! let runs = fleet.clone();
+//! let running = Background::start(|stop| async move { runs.run(stop).await });
+//! let cluster = eventually(Duration::from_secs(5), "it is engaged", || fleet.get("local").ok()).await;
+//! cluster.wait_for(|state| state.is_ready()).await;
+//! running.stop().await;
+//! # }
+//! ```
+
+use std::fmt::Display;
+use std::panic::{Location, resume_unwind};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// `unwrap` that fails with the text that a user would see, and not with its `Debug` form.
+pub trait OrFail<T> {
+    /// The value.
+    ///
+    /// # Panics
+    ///
+    /// With the text of the error, if it is one.
+    #[track_caller]
+    fn or_fail(self) -> T;
+}
+
+impl<T, E: Display> OrFail<T> for Result<T, E> {
+    #[track_caller]
+    fn or_fail(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Asks again and again until there is an answer. In paused time it lets time go on.
+///
+/// # Panics
+///
+/// If there is none within `limit`, with `what` was waited for and where.
+#[track_caller]
+pub fn eventually<T>(
+    limit: Duration,
+    what: impl Display,
+    mut ask: impl FnMut() -> Option<T>,
+) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move {
+        let started = Instant::now();
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            assert!(
+                started.elapsed() < limit,
+                "not within {limit:?}: {what} ({caller})"
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// What runs beside a test until it is told to stop, such as a fleet or a manager. Dropping it tells it, too.
+#[derive(Debug)]
+#[must_use = "dropping it stops what runs"]
+pub struct Background<T> {
+    stop: DropGuard,
+    task: JoinHandle<T>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Runs what `begin` makes of the token that it is told to stop by.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start<F>(begin: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
+        Self {
+            task: tokio::spawn(begin(stop.clone())),
+            stop: stop.drop_guard(),
+        }
+    }
+
+    /// Tells it to stop and returns what it ended with.
+    ///
+    /// # Panics
+    ///
+    /// If it has panicked, and if it has not ended after 30 seconds.
+    pub async fn stop(self) -> T {
+        const LIMIT: Duration = Duration::from_secs(30);
+        drop(self.stop);
+        match timeout(LIMIT, self.task).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(error) => panic!("what ran in the background was ended: {error}"),
+            },
+            Err(_) => panic!("what runs in the background did not end within {LIMIT:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_true_later_is_waited_for() {
+        let begun = Instant::now();
+        let later = begun + Duration::from_secs(1);
+        let ask = || (Instant::now() >= later).then_some("yes");
+        assert_eq!(
+            eventually(Duration::from_secs(2), "it is later", ask).await,
+            "yes"
+        );
+        assert_eq!(begun.elapsed().as_secs(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "not within 2s: pigs fly (")]
+    async fn what_never_comes_true_is_named() {
+        eventually(Duration::from_secs(2), "pigs fly", || None::<()>).await;
+    }
+
+    #[tokio::test]
+    async fn what_runs_ends_when_it_is_told() {
+        let running = Background::start(|stop| async move {
+            stop.cancelled().await;
+            Ok::<_, std::io::Error>(7)
+        });
+        assert_eq!(running.stop().await.or_fail(), 7);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "as it is meant to")]
+    async fn its_panic_is_the_tests() {
+        Background::<()>::start(|_| async { panic!("as it is meant to") })
+            .stop()
+            .await;
+    }
+}
