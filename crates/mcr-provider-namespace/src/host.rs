@@ -1,17 +1,18 @@
 //! The connection to the host cluster that a discovery has of its own.
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::BoxFuture, stream};
 use mcr_core::{
     Access, BoxError, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet, FleetEvent,
     FleetEvents, Provider,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 /// The host, kept connected like any cluster: dialled, probed, its credentials renewed. Dropping it lets it go.
 pub(crate) struct HostCluster {
     pub(crate) cluster: Cluster,
     events: FleetEvents,
-    _stop: DropGuard,
+    /// The fleet that keeps it, which ends when this is dropped.
+    running: BoxFuture<'static, ()>,
 }
 
 /// A fleet of the host alone.
@@ -41,22 +42,28 @@ impl HostCluster {
             .provider(Only(ClusterSpec::new(name, access)))
             .build();
         let mut events = fleet.subscribe();
-        let stop = CancellationToken::new();
-        let guard = stop.clone().drop_guard();
-        // It ends by the guard, soon after this is dropped.
-        tokio::spawn(async move { fleet.run(stop).await });
-        let cluster = loop {
-            if let FleetEvent::Engaged(cluster) = events.next().await {
-                break cluster;
-            }
+        let mut running: BoxFuture<'static, ()> =
+            Box::pin(async move { fleet.run(CancellationToken::new()).await });
+        let connected = async {
+            let cluster = loop {
+                if let FleetEvent::Engaged(cluster) = events.next().await {
+                    break cluster;
+                }
+            };
+            let told =
+                |state: &ClusterState| !matches!(state, ClusterState::Discovered | ClusterState::Connecting);
+            let state = cluster.wait_for(told).await;
+            (cluster, state)
         };
-        let told =
-            |state: &ClusterState| !matches!(state, ClusterState::Discovered | ClusterState::Connecting);
-        match cluster.wait_for(told).await {
+        let (cluster, state) = tokio::select! {
+            connected = connected => connected,
+            () = &mut running => return Err("the connection to the host cluster has ended".into()),
+        };
+        match state {
             ClusterState::Ready => Ok(Self {
                 cluster,
                 events,
-                _stop: guard,
+                running,
             }),
             ClusterState::Unreachable { reason } => {
                 Err(format!("the host cluster can't be reached: {reason}").into())
@@ -65,12 +72,12 @@ impl HostCluster {
         }
     }
 
-    /// Resolves when another cluster answers in its place, of which nothing is known.
+    /// Resolves when another cluster answers in its place, of which nothing is known. Cancel safe.
     pub(crate) async fn replaced(&mut self) {
-        loop {
-            if let FleetEvent::Disengaged { .. } = self.events.next().await {
-                return;
-            }
+        let gone = async { while !matches!(self.events.next().await, FleetEvent::Disengaged { .. }) {} };
+        tokio::select! {
+            () = gone => {}
+            () = &mut self.running => {}
         }
     }
 }

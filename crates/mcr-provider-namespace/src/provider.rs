@@ -2,6 +2,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::SystemTime,
 };
 
 use futures::{StreamExt, stream};
@@ -97,6 +98,8 @@ struct Running {
     host: HostCluster,
     said: HashMap<ClusterName, Facts>,
     synced: bool,
+    /// Since when the trouble lasts that was told last.
+    failing: Option<SystemTime>,
 }
 
 /// What is read of a namespace.
@@ -142,6 +145,7 @@ impl Running {
             host,
             said: HashMap::new(),
             synced: false,
+            failing: None,
         })
     }
 
@@ -172,11 +176,16 @@ impl Running {
                 HubEvent::Failing(problem) if !self.synced => {
                     return Err(format!("namespaces can't be watched: {}", problem.error).into());
                 }
-                HubEvent::Failing(problem) => tracing::warn!(
-                    provider = &*self.provider.name,
-                    error = %problem.error,
-                    "namespaces can't be watched at the moment; the clusters stay as they are"
-                ),
+                // Told with every attempt; said once.
+                HubEvent::Failing(problem) if self.failing == Some(problem.since) => {}
+                HubEvent::Failing(problem) => {
+                    self.failing = Some(problem.since);
+                    tracing::warn!(
+                        provider = &*self.provider.name,
+                        error = %problem.error,
+                        "namespaces can't be watched at the moment; the clusters stay as they are"
+                    );
+                }
                 _ => {}
             }
         }

@@ -5,4 +5,7 @@
 mod differential;
 mod harness;
 mod hostile;
+mod limits;
+mod requests;
 mod verbs;
+mod world;

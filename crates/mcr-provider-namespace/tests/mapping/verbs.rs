@@ -2,100 +2,23 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Event, Namespace, Node, Pod, ServiceAccount},
-    rbac::v1::{Role, RoleBinding},
+    core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
 };
 use kube::{
-    Api, Client, Resource,
+    Api,
     api::{
         DeleteParams, EvictParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
         WatchEvent, WatchParams,
     },
 };
-use mcr_provider_namespace::NamespaceMapping;
-use mcr_testkit::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-use crate::harness::{Raw, ask, crd, namespace};
+use crate::harness::{Raw, ask};
 
-struct World {
-    _plane: ControlPlane,
-    host: Client,
-    island: Client,
-    kept: Client,
-}
-
-async fn world() -> World {
-    let plane = ControlPlane::builder()
-        .crd(crd("widgets", "Widget", "Namespaced"))
-        .start()
-        .await
-        .unwrap();
-    let host = plane.client();
-    for name in ["island", "zoo"] {
-        namespace(&host, name).await;
-    }
-    let island = NamespaceMapping::new().client(&host, "island").unwrap();
-    let kept = NamespaceMapping::new()
-        .keep_names(true)
-        .client(&host, "island")
-        .unwrap();
-    World {
-        _plane: plane,
-        host,
-        island,
-        kept,
-    }
-}
-
-fn map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
-    ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(name.into()),
-            ..ObjectMeta::default()
-        },
-        data: Some(
-            data.iter()
-                .map(|(key, value)| ((*key).into(), (*value).into()))
-                .collect(),
-        ),
-        ..ConfigMap::default()
-    }
-}
-
-fn maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
-    Api::namespaced(client.clone(), namespace)
-}
-
-fn code<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> u16 {
-    match result {
-        Err(kube::Error::Api(status)) => status.code,
-        other => panic!("not refused by a Status: {other:?}"),
-    }
-}
-
-/// Nothing but bookmarks comes for a while.
-async fn quiet<K: std::fmt::Debug>(watch: &mut (impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin)) {
-    let until = tokio::time::Instant::now() + Duration::from_millis(500);
-    while let Ok(event) = tokio::time::timeout_at(until, watch.next()).await {
-        assert!(matches!(event, Some(Ok(WatchEvent::Bookmark(_)))), "{event:?}");
-    }
-}
-
-fn names<K: Resource>(objects: impl IntoIterator<Item = K>) -> Vec<(String, String)> {
-    let both = |object: K| {
-        (
-            object.meta().namespace.clone().unwrap_or_default(),
-            object.meta().name.clone().unwrap_or_default(),
-        )
-    };
-    let mut names: Vec<_> = objects.into_iter().map(both).collect();
-    names.sort();
-    names
-}
+use crate::world::*;
 
 #[tokio::test]
 async fn everything_written_and_read_inside_is_in_the_namespace() {
@@ -149,17 +72,20 @@ async fn everything_written_and_read_inside_is_in_the_namespace() {
             assert_eq!(real.get("a").await.unwrap().data, patched.data);
         }
     }
-    let operations: json_patch::Patch = serde_json::from_value(json!([
+    let operations = json!([
         {"op": "test", "path": "/metadata/namespace", "value": "default"},
         {"op": "replace", "path": "/metadata/namespace", "value": "default"},
         {"op": "add", "path": "/data/json", "value": "yes"},
-    ]))
-    .unwrap();
-    let patched = inside
-        .patch("a", &PatchParams::default(), &Patch::Json::<()>(operations))
-        .await
-        .unwrap();
-    assert_eq!(patched.metadata.namespace.as_deref(), Some("default"));
+    ]);
+    let patch = Raw::new("PATCH", "/api/v1/namespaces/default/configmaps/a")
+        .body("application/json-patch+json", operations);
+    let patched = ask(&world.island, &patch).await.unwrap();
+    assert_eq!(
+        patched.json()["metadata"]["namespace"],
+        "default",
+        "{}",
+        patched.text
+    );
     assert_eq!(real.get("a").await.unwrap().data.unwrap()["json"], "yes");
 
     // All namespaces are one.
@@ -462,220 +388,4 @@ fn deployment() -> Deployment {
                  "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
     }))
     .unwrap()
-}
-
-#[tokio::test]
-async fn events_are_about_objects_of_the_namespace() {
-    let world = world().await;
-    let created = maps(&world.island, "default")
-        .create(&PostParams::default(), &map("a", &[]))
-        .await
-        .unwrap();
-    let event = |name: &str| -> Event {
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "namespace": "default"},
-            "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default", "uid": created.metadata.uid},
-            "related": {"kind": "ConfigMap", "name": "b", "namespace": "zoo"},
-            "reason": "Tested", "type": "Normal",
-        }))
-        .unwrap()
-    };
-    let inside: Api<Event> = Api::namespaced(world.island.clone(), "default");
-    let made = inside.create(&PostParams::default(), &event("e")).await.unwrap();
-    assert_eq!(made.involved_object.namespace.as_deref(), Some("default"));
-    let real: Event = Api::namespaced(world.host.clone(), "island")
-        .get("e")
-        .await
-        .unwrap();
-    assert_eq!(real.involved_object.namespace.as_deref(), Some("island"));
-    assert_eq!(real.related.unwrap().namespace.as_deref(), Some("zoo"));
-
-    // The newer form of the same object.
-    let newer: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(world.island.clone(), "default");
-    let seen = newer.get("e").await.unwrap();
-    assert_eq!(
-        seen.regarding.clone().unwrap().namespace.as_deref(),
-        Some("default")
-    );
-    let mut patched = seen.clone();
-    patched.metadata.labels = Some(BTreeMap::from([("seen".into(), "yes".into())]));
-    newer
-        .replace("e", &PostParams::default(), &patched)
-        .await
-        .unwrap();
-    let recorder = kube::runtime::events::Recorder::new(world.island.clone(), "tests".into());
-    let note = kube::runtime::events::Event {
-        type_: kube::runtime::events::EventType::Normal,
-        reason: "Recorded".into(),
-        note: None,
-        action: "Test".into(),
-        secondary: None,
-    };
-    recorder.publish(&note, &created.object_ref(&())).await.unwrap();
-
-    let all: Api<Event> = Api::all(world.island.clone());
-    let about = |selector: &str| {
-        let (all, params) = (all.clone(), ListParams::default().fields(selector));
-        async move { all.list(&params).await.unwrap().items.len() }
-    };
-    assert_eq!(
-        about("involvedObject.namespace=default,involvedObject.name=a").await,
-        2
-    );
-    assert_eq!(about("involvedObject.namespace=island").await, 0);
-    assert_eq!(about("involvedObject.namespace!=default").await, 0);
-}
-
-#[tokio::test]
-async fn what_a_namespace_does_not_have_is_refused_in_words() {
-    let world = world().await;
-    let nodes: Api<Node> = Api::all(world.island.clone());
-    let Err(kube::Error::Api(status)) = nodes.list(&ListParams::default()).await else {
-        panic!("nodes are listed")
-    };
-    assert_eq!((status.code, &*status.reason), (403, "Forbidden"));
-    assert!(
-        status
-            .message
-            .contains("no cluster-scoped kinds such as nodes; use the host cluster"),
-        "{}",
-        status.message
-    );
-
-    let namespaces: Api<Namespace> = Api::all(world.island.clone());
-    assert_eq!(
-        names(namespaces.list(&ListParams::default()).await.unwrap()),
-        [(String::new(), "default".to_owned())]
-    );
-    let own = namespaces.get("default").await.unwrap();
-    assert_eq!(
-        own.metadata.labels.unwrap()["kubernetes.io/metadata.name"],
-        "island"
-    );
-    for other in ["island", "zoo", "kube-system"] {
-        assert_eq!(code(namespaces.get(other).await), 404);
-        assert_eq!(
-            namespaces
-                .list(&ListParams::default().fields(&format!("metadata.name={other}")))
-                .await
-                .unwrap()
-                .items
-                .len(),
-            0
-        );
-    }
-    for name in ["default", "zoo", "new"] {
-        assert_eq!(code(namespaces.delete(name, &DeleteParams::default()).await), 403);
-        let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
-        assert_eq!(
-            code(namespaces.patch(name, &PatchParams::default(), &patch).await),
-            403
-        );
-    }
-    let mut watch = namespaces
-        .watch(&WatchParams::default(), "0")
-        .await
-        .unwrap()
-        .boxed();
-    namespace(&world.host, "another").await;
-    let Some(WatchEvent::Added(seen)) = watch.try_next().await.unwrap() else {
-        panic!("no namespace is told")
-    };
-    assert_eq!(seen.metadata.name.as_deref(), Some("default"));
-    quiet(&mut watch).await;
-
-    // What is about the server is the same for all.
-    assert_eq!(world.island.apiserver_version().await.unwrap().major, "1");
-    assert!(
-        world
-            .island
-            .list_core_api_resources("v1")
-            .await
-            .unwrap()
-            .resources
-            .len()
-            > 10
-    );
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", "/readyz"))
-            .await
-            .unwrap()
-            .text,
-        "ok"
-    );
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", "/metrics"))
-            .await
-            .unwrap()
-            .code,
-        403
-    );
-}
-
-#[tokio::test]
-async fn subjects_are_not_renamed() {
-    let world = world().await;
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": "b", "namespace": "default"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "default"},
-        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
-                     {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccount:default:robot"}],
-    }))
-    .unwrap();
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": "default"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
-    }))
-    .unwrap();
-    let roles: Api<Role> = Api::namespaced(world.island.clone(), "default");
-    roles.create(&PostParams::default(), &role).await.unwrap();
-    let inside: Api<RoleBinding> = Api::namespaced(world.island.clone(), "default");
-    inside.create(&PostParams::default(), &binding).await.unwrap();
-    let real: RoleBinding = Api::namespaced(world.host.clone(), "island")
-        .get("b")
-        .await
-        .unwrap();
-    assert_eq!(real.subjects, binding.subjects);
-
-    let review = json!({"metadata": {"namespace": "default"}, "spec": {
-        "user": "system:serviceaccount:default:robot",
-        "resourceAttributes": {"namespace": "default", "verb": "list", "resource": "pods"}}});
-    let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
-    let review = Raw::new("POST", path).body("application/json", review);
-    // The API server's authorizer learns of the binding a moment later.
-    let started = std::time::Instant::now();
-    loop {
-        let answer = ask(&world.island, &review).await.unwrap().json();
-        assert_eq!(
-            answer["spec"]["resourceAttributes"]["namespace"], "default",
-            "{answer}"
-        );
-        if answer["status"]["allowed"] == Value::Bool(true) {
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(10), "{answer}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_crd_that_comes_later_is_found_and_one_that_goes_is_missed() {
-    let world = world().await;
-    let path = "/apis/example.com/v1/gadgets";
-    assert_eq!(
-        ask(&world.island, &Raw::new("GET", path)).await.unwrap().code,
-        404
-    );
-    world
-        ._plane
-        .install_crd(crd("gadgets", "Gadget", "Namespaced"))
-        .await
-        .unwrap();
-    let started = std::time::Instant::now();
-    while ask(&world.island, &Raw::new("GET", path)).await.unwrap().code != 200 {
-        assert!(
-            started.elapsed() < Duration::from_secs(10),
-            "gadgets are not found"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }

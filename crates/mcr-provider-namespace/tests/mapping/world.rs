@@ -1,0 +1,92 @@
+//! A host with a namespace that is a cluster.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Resource,
+    api::{ObjectMeta, WatchEvent},
+};
+use mcr_provider_namespace::NamespaceMapping;
+use mcr_testkit::control_plane::ControlPlane;
+
+use crate::harness::{crd, namespace};
+
+pub(crate) struct World {
+    pub(crate) plane: ControlPlane,
+    pub(crate) host: Client,
+    pub(crate) island: Client,
+    pub(crate) kept: Client,
+}
+
+pub(crate) async fn world() -> World {
+    let plane = ControlPlane::builder()
+        .crd(crd("widgets", "Widget", "Namespaced"))
+        .start()
+        .await
+        .unwrap();
+    let host = plane.client();
+    for name in ["island", "zoo"] {
+        namespace(&host, name).await;
+    }
+    let island = NamespaceMapping::new().client(&host, "island").unwrap();
+    let kept = NamespaceMapping::new()
+        .keep_names(true)
+        .client(&host, "island")
+        .unwrap();
+    World {
+        plane,
+        host,
+        island,
+        kept,
+    }
+}
+
+pub(crate) fn map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            ..ObjectMeta::default()
+        },
+        data: Some(
+            data.iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
+        ),
+        ..ConfigMap::default()
+    }
+}
+
+pub(crate) fn maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> u16 {
+    match result {
+        Err(kube::Error::Api(status)) => status.code,
+        other => panic!("not refused by a Status: {other:?}"),
+    }
+}
+
+/// Nothing but bookmarks comes for a while.
+pub(crate) async fn quiet<K: std::fmt::Debug>(
+    watch: &mut (impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin),
+) {
+    let until = tokio::time::Instant::now() + Duration::from_millis(500);
+    while let Ok(event) = tokio::time::timeout_at(until, watch.next()).await {
+        assert!(matches!(event, Some(Ok(WatchEvent::Bookmark(_)))), "{event:?}");
+    }
+}
+
+pub(crate) fn names<K: Resource>(objects: impl IntoIterator<Item = K>) -> Vec<(String, String)> {
+    let both = |object: K| {
+        (
+            object.meta().namespace.clone().unwrap_or_default(),
+            object.meta().name.clone().unwrap_or_default(),
+        )
+    };
+    let mut names: Vec<_> = objects.into_iter().map(both).collect();
+    names.sort();
+    names
+}
