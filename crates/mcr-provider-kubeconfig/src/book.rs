@@ -1,4 +1,4 @@
-//! What was said of each Secret, and what is to be said now. No I/O but [`Rules::check`]'s.
+//! What was said of each Secret, and what is to be said now. No I/O.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -40,7 +40,7 @@ impl Book {
         }
     }
 
-    /// A Secret is there and looks like this. May block for as long as [`Rules::check`] does.
+    /// A Secret is there and looks like this. Takes as long as its kubeconfig takes to be read.
     pub(crate) fn applied(&mut self, object: &Object) -> Outcome {
         let key = object.key();
         match object.decode::<Secret>() {

@@ -223,7 +223,12 @@ fn trusted_kubeconfigs_may_what_files_may() {
     assert!(put(&mut book(), with(&exec))[0].starts_with('!'));
     let mut rules = rules();
     rules.trust = Trust::Trusted;
-    assert_eq!(put(&mut Book::new(Arc::new(rules)), with(&exec)), ["+a"]);
+    let mut book = Book::new(Arc::new(rules));
+    assert_eq!(put(&mut book, with(&exec)), ["+a"]);
+    // A file that is not there yet is for the fleet to wait for: no change of the Secret would tell of it.
+    let file = kubeconfig("a").replace("token: a", "tokenFile: /not/there/yet");
+    assert_eq!(put(&mut book, with(file)), ["+a"]);
+    assert!(put(&mut book, with("half: ["))[0].starts_with('!'));
 }
 
 #[test]
