@@ -1,0 +1,424 @@
+//! What is known of the clusters, and what is to be said and read next. No I/O, and no clock of its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, KubeconfigAccess};
+
+use crate::{
+    Engine,
+    containers::{Node, Role, State, by_name},
+    kubeconfig::{reached_at, without_credentials},
+};
+
+/// The property that names the engine.
+const ENGINE: &str = "engine";
+
+/// All clusters, by name.
+#[derive(Debug)]
+pub(crate) struct Book {
+    engine: Engine,
+    prefix: String,
+    refresh: Duration,
+    clusters: BTreeMap<ClusterName, Cluster>,
+    /// Labels that are no names of clusters, so that each is told once.
+    refused: BTreeSet<String>,
+}
+
+/// One cluster.
+#[derive(Debug)]
+struct Cluster {
+    view: View,
+    identity: Arc<str>,
+    /// The control planes seen last: while one of them is left, it is the same cluster.
+    control_planes: BTreeSet<String>,
+    /// admin.conf, as the node of this ID had it.
+    conf: Option<(String, Vec<u8>)>,
+    /// Why it could not be read, or used.
+    trouble: Option<Arc<str>>,
+    /// The node that is being read.
+    reading: Option<String>,
+    /// Since when reading has failed.
+    failing_since: Option<Instant>,
+    read_at: Option<Instant>,
+    said: Option<Said>,
+}
+
+/// What containers make of a cluster.
+#[derive(Debug, Clone, PartialEq)]
+enum View {
+    /// Nothing that could be dialled, and why.
+    Useless(Arc<str>),
+    /// Known and off, and why.
+    Off {
+        endpoint: Option<String>,
+        reason: &'static str,
+    },
+    /// `node` can be read, and the API server is to be found at `endpoint`.
+    On {
+        node: String,
+        name: String,
+        endpoint: String,
+    },
+}
+
+/// What was said of a cluster last.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Good {
+        identity: Arc<str>,
+        yaml: Arc<[u8]>,
+        off: Option<&'static str>,
+    },
+    Broken {
+        object: String,
+        error: Arc<str>,
+    },
+}
+
+/// An admin.conf to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) cluster: ClusterName,
+    /// The container's ID.
+    pub(crate) node: String,
+}
+
+/// Why an admin.conf could not be read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The node is gone or was stopped: the next look tells more.
+    Gone,
+    /// The text completes "admin.conf of node x can't be read: ".
+    Failed(String),
+}
+
+impl Book {
+    pub(crate) fn new(engine: Engine, prefix: String, refresh: Duration) -> Self {
+        Self {
+            engine,
+            prefix,
+            refresh,
+            clusters: BTreeMap::new(),
+            refused: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in all containers there are. Returns what can be said at once.
+    pub(crate) fn look(&mut self, nodes: Vec<Node>, now: Instant) -> Vec<Change> {
+        let mut found: BTreeMap<ClusterName, Vec<Node>> = BTreeMap::new();
+        for node in nodes {
+            if !node.cluster.starts_with(&self.prefix) {
+                continue;
+            }
+            match ClusterName::new(node.cluster.as_str()) {
+                Ok(name) => found.entry(name).or_default().push(node),
+                Err(error) if self.refused.insert(node.cluster.clone()) => {
+                    tracing::warn!(container = %node.id, %error, "a container's label is no name of a cluster: left out");
+                }
+                Err(_) => {}
+            }
+        }
+        let mut changes = Vec::new();
+        self.clusters.retain(|name, cluster| {
+            let stays = found.contains_key(name);
+            if !stays && cluster.said.is_some() {
+                changes.push(Change::Remove(name.clone()));
+            }
+            stays
+        });
+        for (name, mut nodes) in found {
+            nodes.sort_by(by_name);
+            let control_planes: BTreeSet<String> = nodes
+                .iter()
+                .filter(|node| node.role == Role::ControlPlane)
+                .map(|node| node.id.clone())
+                .collect();
+            let view = view(&nodes);
+            match self.clusters.get_mut(&name) {
+                Some(cluster) if cluster.continues(&control_planes) => {
+                    cluster.update(view, control_planes, now)
+                }
+                known => {
+                    // Its control planes are others, or gone: whatever the name says, that cluster is no more.
+                    if matches!(
+                        known,
+                        Some(Cluster {
+                            said: Some(Said::Good { .. }),
+                            ..
+                        })
+                    ) {
+                        changes.push(Change::Remove(name.clone()));
+                    }
+                    let identity = nodes.iter().find(|node| node.role == Role::ControlPlane);
+                    let identity = identity.map_or("", |node| node.id.as_str());
+                    let cluster = Cluster::new(view, identity.into(), control_planes, now);
+                    self.clusters.insert(name.clone(), cluster);
+                }
+            }
+            changes.extend(self.say(&name));
+        }
+        changes
+    }
+
+    /// What is to be read now. It counts as being read until [`read`](Self::read) is told.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for (name, cluster) in &mut self.clusters {
+            let View::On { node, .. } = &cluster.view else {
+                continue;
+            };
+            if cluster.reading.is_none() && cluster.read_at.is_some_and(|at| at <= now) {
+                cluster.reading = Some(node.clone());
+                reads.push(Read {
+                    cluster: name.clone(),
+                    node: node.clone(),
+                });
+            }
+        }
+        reads
+    }
+
+    /// When something is to be read next.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let waiting = self
+            .clusters
+            .values()
+            .filter(|cluster| cluster.reading.is_none() && matches!(cluster.view, View::On { .. }));
+        waiting.filter_map(|cluster| cluster.read_at).min()
+    }
+
+    /// Takes in an admin.conf. `jitter` is between 0 and 1.
+    pub(crate) fn read(
+        &mut self,
+        read: &Read,
+        result: Result<Vec<u8>, ReadError>,
+        now: Instant,
+        jitter: f64,
+    ) -> Option<Change> {
+        let cluster = self.clusters.get_mut(&read.cluster)?;
+        if cluster.reading.as_deref() != Some(&read.node) {
+            return None; // another cluster of that name by now
+        }
+        cluster.reading = None;
+        let View::On { node, name, endpoint } = &cluster.view else {
+            return None;
+        };
+        if *node != read.node {
+            // Another node is to be read since: `read_at` is for that one.
+            return None;
+        }
+        let trouble = match result {
+            Ok(yaml) => match reached_at(&yaml, endpoint) {
+                Ok(_) => {
+                    cluster.conf = Some((read.node.clone(), yaml));
+                    None
+                }
+                Err(error) => Some(format!("admin.conf of node {name} can't be used: {error}")),
+            },
+            Err(ReadError::Failed(why)) => Some(format!("admin.conf of node {name} can't be read: {why}")),
+            Err(ReadError::Gone) => {
+                cluster.read_at = Some(now + pause(Duration::ZERO, jitter));
+                return None;
+            }
+        };
+        match trouble {
+            None => {
+                cluster.failing_since = None;
+                cluster.trouble = None;
+                cluster.read_at = Some(now + self.refresh);
+            }
+            Some(trouble) => {
+                let since = *cluster.failing_since.get_or_insert(now);
+                cluster.trouble = Some(trouble.into());
+                cluster.read_at = Some(now + pause(now.duration_since(since), jitter).min(self.refresh));
+            }
+        }
+        self.say(&read.cluster)
+    }
+
+    /// Whether something has been said of every cluster.
+    pub(crate) fn complete(&self) -> bool {
+        self.clusters.values().all(|cluster| cluster.said.is_some())
+    }
+
+    /// How many clusters there are.
+    pub(crate) fn len(&self) -> usize {
+        self.clusters.len()
+    }
+
+    fn say(&mut self, name: &ClusterName) -> Option<Change> {
+        let cluster = self.clusters.get_mut(name)?;
+        let (said, change) = cluster.words(name, self.engine)?;
+        if cluster.said.as_ref() == Some(&said) {
+            return None;
+        }
+        cluster.said = Some(said);
+        Some(change)
+    }
+}
+
+impl Cluster {
+    fn new(view: View, identity: Arc<str>, control_planes: BTreeSet<String>, now: Instant) -> Self {
+        Self {
+            view,
+            identity,
+            control_planes,
+            conf: None,
+            trouble: None,
+            reading: None,
+            failing_since: None,
+            read_at: Some(now),
+            said: None,
+        }
+    }
+
+    fn continues(&self, control_planes: &BTreeSet<String>) -> bool {
+        !self.control_planes.is_disjoint(control_planes)
+            || (self.control_planes.is_empty() && control_planes.is_empty())
+    }
+
+    fn update(&mut self, view: View, control_planes: BTreeSet<String>, now: Instant) {
+        let readable = |view: &View| match view {
+            View::On { node, .. } => Some(node.clone()),
+            _ => None,
+        };
+        if readable(&view).is_some() && readable(&view) != readable(&self.view) {
+            // Another node, or it runs again: what was read before may be out of date, but is better than nothing.
+            self.reading = None;
+            self.trouble = None;
+            self.failing_since = None;
+            self.read_at = Some(now);
+        }
+        self.view = view;
+        self.control_planes = control_planes;
+    }
+
+    /// What there is to say; nothing while the first reading is under way.
+    fn words(&self, name: &ClusterName, engine: Engine) -> Option<(Said, Change)> {
+        let object = format!("kind cluster {name} in {engine}");
+        let broken = |error: Arc<str>| {
+            let change = BrokenCluster::new(name.clone(), object.as_str(), &error);
+            Some((
+                Said::Broken {
+                    object: object.clone(),
+                    error,
+                },
+                Change::Broken(change),
+            ))
+        };
+        let (access, off) = match &self.view {
+            View::Useless(why) => return broken(why.clone()),
+            View::Off { endpoint, reason } => {
+                // Of a stopped node nothing can be read. What was read before holds on; else the address is enough, as
+                // nobody dials it.
+                let known = self.conf_at(endpoint.as_deref());
+                let access =
+                    known.or_else(|| without_credentials(endpoint.as_deref().unwrap_or("127.0.0.1:6443")));
+                match access {
+                    Some(access) => (access, Some(*reason)),
+                    None => return broken(Arc::from(*reason)),
+                }
+            }
+            View::On { endpoint, .. } => {
+                if let Some(trouble) = &self.trouble {
+                    return broken(trouble.clone());
+                }
+                (self.conf_at(Some(endpoint))?, None)
+            }
+        };
+        let said = Said::Good {
+            identity: self.identity.clone(),
+            yaml: access.yaml.clone(),
+            off,
+        };
+        let spec = ClusterSpec::new(name.clone(), access.into())
+            .identity(self.identity.clone())
+            .property(ENGINE, engine.program());
+        let spec = match off {
+            Some(reason) => spec.suspended(reason),
+            None => spec,
+        };
+        Some((said, Change::Upsert(spec)))
+    }
+
+    fn conf_at(&self, endpoint: Option<&str>) -> Option<KubeconfigAccess> {
+        let (_, yaml) = self.conf.as_ref()?;
+        reached_at(yaml, endpoint?).ok()
+    }
+}
+
+/// `nodes` are those of one cluster, in kind's order.
+fn view(nodes: &[Node]) -> View {
+    let control_planes = || nodes.iter().filter(|node| node.role == Role::ControlPlane);
+    let several = control_planes().count() > 1;
+    let balancer = nodes.iter().find(|node| node.role == Role::LoadBalancer);
+    if control_planes().next().is_none() {
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        return View::Useless(
+            format!(
+                "it has no control-plane node, only {}: kind is making or deleting it, or somebody removed that container; if it \
+                 stays so, delete the cluster with `kind delete cluster --name {}`",
+                names.join(", "),
+                nodes.first().map_or("", |node| node.cluster.as_str()),
+            )
+            .into(),
+        );
+    }
+    let running = control_planes().find(|node| node.state == State::Running);
+    // Without a running control plane it matters little whose address it is: it is not dialled.
+    let front = balancer.or(running).or_else(|| control_planes().next());
+    let endpoint = front.and_then(|node| node.endpoint.clone());
+    let off = |reason| View::Off {
+        endpoint: endpoint.clone(),
+        reason,
+    };
+    let Some(running) = running else {
+        let any = |state| control_planes().any(|node| node.state == state);
+        return match several {
+            _ if any(State::Restarting) => off("its node is restarting"),
+            _ if any(State::Created) && !any(State::Stopped) && !any(State::Paused) => View::Useless(
+                "its node was made and has not been started yet: kind is making the cluster, or was interrupted; if it stays \
+                 so, delete the cluster and make it anew"
+                    .into(),
+            ),
+            false if any(State::Paused) => off("its node is paused"),
+            false => off("its node is stopped"),
+            true => off("its control-plane nodes are stopped"),
+        };
+    };
+    if balancer.is_some_and(|node| node.state != State::Running) {
+        return off("its load balancer is stopped");
+    }
+    match endpoint {
+        Some(endpoint) => View::On {
+            node: running.id.clone(),
+            name: running.name.clone(),
+            endpoint,
+        },
+        None => View::Useless(
+            format!(
+                "port 6443 of container {} is not mapped to a port of the host: kind is still making it, or it was not made by kind",
+                front.map_or("", |node| node.name.as_str()),
+            )
+            .into(),
+        ),
+    }
+}
+
+/// How long to wait after a reading failed, by how long readings have failed: a cluster that is being made is
+/// complete in seconds, one that was left half-made stays so.
+fn pause(failing: Duration, jitter: f64) -> Duration {
+    const LEAST: Duration = Duration::from_millis(200);
+    const MOST: Duration = Duration::from_secs(10);
+    (failing / 30)
+        .clamp(LEAST, MOST)
+        .mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0)
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

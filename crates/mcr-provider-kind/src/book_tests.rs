@@ -1,0 +1,430 @@
+//! What is said of clusters, decision by decision, and of random ones.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CONF: &str = "{contexts: [{name: c, context: {cluster: c, user: u}}], current-context: c, \
+                    clusters: [{name: c, cluster: {server: 'https://x:6443'}}], users: [{name: u, user: {token: t}}]}";
+
+struct World {
+    book: Book,
+    now: Instant,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            book: Book::new(Engine::Docker, String::new(), Duration::from_secs(600)),
+            now: Instant::now(),
+        }
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    fn look(&mut self, nodes: impl IntoIterator<Item = Node>) -> Vec<String> {
+        self.book
+            .look(nodes.into_iter().collect(), self.now)
+            .iter()
+            .map(told)
+            .collect()
+    }
+
+    /// Reads what is due; every node has `conf`.
+    fn read(&mut self, conf: &str) -> Vec<String> {
+        self.answer(|_| Ok(conf.as_bytes().to_vec()))
+    }
+
+    fn answer(&mut self, answer: impl Fn(&Read) -> Result<Vec<u8>, ReadError>) -> Vec<String> {
+        let due = self.book.due(self.now);
+        let said = due
+            .iter()
+            .filter_map(|read| self.book.read(read, answer(read), self.now, 0.0));
+        said.map(|change| told(&change)).collect()
+    }
+}
+
+fn told(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => {
+            let mcr_core::Access::Kubeconfig(access) = &spec.access else {
+                panic!("{spec:?}")
+            };
+            let yaml = String::from_utf8_lossy(&access.yaml);
+            let at = yaml.split("https://").nth(1).unwrap().split('"').next().unwrap();
+            let identity = spec.identity.as_deref().unwrap();
+            let secret = if yaml.contains("token") {
+                ""
+            } else {
+                " without credentials"
+            };
+            let off = match &spec.availability {
+                mcr_core::Availability::Suspended { reason } => format!(", {reason}"),
+                _ => String::new(),
+            };
+            format!("+{} is {identity} at {at}{secret}{off}", spec.name)
+        }
+        Change::Broken(broken) => format!("!{}: {}", broken.name, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn node(cluster: &str, id: &str) -> Node {
+    Node {
+        id: id.into(),
+        name: format!("{cluster}-control-plane"),
+        cluster: cluster.into(),
+        role: Role::ControlPlane,
+        state: State::Running,
+        endpoint: Some("127.0.0.1:1".into()),
+    }
+}
+
+fn named(node: Node, suffix: &str) -> Node {
+    Node {
+        name: format!("{}-{suffix}", node.cluster),
+        ..node
+    }
+}
+
+fn stopped(node: Node) -> Node {
+    Node {
+        state: State::Stopped,
+        ..node
+    }
+}
+
+fn other(cluster: &str, id: &str, role: Role) -> Node {
+    Node {
+        role,
+        ..named(node(cluster, id), id)
+    }
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_cluster_is_said_once_its_kubeconfig_was_read_and_not_again() {
+    let mut world = World::new();
+    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert!(!world.book.complete());
+    assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
+    assert!(world.book.complete());
+    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert_eq!(world.read(CONF), NOTHING);
+    world.later(601);
+    assert_eq!(
+        world.book.due(world.now).len(),
+        1,
+        "read again, as certificates are renewed"
+    );
+    assert!(world.book.due(world.now).is_empty(), "one reading at a time");
+}
+
+#[test]
+fn a_half_made_cluster_is_broken_and_read_again_soon_and_later_less_often() {
+    let mut world = World::new();
+    let missing = |_: &Read| Err(ReadError::Failed("it is not there yet".into()));
+    assert!(
+        world.look([Node {
+            state: State::Created,
+            ..node("a", "1")
+        }])[0]
+            .contains("has not been started yet")
+    );
+    assert_eq!(world.look([node("a", "1")]), NOTHING);
+    assert_eq!(
+        world.answer(missing),
+        ["!a: admin.conf of node a-control-plane can't be read: it is not there yet"]
+    );
+    let pause = |world: &World| world.book.next_due().unwrap() - world.now;
+    assert_eq!(pause(&world), Duration::from_millis(200));
+    world.later(15);
+    assert_eq!(world.answer(missing), NOTHING, "told already");
+    assert_eq!(pause(&world), Duration::from_millis(500));
+    world.later(10_000);
+    assert_eq!(world.answer(missing), NOTHING);
+    assert_eq!(pause(&world), Duration::from_secs(10));
+    world.later(10);
+    assert!(world.read("clusters: [")[0].contains("can't be used: it is not YAML"));
+    world.later(10);
+    assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
+}
+
+#[test]
+fn a_stopped_node_suspends_its_cluster_and_a_started_one_brings_it_back_at_once() {
+    let mut world = World::new();
+    world.look([node("a", "1")]);
+    world.read(CONF);
+    assert_eq!(
+        world.look([stopped(node("a", "1"))]),
+        ["+a is 1 at 127.0.0.1:1, its node is stopped"]
+    );
+    assert_eq!(world.book.next_due(), None, "a stopped node can't be read");
+    let moved = Node {
+        endpoint: Some("127.0.0.1:2".into()),
+        ..node("a", "1")
+    };
+    assert_eq!(world.look([moved]), ["+a is 1 at 127.0.0.1:2"]);
+    assert_eq!(world.book.due(world.now).len(), 1, "and is read again");
+}
+
+#[test]
+fn what_is_off_from_the_beginning_is_known_and_has_no_credentials() {
+    for (state, reason) in [
+        (State::Stopped, "its node is stopped"),
+        (State::Paused, "its node is paused"),
+        (State::Restarting, "its node is restarting"),
+    ] {
+        let mut world = World::new();
+        let off = Node {
+            state,
+            ..node("a", "1")
+        };
+        assert_eq!(
+            world.look([off]),
+            [format!("+a is 1 at 127.0.0.1:1 without credentials, {reason}")]
+        );
+        assert!(world.book.complete());
+    }
+}
+
+#[test]
+fn a_cluster_made_anew_under_the_same_name_is_another_one() {
+    let mut world = World::new();
+    world.look([node("a", "1")]);
+    world.read(CONF);
+    assert_eq!(world.look([node("a", "2")]), ["-a"]);
+    assert_eq!(world.read(CONF), ["+a is 2 at 127.0.0.1:1"]);
+    assert_eq!(world.look([]), ["-a"]);
+    assert_eq!(world.look([node("a", "3")]), NOTHING);
+    assert_eq!(world.read(CONF), ["+a is 3 at 127.0.0.1:1"]);
+}
+
+#[test]
+fn what_was_read_of_a_predecessor_counts_for_nothing() {
+    let mut world = World::new();
+    world.look([node("a", "1")]);
+    let old = world.book.due(world.now).remove(0);
+    world.look([node("a", "2")]);
+    let new = world.book.due(world.now).remove(0);
+    assert!(world.book.read(&old, Ok(CONF.into()), world.now, 0.0).is_none());
+    assert!(world.book.read(&new, Ok(CONF.into()), world.now, 0.0).is_some());
+    world.look([]);
+    assert!(world.book.read(&new, Ok(CONF.into()), world.now, 0.0).is_none());
+}
+
+#[test]
+fn of_several_control_planes_the_load_balancer_has_the_address_and_any_that_runs_is_read() {
+    let mut world = World::new();
+    let planes = || {
+        [
+            node("a", "1"),
+            named(node("a", "2"), "control-plane2"),
+            named(node("a", "3"), "control-plane3"),
+        ]
+    };
+    let balancer = || Node {
+        endpoint: Some("127.0.0.1:9".into()),
+        ..other("a", "lb", Role::LoadBalancer)
+    };
+    world.look(planes().into_iter().chain([balancer()]));
+    assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:9"]);
+    // The first stops, then is removed for good: it is the same cluster.
+    let [first, second, third] = planes();
+    assert_eq!(
+        world.look([stopped(first), second.clone(), third.clone(), balancer()]),
+        NOTHING
+    );
+    assert_eq!(
+        world.answer(|read| {
+            assert_eq!(read.node, "2");
+            Ok(CONF.into())
+        }),
+        NOTHING
+    );
+    assert_eq!(world.look([second.clone(), third.clone(), balancer()]), NOTHING);
+    assert_eq!(
+        world.look([second.clone(), third.clone(), stopped(balancer())]),
+        ["+a is 1 at 127.0.0.1:9, its load balancer is stopped"]
+    );
+    assert_eq!(
+        world.look([stopped(second), stopped(third), balancer()]),
+        ["+a is 1 at 127.0.0.1:9, its control-plane nodes are stopped"]
+    );
+}
+
+#[test]
+fn without_a_load_balancer_the_first_control_plane_that_runs_has_the_address() {
+    let mut world = World::new();
+    let second = Node {
+        endpoint: Some("127.0.0.1:2".into()),
+        ..named(node("a", "2"), "control-plane2")
+    };
+    world.look([second.clone(), node("a", "1")]);
+    assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
+    assert_eq!(
+        world.look([stopped(node("a", "1")), second]),
+        ["+a is 1 at 127.0.0.1:2"]
+    );
+}
+
+#[test]
+fn a_cluster_without_a_control_plane_says_so_and_one_that_lost_it_is_gone() {
+    let mut world = World::new();
+    let worker = || other("a", "w", Role::Other);
+    let said = world.look([worker()]);
+    assert!(
+        said[0].starts_with("!a: it has no control-plane node, only a-w:"),
+        "{said:?}"
+    );
+    assert_eq!(world.look([worker()]), NOTHING);
+    world.look([worker(), node("a", "1")]);
+    assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
+    let said = world.look([worker()]);
+    assert!(
+        said[0] == "-a" && said[1].starts_with("!a: it has no control-plane node"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_told_apart() {
+    let mut world = World::new();
+    let said = world.look([Node {
+        endpoint: None,
+        ..node("a", "1")
+    }]);
+    assert!(
+        said[0].contains("port 6443 of container a-control-plane is not mapped"),
+        "{said:?}"
+    );
+    let mut world = World::new();
+    world.look([node("a", "1")]);
+    assert_eq!(world.answer(|_| Err(ReadError::Gone)), NOTHING);
+    assert!(world.book.next_due().is_some());
+    assert_eq!(world.look([]), NOTHING, "nothing was ever said of it");
+    assert!(world.book.complete());
+}
+
+#[test]
+fn only_what_begins_with_the_prefix_counts_and_names_stay_whole() {
+    let mut world = World::new();
+    world.book.prefix = "fleet-".into();
+    world.look([node("fleet-a", "1"), node("other", "2"), node("fleet-\u{7}", "3")]);
+    assert_eq!(world.read(CONF), ["+fleet-a is 1 at 127.0.0.1:1"]);
+}
+
+#[test]
+fn a_hopeless_cluster_does_not_hide_its_neighbours() {
+    let mut world = World::new();
+    world.look([
+        node("a", "1"),
+        node("b", "2"),
+        Node {
+            endpoint: None,
+            ..node("c", "3")
+        },
+    ]);
+    let said = world.answer(|read| match read.node.as_str() {
+        "1" => Err(ReadError::Failed("hopeless".into())),
+        _ => Ok(CONF.into()),
+    });
+    assert!(
+        said[0].starts_with("!a") && said[1] == "+b is 2 at 127.0.0.1:1",
+        "{said:?}"
+    );
+    assert!(world.book.complete());
+}
+
+fn any_node() -> impl Strategy<Value = Node> {
+    let states = [
+        State::Running,
+        State::Paused,
+        State::Restarting,
+        State::Created,
+        State::Stopped,
+    ];
+    let roles = [
+        Role::ControlPlane,
+        Role::ControlPlane,
+        Role::LoadBalancer,
+        Role::Other,
+    ];
+    (
+        0..3_usize,
+        0..4_usize,
+        prop::sample::select(states.to_vec()),
+        prop::sample::select(roles.to_vec()),
+        0..3_u16,
+    )
+        .prop_map(|(cluster, id, state, role, port)| Node {
+            state,
+            role,
+            endpoint: (port > 0).then(|| format!("127.0.0.1:{port}")),
+            ..named(
+                node(&format!("c{cluster}"), &format!("{cluster}{id}")),
+                &format!("node{id}"),
+            )
+        })
+}
+
+fn some_nodes() -> impl Strategy<Value = Vec<Node>> {
+    prop::collection::vec(any_node(), 0..8).prop_map(|nodes| {
+        let by_id: BTreeMap<String, Node> = nodes.into_iter().map(|node| (node.id.clone(), node)).collect();
+        by_id.into_values().collect()
+    })
+}
+
+proptest! {
+    /// Whatever happens: who listens knows at the end exactly the clusters there are, each by what it is now.
+    #[test]
+    fn who_listens_knows_what_there_is(rounds in prop::collection::vec((some_nodes(), any::<bool>()), 1..12)) {
+        let mut world = World::new();
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let mut last = Vec::new();
+        let mut hear = |said: Vec<String>| {
+            for said in said {
+                let end = said.find([' ', ':']).unwrap_or(said.len());
+                let name = said[1..end].to_owned();
+                match said.as_bytes()[0] {
+                    b'-' => { known.remove(&name); }
+                    _ => { known.insert(name, said); }
+                }
+            }
+        };
+        for (nodes, readable) in rounds {
+            hear(world.look(nodes.clone()));
+            hear(if readable { world.read(CONF) } else { world.answer(|_| Err(ReadError::Failed("no".into()))) });
+            world.later(20);
+            last = nodes;
+        }
+        world.later(10_000);
+        hear(world.read(CONF));
+        prop_assert!(world.book.complete());
+        // The same world seen by somebody who begins now; identities may be older, so they are left out.
+        let mut fresh = World::new();
+        let mut expected: BTreeMap<String, String> = BTreeMap::new();
+        for said in fresh.look(last).into_iter().chain(fresh.read(CONF)) {
+            let end = said.find([' ', ':']).unwrap_or(said.len());
+            expected.insert(said[1..end].to_owned(), said);
+        }
+        let plain = |said: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let plain = said.iter().map(|(name, said)| {
+                let said = said.split(" at ").last().unwrap_or_default().replace(" without credentials", "");
+                (name.clone(), said)
+            });
+            plain.collect()
+        };
+        prop_assert_eq!(plain(&known), plain(&expected));
+    }
+
+    #[test]
+    fn pauses_are_bounded_and_never_nothing(seconds in 0_u64..1_000_000, jitter in -1.0_f64..2.0) {
+        let pause = pause(Duration::from_secs(seconds), jitter);
+        prop_assert!(pause >= Duration::from_millis(100) && pause <= Duration::from_secs(10));
+    }
+}

@@ -1,0 +1,189 @@
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use crate::{Engine, KindError, KindProvider};
+
+/// Builds a [`KindProvider`]; made by [`KindProvider::builder`].
+#[derive(Debug, Clone)]
+pub struct KindProviderBuilder {
+    name: Arc<str>,
+    prefix: String,
+    engine: Option<Engine>,
+    program: Option<PathBuf>,
+    env: Vec<(OsString, OsString)>,
+    poll: Duration,
+    poll_without_events: Duration,
+    events: bool,
+    deadline: Duration,
+    refresh: Duration,
+}
+
+/// What was asked for, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) prefix: String,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) env: Arc<[(OsString, OsString)]>,
+    pub(crate) poll: Duration,
+    pub(crate) poll_without_events: Duration,
+    pub(crate) events: bool,
+    pub(crate) deadline: Duration,
+    pub(crate) refresh: Duration,
+}
+
+impl KindProviderBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: "kind".into(),
+            prefix: String::new(),
+            engine: None,
+            program: None,
+            env: Vec::new(),
+            poll: Duration::from_secs(10),
+            poll_without_events: Duration::from_secs(2),
+            events: true,
+            deadline: Duration::from_secs(10),
+            refresh: Duration::from_secs(600),
+        }
+    }
+
+    /// Sets the provider's name. Default: `kind`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Takes only clusters whose names begin so. Their names stay whole. Default: all.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets the engine. Default: what `KIND_EXPERIMENTAL_PROVIDER` names, or else the first of Docker, nerdctl and Podman that is
+    /// installed, which is the one that kind itself would use.
+    #[must_use]
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Sets the engine's command line program: a path, or a name that is looked up in `PATH`. Default: the
+    /// [engine's](Engine::program). Without [`engine`](Self::engine), the program says of itself which engine it is.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Sets a variable in the program's environment, such as `DOCKER_HOST`. It has the others of this process, too.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets how often the engine is asked although it tells of no event. Default: 10 s.
+    #[must_use]
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll = interval;
+        self
+    }
+
+    /// Sets how often the engine is asked while it does not tell of events: they are off, or their stream broke.
+    /// Default: 2 s.
+    #[must_use]
+    pub fn poll_interval_without_events(mut self, interval: Duration) -> Self {
+        self.poll_without_events = interval;
+        self
+    }
+
+    /// Sets whether the engine's events are followed. Default: yes. Without them changes are noticed by
+    /// [polling](Self::poll_interval_without_events) alone.
+    #[must_use]
+    pub fn events(mut self, on: bool) -> Self {
+        self.events = on;
+        self
+    }
+
+    /// Sets how long one run of the program may take; then it is killed. Default: 10 s.
+    #[must_use]
+    pub fn command_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets how often the kubeconfig of a running cluster is read again, in case its certificates were renewed in the node.
+    /// Default: 10 minutes.
+    #[must_use]
+    pub fn refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh = interval;
+        self
+    }
+
+    /// Builds the provider. Looks for no engine yet.
+    ///
+    /// # Errors
+    /// [`KindError`] if an interval or the deadline is zero, or the program is an empty path.
+    pub fn build(self) -> Result<KindProvider, KindError> {
+        for (what, value) in [
+            ("the poll interval", self.poll),
+            ("the poll interval without events", self.poll_without_events),
+            ("the command deadline", self.deadline),
+            ("the refresh interval", self.refresh),
+        ] {
+            if value.is_zero() {
+                return Err(KindError::Zero(what));
+            }
+        }
+        if self
+            .program
+            .as_ref()
+            .is_some_and(|program| program.as_os_str().is_empty())
+        {
+            return Err(KindError::Program);
+        }
+        let config = Config {
+            prefix: self.prefix,
+            engine: self.engine,
+            program: self.program,
+            env: self.env.into(),
+            poll: self.poll,
+            poll_without_events: self.poll_without_events,
+            events: self.events,
+            deadline: self.deadline,
+            refresh: self.refresh,
+        };
+        Ok(KindProvider {
+            name: self.name,
+            config: Arc::new(config),
+            failed: Arc::new(AtomicBool::new(false)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_do() {
+        let builder = KindProviderBuilder::new;
+        let error = |builder: KindProviderBuilder| builder.build().expect_err("must be refused").to_string();
+        assert_eq!(
+            error(builder().refresh_interval(Duration::ZERO)),
+            "the refresh interval is zero, which would never let go of a processor; give at least a millisecond"
+        );
+        assert!(error(builder().poll_interval(Duration::ZERO)).starts_with("the poll interval is zero"));
+        assert!(
+            error(builder().command_deadline(Duration::ZERO)).starts_with("the command deadline is zero")
+        );
+        assert!(error(builder().program("")).contains("/usr/bin/docker"));
+    }
+}

@@ -1,0 +1,462 @@
+//! One discovery: runs the engine's programs and tells the book what they say.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use mcr_core::{BoxError, Change};
+use rand::Rng;
+use tokio::{io::AsyncReadExt, time::sleep};
+
+use crate::{
+    Engine, EngineError,
+    book::{Book, Read, ReadError},
+    builder::Config,
+    cli::{Cli, Running as Process},
+    containers::{self, Node},
+    engine::{Chosen, choose},
+    error::one_line,
+    events::Lines,
+    kubeconfig,
+};
+
+/// Events come in flocks: a start is five of them. The look waits for the rest.
+const SETTLE: Duration = Duration::from_millis(30);
+/// No two looks begin closer to each other than this, however many events there are.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+/// So many kubeconfigs are read at once.
+const READS_AT_ONCE: usize = 4;
+/// A stream of events that was started has certainly begun after this; what happened before is then looked for.
+const EVENTS_BEGUN: Duration = Duration::from_millis(700);
+/// Pauses between two attempts to follow events.
+const EVENTS_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A stream of events that lasted so long was a good one: the next attempt is soon.
+const EVENTS_GOOD: Duration = Duration::from_secs(60);
+/// Pauses between two attempts to reach an engine that did not answer in the discovery before.
+const ENGINE_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+/// So long it is tried to reach it before this discovery, too, ends with the error.
+const ENGINE_GIVE_UP: Duration = Duration::from_secs(60);
+
+/// A discovery.
+pub(crate) struct Running {
+    config: Arc<Config>,
+    failed: Arc<AtomicBool>,
+    work: Option<Work>,
+    ready: VecDeque<Change>,
+    ended: bool,
+}
+
+impl Running {
+    pub(crate) fn new(config: Arc<Config>, failed: Arc<AtomicBool>) -> Self {
+        Self {
+            config,
+            failed,
+            work: None,
+            ready: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// The next item; the last one after an error. Dropping the future in between loses the discovery.
+    pub(crate) async fn next(&mut self) -> Option<Result<Change, BoxError>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(Ok(change));
+            }
+            if self.ended {
+                return None;
+            }
+            let work = match &mut self.work {
+                Some(work) => work,
+                None => match begin(&self.config, self.failed.load(Ordering::Relaxed)).await {
+                    Ok(work) => self.work.insert(work),
+                    Err(error) => return Some(self.end(error)),
+                },
+            };
+            match work.step().await {
+                Ok(changes) => self.ready.extend(changes),
+                Err(error) => return Some(self.end(error)),
+            }
+            if work.synced {
+                self.failed.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn end(&mut self, error: EngineError) -> Result<Change, BoxError> {
+        self.ended = true;
+        self.work = None; // kills what still runs
+        self.failed.store(true, Ordering::Relaxed);
+        Err(Box::new(error))
+    }
+}
+
+/// Finds the engine and looks for the first time.
+///
+/// Whoever starts a discovery again waits longer each time, up to a minute, and that an engine does not run is nothing to
+/// be told again and again. So a discovery after a failed one waits for the engine by itself, and notices
+/// within seconds that it is back.
+async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError> {
+    let started = Instant::now();
+    let mut pauses = Pauses::new(ENGINE_AGAIN);
+    loop {
+        match try_to_begin(config).await {
+            Ok(work) => return Ok(work),
+            Err(error) if !patient || started.elapsed() > ENGINE_GIVE_UP => return Err(error),
+            Err(error) => tracing::debug!(%error, "the engine can't be asked yet"),
+        }
+        sleep(pauses.next()).await;
+    }
+}
+
+async fn try_to_begin(config: &Arc<Config>) -> Result<Work, EngineError> {
+    let chosen = choose(config).await?;
+    let mut work = Work::new(config.clone(), chosen);
+    // Events first: what happens while looking is heard.
+    work.follow();
+    let nodes = look(work.cli.clone())
+        .await
+        .map_err(|error| error.with_others(&work.others))?;
+    work.first = Some(nodes);
+    Ok(work)
+}
+
+struct Work {
+    config: Arc<Config>,
+    engine: Engine,
+    cli: Cli,
+    others: Vec<Engine>,
+    book: Book,
+    events: Events,
+    first: Option<Vec<Node>>,
+    /// Under way.
+    look: Option<BoxFuture<'static, Result<Vec<Node>, EngineError>>>,
+    looked_at: Instant,
+    /// When the next look is due.
+    look_at: Instant,
+    reads: FuturesUnordered<BoxFuture<'static, Answer>>,
+    waiting: VecDeque<Read>,
+    synced: bool,
+}
+
+/// What was read, or why not.
+type Answer = (Read, Result<Vec<u8>, ReadError>);
+
+/// The stream of events, if there is one.
+struct Events {
+    process: Option<Process>,
+    lines: Lines,
+    buffer: Vec<u8>,
+    started: Instant,
+    /// When to start it again.
+    again_at: Option<Instant>,
+    pauses: Pauses,
+    told: bool,
+}
+
+enum Next {
+    Looked(Result<Vec<Node>, EngineError>),
+    Read(Read, Result<Vec<u8>, ReadError>),
+    Event(bool),
+    EventsBroke(String),
+    Time,
+}
+
+impl Work {
+    fn new(config: Arc<Config>, chosen: Chosen) -> Self {
+        let now = Instant::now();
+        Self {
+            book: Book::new(chosen.engine, config.prefix.clone(), config.refresh),
+            engine: chosen.engine,
+            cli: chosen.cli,
+            others: chosen.others,
+            events: Events {
+                process: None,
+                lines: Lines::default(),
+                buffer: vec![0; 16 << 10],
+                started: now,
+                again_at: config.events.then_some(now),
+                pauses: Pauses::new(EVENTS_AGAIN),
+                told: false,
+            },
+            look_at: now + config.poll,
+            config,
+            first: None,
+            look: None,
+            looked_at: now,
+            reads: FuturesUnordered::new(),
+            waiting: VecDeque::new(),
+            synced: false,
+        }
+    }
+
+    /// Waits until something happens, and does what follows. Returns what is to be said.
+    async fn step(&mut self) -> Result<Vec<Change>, EngineError> {
+        let mut changes = Vec::new();
+        if let Some(nodes) = self.first.take() {
+            changes.extend(self.looked(nodes));
+        } else {
+            match self.wait().await {
+                Next::Looked(result) => {
+                    self.look = None;
+                    let nodes = result.map_err(|error| error.with_others(&self.others))?;
+                    changes.extend(self.looked(nodes));
+                }
+                Next::Read(read, result) => {
+                    if matches!(result, Err(ReadError::Gone)) {
+                        self.look_soon();
+                    }
+                    let jitter = rand::rng().random_range(0.0..=1.0);
+                    changes.extend(self.book.read(&read, result, Instant::now(), jitter));
+                }
+                Next::Event(true) => self.look_soon(),
+                Next::Event(false) | Next::Time => {}
+                Next::EventsBroke(why) => self.events_broke(&why),
+            }
+        }
+        let now = Instant::now();
+        if self.events.again_at.is_some_and(|at| at <= now) {
+            self.follow();
+        }
+        if self.look.is_none() && self.look_at <= now {
+            self.look = Some(look(self.cli.clone()).boxed());
+            self.looked_at = now;
+        }
+        self.waiting.extend(self.book.due(now));
+        while self.reads.len() < READS_AT_ONCE
+            && let Some(due) = self.waiting.pop_front()
+        {
+            self.reads.push(read(self.engine, self.cli.clone(), due).boxed());
+        }
+        if !self.synced && self.book.complete() {
+            self.synced = true;
+            changes.push(Change::Synced);
+        }
+        Ok(changes)
+    }
+
+    /// Nothing is lost if this is dropped: what is under way is kept in `self`.
+    async fn wait(&mut self) -> Next {
+        let looking = self.look.is_some();
+        let times = [
+            (!looking).then_some(self.look_at),
+            self.book.next_due(),
+            self.events.again_at,
+        ];
+        let until = times.into_iter().flatten().min();
+        let pause = until.map(|at| at.saturating_duration_since(Instant::now()));
+        tokio::select! {
+            result = async {
+                match &mut self.look {
+                    Some(look) => look.await,
+                    None => std::future::pending().await,
+                }
+            } => Next::Looked(result),
+            Some((read, result)) = self.reads.next() => Next::Read(read, result),
+            next = self.events.next() => next,
+            () = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            } => Next::Time,
+        }
+    }
+
+    fn looked(&mut self, nodes: Vec<Node>) -> Vec<Change> {
+        let now = Instant::now();
+        let changes = self.book.look(nodes, now);
+        tracing::debug!(
+            clusters = self.book.len(),
+            changes = changes.len(),
+            "kind clusters looked at"
+        );
+        let poll = match self.events.process {
+            Some(_) => self.config.poll,
+            None => self.config.poll_without_events.min(self.config.poll),
+        };
+        // An event while the look was under way has asked for another one.
+        self.look_at = match self.look_at > self.looked_at {
+            true => self.look_at.min(now + poll),
+            false => now + poll,
+        };
+        changes
+    }
+
+    fn look_soon(&mut self) {
+        let soon = (Instant::now() + SETTLE).max(self.looked_at + BETWEEN_LOOKS);
+        self.look_at = match self.look.is_some() {
+            // What is under way may have been answered already.
+            true => soon,
+            false => self.look_at.min(soon),
+        };
+    }
+
+    fn follow(&mut self) {
+        let events = &mut self.events;
+        if events.again_at.take().is_none() {
+            return;
+        }
+        events.started = Instant::now();
+        events.lines = Lines::default();
+        match self.cli.follow(self.engine.events()) {
+            Ok(process) => {
+                events.process = Some(process);
+                self.look_at = self.look_at.min(events.started + EVENTS_BEGUN);
+            }
+            Err(error) => self.events_broke(&error.to_string()),
+        }
+    }
+
+    fn events_broke(&mut self, why: &str) {
+        let events = &mut self.events;
+        events.process = None;
+        if events.started.elapsed() > EVENTS_GOOD {
+            events.pauses.reset();
+        }
+        let pause = events.pauses.next();
+        events.again_at = Some(Instant::now() + pause);
+        let every = self.config.poll_without_events;
+        if events.told {
+            tracing::debug!(engine = %self.engine, why, retry_in = ?pause, "the engine's events broke off again");
+        } else {
+            events.told = true;
+            tracing::info!(
+                engine = %self.engine, why, retry_in = ?pause, asking_every = ?every,
+                "the engine's events broke off; until they are back it is asked more often"
+            );
+        }
+        // Perhaps the engine ended; in any case what happened since is not known.
+        self.look_soon();
+    }
+}
+
+impl Events {
+    /// What the stream tells. Waits for ever where there is none.
+    async fn next(&mut self) -> Next {
+        let Some(process) = &mut self.process else {
+            return std::future::pending().await;
+        };
+        let Some(stdout) = &mut process.stdout else {
+            return Next::EventsBroke("its output can't be read".to_owned());
+        };
+        match stdout.read(&mut self.buffer).await {
+            Ok(0) => {}
+            Ok(count) => return Next::Event(self.lines.take(&self.buffer[..count])),
+            Err(error) => return Next::EventsBroke(error.to_string()),
+        }
+        // It ended: whatever it complained of is there, unless a child of it holds the pipe open.
+        let mut said = Vec::new();
+        let complaint = crate::cli::complain(process.stderr.take(), &mut said);
+        tokio::time::timeout(Duration::from_millis(100), complaint)
+            .await
+            .ok();
+        Next::EventsBroke(one_line(&String::from_utf8_lossy(&said)))
+    }
+}
+
+/// All nodes there are.
+async fn look(cli: Cli) -> Result<Vec<Node>, EngineError> {
+    /// A node that is removed between the two questions makes the second fail; that doesn't go on for ever.
+    const TRIES: usize = 5;
+    let garbage = |args: &[String], problem: String| EngineError::Garbage {
+        command: cli.shown(args),
+        problem,
+    };
+    let list: Vec<String> = containers::LIST.map(str::to_owned).to_vec();
+    for left in (0..TRIES).rev() {
+        let output = cli.run(&list).await?;
+        if !output.success {
+            return Err(cli.failed(&list, &output));
+        }
+        let ids = containers::ids(&output.stdout).map_err(|problem| garbage(&list, problem.to_owned()))?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut inspect = vec!["container".to_owned(), "inspect".to_owned()];
+        inspect.extend(ids);
+        let output = cli.run(&inspect).await?;
+        if output.success {
+            return containers::nodes(&output.stdout).map_err(|problem| garbage(&inspect, problem));
+        }
+        if left == 0 || !is_gone(&output.stderr) {
+            return Err(cli.failed(&inspect, &output));
+        }
+    }
+    Ok(Vec::new()) // never reached: the last try returns
+}
+
+/// Reads the admin.conf of a node.
+async fn read(engine: Engine, cli: Cli, read: Read) -> Answer {
+    let args = ["exec", read.node.as_str(), "cat", kubeconfig::PATH];
+    let result = match cli.run(&args).await {
+        Ok(output) if output.success => Ok(output.stdout),
+        Ok(output) if is_gone(&output.stderr) => Err(ReadError::Gone),
+        Ok(output) => Err(ReadError::Failed(not_read(engine, &output.stderr))),
+        Err(error) => Err(ReadError::Failed(error.to_string())),
+    };
+    (read, result)
+}
+
+fn not_read(engine: Engine, stderr: &str) -> String {
+    let low = stderr.to_lowercase();
+    if low.contains("no such file") && low.contains("admin.conf") {
+        "it is not there yet: kind is making the cluster, or was interrupted; it is looked for again, and if it does not come, \
+         delete the cluster and make it anew"
+            .to_owned()
+    } else {
+        format!("{engine} says: {}", one_line(stderr))
+    }
+}
+
+/// Whether a program failed because a container is gone or does not run.
+fn is_gone(stderr: &str) -> bool {
+    let low = stderr.to_lowercase();
+    const WORDS: [&str; 8] = [
+        "no such container",
+        "no such object",
+        "no such id",
+        "is not running",
+        "is paused",
+        "container state improper",
+        "no container with",
+        "is restarting",
+    ];
+    WORDS.iter().any(|word| low.contains(word))
+}
+
+/// Pauses that double up to a cap, each jittered down by up to a half.
+struct Pauses {
+    first: Duration,
+    most: Duration,
+    failures: u32,
+}
+
+impl Pauses {
+    fn new((first, most): (Duration, Duration)) -> Self {
+        Self {
+            first,
+            most,
+            failures: 0,
+        }
+    }
+
+    fn next(&mut self) -> Duration {
+        let full = self
+            .first
+            .saturating_mul(1 << self.failures.min(20))
+            .min(self.most);
+        self.failures = self.failures.saturating_add(1);
+        full.mul_f64(rand::rng().random_range(0.5..=1.0))
+    }
+
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}

@@ -1,0 +1,195 @@
+//! What can be wrong with the options, and with the engine.
+
+use std::time::Duration;
+
+/// Why a [`KindProvider`](crate::KindProvider) can't be built from its options.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KindError {
+    /// An interval or deadline is zero.
+    #[error("{0} is zero, which would never let go of a processor; give at least a millisecond")]
+    Zero(&'static str),
+    /// The program is an empty path.
+    #[error("the program is an empty path; give the engine's command line program, such as /usr/bin/docker")]
+    Program,
+}
+
+/// Why the container engine can't be asked. A discovery that ends with an error ends with one of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// No engine's program is there.
+    #[error(
+        "none of docker, nerdctl and podman is on PATH; install one of them, or name its program with `program`"
+    )]
+    NoneInstalled,
+    /// The program of the chosen engine is not there.
+    #[error("{program} is not there ({chosen}); install it, or choose another engine with `engine`")]
+    NotInstalled {
+        /// The program.
+        program: String,
+        /// Why this one was wanted.
+        chosen: String,
+    },
+    /// `KIND_EXPERIMENTAL_PROVIDER` names no engine.
+    #[error(
+        "KIND_EXPERIMENTAL_PROVIDER is {0:?}, which is no engine; set it to docker, nerdctl or podman, or unset it"
+    )]
+    Unknown(String),
+    /// The program is there, and may not be executed.
+    #[error("{program} can't be started: {why}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the operating system says.
+        why: String,
+    },
+    /// The engine does not run, or is somewhere else.
+    #[error(
+        "{program} can't reach its engine: {said}; start the engine, or correct DOCKER_HOST or the context{hint}"
+    )]
+    Unreachable {
+        /// The program.
+        program: String,
+        /// What it says.
+        said: String,
+        /// Which other engines there are, if any.
+        hint: String,
+    },
+    /// The engine's socket is closed to this user.
+    #[error(
+        "{program} may not talk to its engine: {said}; add the user of this process to the socket's group (for \
+         Docker: usermod -aG docker), or use a rootless engine{hint}"
+    )]
+    Forbidden {
+        /// The program.
+        program: String,
+        /// What it says.
+        said: String,
+        /// Which other engines there are, if any.
+        hint: String,
+    },
+    /// No answer came in time.
+    #[error(
+        "`{command}` did not finish within {deadline:?} and was killed; see whether the engine is overloaded or hangs, \
+         or raise `command_deadline`"
+    )]
+    TimedOut {
+        /// What was run.
+        command: String,
+        /// How long it had.
+        deadline: Duration,
+    },
+    /// The answer is longer than any could be.
+    #[error("`{command}` printed more than {most} bytes and was killed")]
+    TooMuch {
+        /// What was run.
+        command: String,
+        /// The bound.
+        most: u64,
+    },
+    /// The program failed in another way.
+    #[error("`{command}` failed: {said}")]
+    Failed {
+        /// What was run.
+        command: String,
+        /// What it says.
+        said: String,
+    },
+    /// The answer can't be read.
+    #[error("`{command}` printed what can't be read: {problem}; check that the program is the engine's own")]
+    Garbage {
+        /// What was run.
+        command: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl EngineError {
+    /// Sorts what a program said before it failed. Engines have no codes for these: all of them exit with 1 or 125.
+    pub(crate) fn sort(program: &str, command: String, stderr: &str) -> Self {
+        let said = one_line(stderr);
+        let low = stderr.to_lowercase();
+        let any = |words: &[&str]| words.iter().any(|word| low.contains(word));
+        let (program, hint) = (program.to_owned(), String::new());
+        if low.contains("permission denied") && any(&["sock", "daemon", "connect", "/run/"]) {
+            Self::Forbidden { program, said, hint }
+        } else if any(&[
+            "cannot connect",
+            "daemon running",
+            "failed to connect",
+            "connection refused",
+            "error during connect",
+            "cannot access containerd socket",
+            "unable to connect",
+            "rootless containerd not running",
+            "podman machine",
+        ]) {
+            Self::Unreachable { program, said, hint }
+        } else {
+            Self::Failed { command, said }
+        }
+    }
+
+    /// Names the engines that are there besides, where choosing another one may be what to do.
+    pub(crate) fn with_others(mut self, others: &[crate::Engine]) -> Self {
+        if let (Self::Unreachable { hint, .. } | Self::Forbidden { hint, .. }, false) =
+            (&mut self, others.is_empty())
+        {
+            let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            *hint = format!(
+                "; {} {verb} installed too: choose with `engine`, or as kind does with KIND_EXPERIMENTAL_PROVIDER",
+                names.join(" and ")
+            );
+        }
+        self
+    }
+}
+
+/// What a program said, fit for a sentence: its last line with something in it, without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    const MOST: usize = 300;
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    match line {
+        Some(line) => line.chars().map(clean).take(MOST).collect::<String>(),
+        None => "it did not say why".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(stderr: &str) -> String {
+        EngineError::sort("docker", "docker ps".to_owned(), stderr)
+            .with_others(&[crate::Engine::Podman])
+            .to_string()
+    }
+
+    #[test]
+    fn what_engines_say_is_told_with_what_to_do() {
+        let stopped =
+            sorted("Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?\n");
+        assert!(
+            stopped.contains("x.sock") && stopped.contains("start the engine"),
+            "{stopped}"
+        );
+        assert!(stopped.ends_with("podman is installed too: choose with `engine`, or as kind does with KIND_EXPERIMENTAL_PROVIDER"), "{stopped}");
+        let forbidden = sorted(
+            "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Get …",
+        );
+        assert!(forbidden.contains("usermod -aG docker"), "{forbidden}");
+        let refused = sorted(
+            "error during connect: Get \"http://x/v1.24/containers/json\": dial tcp: lookup x: no such host",
+        );
+        assert!(refused.contains("DOCKER_HOST"), "{refused}");
+        assert_eq!(
+            sorted("template: \u{7}oops\n\n"),
+            "`docker ps` failed: template:  oops"
+        );
+        assert_eq!(sorted(""), "`docker ps` failed: it did not say why");
+    }
+}

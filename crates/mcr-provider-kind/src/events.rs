@@ -1,0 +1,233 @@
+//! The engine's events: which of them are a reason to look.
+//!
+//! What an event says is never believed, only that something happened: what is so is then asked for. So events that are
+//! lost, doubled or late do no harm, and three engines with three vocabularies need no three state machines.
+
+use serde_json::Value;
+
+use crate::containers::CLUSTER;
+
+/// Longer than any event.
+const MOST: usize = 256 << 10;
+
+/// Cuts what arrives into lines. A line that is too long is dropped, and is a reason to look.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    begun: Vec<u8>,
+    too_long: bool,
+}
+
+impl Lines {
+    /// Takes bytes in; whether they complete a line that is a reason to look.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        let mut look = false;
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.append(&rest[..end]);
+            look |= self.too_long || matters(&self.begun);
+            self.begun.clear();
+            self.too_long = false;
+            rest = &rest[end + 1..];
+        }
+        self.append(rest);
+        look
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        if self.too_long || self.begun.len() + bytes.len() > MOST {
+            self.too_long = true;
+            self.begun = Vec::new();
+        } else {
+            self.begun.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Whether a line is a reason to look. What is not understood is one.
+pub(crate) fn matters(line: &[u8]) -> bool {
+    if line.trim_ascii().is_empty() {
+        return false;
+    }
+    let Ok(event) = serde_json::from_slice::<Value>(line) else {
+        return true;
+    };
+    // Docker's labels are in Actor.Attributes, Podman's in Attributes; nerdctl tells none.
+    for attributes in [&event["Actor"]["Attributes"], &event["Attributes"]] {
+        if attributes
+            .as_object()
+            .is_some_and(|known| !known.is_empty() && !known.contains_key(CLUSTER))
+        {
+            return false;
+        }
+    }
+    if let Some(topic) = event["Topic"].as_str() {
+        return containerd(topic, &event["Event"]);
+    }
+    if event["Type"].as_str().is_some_and(|what| what != "container") {
+        return false;
+    }
+    let action = event["Action"].as_str().or(event["Status"].as_str());
+    let Some(action) = action else { return true };
+    // Above all `exec_…` and `exec`: this provider's own look into a node is one, and must not cause the next.
+    const NOISE: [&str; 16] = [
+        "exec", "health", "top", "attach", "detach", "resize", "kill", "copy", "archive", "extract",
+        "commit", "export", "mount", "unmount", "init", "sync",
+    ];
+    !NOISE.iter().any(|noise| action.starts_with(noise))
+}
+
+/// What nerdctl passes on are containerd's own events.
+fn containerd(topic: &str, event: &Value) -> bool {
+    match topic {
+        "/tasks/exit" | "/tasks/delete" => {
+            let parsed = event
+                .as_str()
+                .and_then(|text| serde_json::from_str::<Value>(text).ok());
+            let event = parsed.as_ref().unwrap_or(event);
+            // The end of a command in a container has an ID of its own.
+            match (event["id"].as_str(), event["container_id"].as_str()) {
+                (Some(id), Some(container)) => id.is_empty() || id == container,
+                _ => true,
+            }
+        }
+        "/containers/create" | "/containers/update" | "/containers/delete" | "/tasks/start"
+        | "/tasks/oom" | "/tasks/paused" | "/tasks/resumed" => true,
+        // Images, snapshots, content, commands that start.
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn recorded(name: &str) -> String {
+        std::fs::read_to_string(format!("{}/tests/recorded/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// The first word of what each recorded event says, and whether it is a reason to look.
+    fn told(name: &str) -> Vec<(String, bool)> {
+        let text = recorded(name);
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let word = |line: &str| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let word = [&event["Action"], &event["Topic"], &event["Status"]]
+                .into_iter()
+                .find_map(Value::as_str);
+            word.unwrap_or_default()
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        lines.map(|line| (word(line), matters(line.as_bytes()))).collect()
+    }
+
+    fn expected(events: &[(&str, bool)]) -> Vec<(String, bool)> {
+        events
+            .iter()
+            .map(|(word, look)| ((*word).to_owned(), *look))
+            .collect()
+    }
+
+    #[test]
+    fn of_what_docker_told_stops_starts_and_ends_are_reasons_to_look() {
+        assert_eq!(
+            told("docker-20.10-events.json"),
+            expected(&[
+                ("kill", false),
+                ("die", true),
+                ("stop", true),
+                ("start", true),
+                ("exec_create", false),
+                ("exec_start", false),
+                ("exec_die", false),
+                ("exec_create", false),
+                ("exec_start", false),
+                ("exec_die", false),
+                ("kill", false),
+                ("die", true),
+                ("destroy", true),
+            ])
+        );
+    }
+
+    #[test]
+    fn of_what_podman_tells_only_kind_nodes_are_reasons_to_look() {
+        assert_eq!(
+            told("podman-4.3-events.json"),
+            expected(&[
+                ("create", true),
+                ("create", false),
+                ("init", false),
+                ("start", true),
+                ("exec", false),
+                ("exec_died", false),
+                ("died", true),
+                ("cleanup", true),
+                ("remove", true),
+            ])
+        );
+    }
+
+    #[test]
+    fn of_what_nerdctl_passes_on_the_end_of_a_command_in_a_node_is_no_reason() {
+        assert_eq!(
+            told("nerdctl-2-events.json"),
+            expected(&[
+                ("/snapshot/prepare", false),
+                ("/containers/create", true),
+                ("/tasks/create", false),
+                ("/tasks/start", true),
+                ("/tasks/exec-added", false),
+                ("/tasks/exec-started", false),
+                ("/tasks/exit", false),
+                ("/tasks/exit", true),
+                ("/tasks/delete", true),
+                ("/containers/delete", true),
+            ])
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_reason_and_what_is_endless_too() {
+        assert!(matters(b"Error: something"));
+        assert!(matters(br#"{"Action": "something new"}"#));
+        assert!(matters(b"[]"));
+        assert!(!matters(b" \r"));
+        let mut lines = Lines::default();
+        for _ in 0..MOST / 1000 + 10 {
+            assert!(!lines.take(&[b'x'; 1000]));
+            assert!(lines.begun.len() <= MOST);
+        }
+        assert!(lines.take(b"\n"));
+        assert!(!lines.take(b"\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_how_events_are_cut(cuts in proptest::collection::vec(1_usize..700, 0..40)) {
+            let text = recorded("docker-20.10-events.json");
+            let mut lines = Lines::default();
+            let mut looks = 0;
+            let mut rest = text.as_bytes();
+            // Byte by byte around the cuts, so that no two lines end in one piece.
+            for cut in cuts.into_iter().cycle().take(text.len()) {
+                for byte in &rest[..cut.min(rest.len())] {
+                    looks += usize::from(lines.take(std::slice::from_ref(byte)));
+                }
+                rest = &rest[cut.min(rest.len())..];
+            }
+            looks += rest.iter().filter(|byte| lines.take(std::slice::from_ref(byte))).count();
+            prop_assert_eq!(looks, 5);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            Lines::default().take(&bytes);
+            matters(&bytes);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! From the admin.conf in a node to a kubeconfig that works from here.
+
+use mcr_core::{AccessError, AccessPolicy, AddressPolicy, KubeconfigAccess, Trust, check};
+use serde_json::{Value, json};
+
+/// Where kubeadm writes it.
+pub(crate) const PATH: &str = "/etc/kubernetes/admin.conf";
+
+/// Why an admin.conf can't be used. The text completes "admin.conf can't be used: ", and quotes nothing of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfError {
+    #[error("it is empty; kubeadm is writing it, or the disk of the node is full")]
+    Empty,
+    #[error("it is not YAML (line {line}); look at it with `cat {PATH}` in the node")]
+    Syntax { line: u64 },
+    #[error("it has no cluster; look at it with `cat {PATH}` in the node")]
+    NoCluster,
+    #[error(transparent)]
+    Access(#[from] AccessError),
+}
+
+/// The kubeconfig with another server: the one it has is the node's name, which only other nodes know.
+///
+/// **Trust.** Whoever can start a container with kind's labels decides what this file says, and images of nodes come from
+/// anywhere. What kubeadm writes has all its data in it, so it is held to the rules for kubeconfigs of strangers: no
+/// programs, no files, no proxies, no unverified TLS. One rule is left out, that against addresses of this machine, where
+/// kind's API servers are: the address is not the file's but this function's. A file that passed holds nothing
+/// for which trust would make a difference, and is announced as trusted, as the fleet's policy has that rule.
+pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess, ConfError> {
+    let text = std::str::from_utf8(yaml).map_err(|_| ConfError::Syntax { line: 1 })?;
+    if text.trim().is_empty() {
+        return Err(ConfError::Empty);
+    }
+    let mut options = serde_saphyr::options! { with_snippet: false };
+    options.alias_limits.max_total_replayed_events = 1_000;
+    let mut document: Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| ConfError::Syntax {
+            line: error.location().map_or(0, |at| at.line()),
+        })?;
+    let clusters = document.get_mut("clusters").and_then(Value::as_array_mut);
+    for cluster in clusters.ok_or(ConfError::NoCluster)? {
+        if let Some(cluster) = cluster.get_mut("cluster").and_then(Value::as_object_mut) {
+            cluster.insert("server".to_owned(), format!("https://{endpoint}").into());
+        }
+    }
+    // JSON is YAML.
+    checked(&document)
+}
+
+/// A kubeconfig without credentials, for a cluster that is not dialled: of a stopped node nothing can be read.
+pub(crate) fn without_credentials(endpoint: &str) -> Option<KubeconfigAccess> {
+    let document = json!({
+        "clusters": [{"name": "kind", "cluster": {"server": format!("https://{endpoint}")}}],
+        "users": [{"name": "kind", "user": {}}],
+        "contexts": [{"name": "kind", "context": {"cluster": "kind", "user": "kind"}}],
+        "current-context": "kind",
+    });
+    checked(&document).ok()
+}
+
+fn checked(document: &Value) -> Result<KubeconfigAccess, ConfError> {
+    let policy = AccessPolicy::default().addresses(AddressPolicy::any());
+    let mut access = KubeconfigAccess::new(document.to_string(), Trust::Untrusted);
+    check(&access, &policy)?;
+    access.trust = Trust::Trusted;
+    Ok(access)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+apiVersion: v1
+clusters:
+- cluster: {server: 'https://dev-control-plane:6443'}
+  name: dev
+contexts:
+- context: {cluster: dev, user: kubernetes-admin}
+  name: kubernetes-admin@dev
+current-context: kubernetes-admin@dev
+kind: Config
+users:
+- name: kubernetes-admin
+  user: {token: s3cret}
+";
+
+    #[test]
+    fn the_server_is_where_the_port_is_mapped_and_all_else_stays() {
+        let access = reached_at(GOOD.as_bytes(), "127.0.0.1:43981").unwrap();
+        assert_eq!(access.trust, Trust::Trusted);
+        let document: Value = serde_json::from_slice(&access.yaml).unwrap();
+        assert_eq!(
+            document["clusters"][0]["cluster"]["server"],
+            "https://127.0.0.1:43981"
+        );
+        assert_eq!(document["users"][0]["user"]["token"], "s3cret");
+        assert_eq!(document["current-context"], "kubernetes-admin@dev");
+    }
+
+    #[test]
+    fn what_could_run_a_program_or_read_a_file_is_refused() {
+        for evil in [
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/s3cret}}",
+            "{tokenFile: /etc/s3cret}",
+            "{client-certificate: /etc/s3cret, client-key: /etc/s3cret}",
+        ] {
+            let error =
+                reached_at(GOOD.replace("{token: s3cret}", evil).as_bytes(), "127.0.0.1:1").unwrap_err();
+            assert!(
+                error.to_string().contains("untrusted kubeconfigs may not"),
+                "{error}"
+            );
+        }
+        for evil in [
+            "proxy-url: 'http://127.0.0.1:1'",
+            "insecure-skip-tls-verify: true",
+            "certificate-authority: /ca",
+        ] {
+            let evil = GOOD.replace("{server: ", &format!("{{{evil}, server: "));
+            let error = reached_at(evil.as_bytes(), "127.0.0.1:1").unwrap_err();
+            assert!(error.to_string().contains("may not"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_half_written_is_told_without_a_word_of_it() {
+        for bad in [
+            "",
+            " \n",
+            "clusters: [{",
+            "clusters: 7",
+            "s3cret",
+            "\t{",
+            "users: [{user: {token: s3cret",
+            "[]",
+        ] {
+            let error = reached_at(bad.as_bytes(), "127.0.0.1:1").unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+        assert!(reached_at(&[0xff, 0xfe], "127.0.0.1:1").is_err());
+        assert!(reached_at(GOOD.as_bytes(), "not a host").is_err());
+        for end in 0..GOOD.len() - 1 {
+            if let Err(error) = reached_at(&GOOD.as_bytes()[..end], "127.0.0.1:1") {
+                assert!(!error.to_string().contains("s3cret"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stopped_cluster_has_an_address_and_nothing_more() {
+        let access = without_credentials("127.0.0.1:43981").unwrap();
+        assert!(String::from_utf8_lossy(&access.yaml).contains("https://127.0.0.1:43981"));
+        assert!(without_credentials("not a host").is_none());
+    }
+}

@@ -1,0 +1,58 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use futures::{StreamExt, stream};
+use mcr_core::{Discovery, Provider};
+use tokio_util::sync::CancellationToken;
+
+use crate::{KindProviderBuilder, builder::Config, discovery::Running};
+
+/// A provider whose clusters are those that kind made in a container engine.
+///
+/// # Cancellation
+/// A discovery has no task of its own. Dropping it, or cancelling its token, kills the engine's programs that it runs.
+#[derive(Clone)]
+pub struct KindProvider {
+    pub(crate) name: Arc<str>,
+    pub(crate) config: Arc<Config>,
+    /// Whether the last discovery ended with an error.
+    pub(crate) failed: Arc<AtomicBool>,
+}
+
+impl KindProvider {
+    /// A builder. Without options it finds the clusters that `kind get clusters` shows.
+    pub fn builder() -> KindProviderBuilder {
+        KindProviderBuilder::new()
+    }
+}
+
+impl fmt::Debug for KindProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the environment: it may hold anything.
+        f.debug_struct("KindProvider")
+            .field("name", &self.name)
+            .field("engine", &self.config.engine)
+            .field("program", &self.config.program)
+            .field("prefix", &self.config.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Provider for KindProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts a discovery. Must be polled within a tokio runtime that has its time and I/O drivers enabled.
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let running = Running::new(self.config.clone(), self.failed.clone());
+        stream::unfold(running, async |mut running| {
+            let item = running.next().await?;
+            Some((item, running))
+        })
+        .take_until(stop.cancelled_owned())
+        .boxed()
+    }
+}
