@@ -301,3 +301,11 @@ async fn nothing_leads_out_of_a_namespace() {
 async fn nothing_leads_out_of_a_namespace_that_keeps_its_name() {
     hostile(11, true).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: other requests than the usual ones"]
+async fn nothing_leads_out_of_a_namespace_with_other_seeds() {
+    for seed in 20..26 {
+        hostile(seed, seed % 2 == 0).await;
+    }
+}
