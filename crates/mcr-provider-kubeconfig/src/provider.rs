@@ -20,6 +20,8 @@ use crate::{
 const BATCH: usize = 32;
 /// How often it is looked whether the hub answers again.
 const OUTAGE_TICK: Duration = Duration::from_secs(2);
+/// A hub that has forbidden for so long means it.
+const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// A provider whose clusters are the Secrets of a hub that hold kubeconfigs; see the [crate's documentation](crate).
 ///
@@ -176,29 +178,44 @@ impl Running {
                 break;
             }
         }
-        self.recovered();
+        self.look_after_outage();
         batch
     }
 
-    /// Says once that the hub does not answer; and once more if it turns out that it never will by itself.
+    /// Says once that the hub does not answer.
     fn failing(&mut self, problem: &WatchProblem) {
-        let blocked = problem.error.is_blocked();
-        if self.outage.is_some_and(|told| told.blocked || !blocked) {
-            return;
+        if self.outage.is_none() {
+            self.tell(problem);
         }
-        self.outage = Some(Outage { blocked });
+    }
+
+    /// Says that an outage is over; or once more what is wrong, if it turns out that it will not end by itself. An API
+    /// server that has just started forbids everything for a moment.
+    fn look_after_outage(&mut self) {
+        let Some(outage) = self.outage else { return };
+        match self.watch.status().problem {
+            None => {
+                self.outage = None;
+                tracing::info!(watch = %self.config.request, "the hub answers again");
+            }
+            Some(problem) => {
+                let lasts = problem.since.elapsed().is_ok_and(|lasts| lasts >= BLOCKED_FOR);
+                if !outage.blocked && problem.error.is_blocked() && lasts {
+                    self.tell(&problem);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, problem: &WatchProblem) {
+        self.outage = Some(Outage {
+            blocked: problem.error.is_blocked(),
+        });
         tracing::warn!(
             watch = %self.config.request, error = %problem.error,
             "the Secrets with kubeconfigs can't be watched in the hub at the moment; clusters stay as they are, and it is \
              tried again"
         );
-    }
-
-    fn recovered(&mut self) {
-        if self.outage.is_some() && self.watch.status().problem.is_none() {
-            self.outage = None;
-            tracing::info!(watch = %self.config.request, "the hub answers again");
-        }
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use mcr_testkit::control_plane::Etcd;
+use mcr_testkit::{
+    control_plane::Etcd,
+    waiting::{OrFail, eventually},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Hub, OrFail, Running, SOON, create, eventually, is_fed, logged, planes},
+    harness::{Hub, Running, SOON, create, is_fed, logged, planes},
     support::{LABEL, base64, secret},
 };
 
@@ -90,7 +93,7 @@ async fn p_24_and_25_secrets_without_a_kubeconfig_are_broken_and_others_work() {
     let kept = running.ready("kept").await;
     hub.delete("kept").await;
     hub.annotate("kept", "property.mcr.dev/fate", "sealed").await;
-    eventually("the deletion is seen", SOON, || {
+    eventually(SOON, "the deletion is seen", || {
         kept.properties().get("fate").cloned()
     })
     .await;
@@ -272,7 +275,7 @@ async fn without_the_right_to_write_events_all_else_works_and_the_log_says_so_on
     for name in ["first", "second", "third"] {
         running.shows(name, "Broken", "is empty").await;
     }
-    eventually("the log says so", SOON, || (warned() > before).then_some(())).await;
+    eventually(SOON, "the log says so", || (warned() > before).then_some(())).await;
     let events = || async {
         let asked = hub.asked().await;
         asked.iter().filter(|asked| asked.starts_with("create ")).count()

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     io,
     sync::{Arc, Mutex, Once},
     time::Duration,
@@ -20,7 +19,10 @@ use kube::{
 use mcr::{Action, BuildError, BuiltController, Cluster, Controller, Fleet, Manager, ManagerError, Request};
 use mcr_core::{ClusterState, Provider};
 use mcr_provider_kubeconfig::{KubeconfigProvider, KubeconfigProviderBuilder};
-use mcr_testkit::control_plane::{AuditLog, ControlPlane, Etcd, User};
+use mcr_testkit::{
+    control_plane::{AuditLog, ControlPlane, Etcd, User},
+    waiting::{OrFail, eventually},
+};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -30,33 +32,6 @@ use crate::support::{self, locally};
 /// What upstream gives it.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 const FED: &str = "food";
-
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Asks again and again until there is an answer.
-pub(crate) async fn eventually<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + within;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// Everything this process has logged.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -356,12 +331,12 @@ impl Running {
 
     pub(crate) async fn names_are(&self, names: &[&str]) {
         let what = format!("the clusters are {names:?}");
-        eventually(&what, SOON, || (self.names() == names).then_some(())).await;
+        eventually(SOON, &what, || (self.names() == names).then_some(())).await;
     }
 
     pub(crate) async fn ready(&self, name: &str) -> Cluster {
         let what = format!("{name} is ready");
-        eventually(&what, SOON, || {
+        eventually(SOON, &what, || {
             self.fleet
                 .get(name)
                 .ok()
@@ -406,7 +381,7 @@ impl Running {
     /// The names of all humans in a cluster, once it is listed.
     pub(crate) async fn humans(&self, cluster: &str) -> Vec<String> {
         let cluster = self.ready(cluster).await;
-        let store = eventually("the animals are watched", SOON, || {
+        let store = eventually(SOON, "the animals are watched", || {
             cluster.store::<ConfigMap>().ok()
         })
         .await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use mcr_testkit::control_plane::Etcd;
-
-use crate::harness::{
-    Hub, OrFail, Running, SOON, create, documented_rules, eventually, is_fed, lists, logged, planes,
+use mcr_testkit::{
+    control_plane::Etcd,
+    waiting::{OrFail, eventually},
 };
+
+use crate::harness::{Hub, Running, SOON, create, documented_rules, is_fed, lists, logged, planes};
 
 /// The pauses between attempts grow to 15 s.
 const RECOVERY: Duration = Duration::from_secs(45);
@@ -35,7 +36,7 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
 
     // Away for a while.
     hub.plane.stop().await.or_fail();
-    eventually("the log says so", SOON, || {
+    eventually(SOON, "the log says so", || {
         (warnings("outage").len() == 1).then_some(())
     })
     .await;
@@ -45,7 +46,7 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
     assert_eq!(running.names(), ["gone", "member"]);
     hub.plane.restart().await.or_fail();
     hub.put("late", other.kubeconfig()).await;
-    eventually("what came meanwhile joins", RECOVERY, || {
+    eventually(RECOVERY, "what came meanwhile joins", || {
         running.fleet.get("late").ok()
     })
     .await;
@@ -55,7 +56,7 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
         "once, however often it was tried: {:?}",
         warnings("outage")
     );
-    eventually("its end is told", SOON, || {
+    eventually(SOON, "its end is told", || {
         logged("the hub answers again")
             .iter()
             .any(|line| line.contains("in namespace outage "))
@@ -72,7 +73,7 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
             .filter(|line| line.contains("forbidden"))
             .count()
     };
-    eventually("the log says what to do", RECOVERY, || {
+    eventually(RECOVERY, "the log says what to do", || {
         (forbidden() == 1).then_some(())
     })
     .await;
@@ -85,7 +86,7 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
         "what is not seen is not believed to be gone"
     );
     hub.robot.allow_in("outage", documented_rules()).await.or_fail();
-    eventually("what left meanwhile leaves", RECOVERY, || {
+    eventually(RECOVERY, "what left meanwhile leaves", || {
         (running.names() == ["late", "member"]).then_some(())
     })
     .await;
@@ -106,7 +107,7 @@ async fn a_hub_that_was_never_listed_has_not_said_everything() {
     hub.put("member", hub.plane.kubeconfig()).await;
     hub.robot.revoke().await.or_fail();
     let running = Running::start(hub.provider().await.build().or_fail());
-    eventually("the log says what to do", SOON, || {
+    eventually(SOON, "the log says what to do", || {
         warnings("never")
             .iter()
             .any(|line| line.contains("Grant list and watch"))
@@ -116,7 +117,7 @@ async fn a_hub_that_was_never_listed_has_not_said_everything() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(!running.fleet.is_discovered());
     hub.robot.allow_in("never", documented_rules()).await.or_fail();
-    eventually("it is listed", RECOVERY, || {
+    eventually(RECOVERY, "it is listed", || {
         running.fleet.is_discovered().then_some(())
     })
     .await;

@@ -1,9 +1,9 @@
 //! As a child of `mcr-provider-multi`.
 
 use mcr_provider_multi::MultiProvider;
-use mcr_testkit::control_plane::Etcd;
+use mcr_testkit::{control_plane::Etcd, waiting::OrFail};
 
-use crate::harness::{Hub, OrFail, Running, create, is_fed, planes};
+use crate::harness::{Hub, Running, create, is_fed, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_32_and_33_as_a_child_of_multi_with_an_index_that_was_there_before() {

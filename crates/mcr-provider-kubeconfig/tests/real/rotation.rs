@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mcr_testkit::control_plane::Etcd;
+use mcr_testkit::{control_plane::Etcd, waiting::OrFail};
 
-use crate::harness::{Hub, OrFail, Running, SOON, create, is_fed, lists, planes};
+use crate::harness::{Hub, Running, SOON, create, is_fed, lists, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_of_within_30_s() {

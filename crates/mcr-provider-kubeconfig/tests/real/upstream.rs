@@ -1,9 +1,12 @@
 //! Upstream's cases.
 
 use mcr_core::ClusterState;
-use mcr_testkit::control_plane::Etcd;
+use mcr_testkit::{
+    control_plane::Etcd,
+    waiting::{OrFail, eventually},
+};
 
-use crate::harness::{Hub, OrFail, Running, SOON, create, empty_stomach, eventually, is_fed, lists, planes};
+use crate::harness::{Hub, Running, SOON, create, empty_stomach, is_fed, lists, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
@@ -42,7 +45,7 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     hub.annotate("island", "example.com/touched", "today").await;
     hub.annotate("island", "property.mcr.dev/climate", "tropical")
         .await;
-    eventually("the property is told", SOON, || {
+    eventually(SOON, "the property is told", || {
         (before.properties().get("climate")? == "tropical").then_some(())
     })
     .await;
@@ -59,7 +62,7 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
 
     // P-21: the Secret of the island leads to the jungle now.
     hub.put("island", jungle.kubeconfig()).await;
-    eventually("another cluster has the name", SOON, || {
+    eventually(SOON, "another cluster has the name", || {
         running
             .fleet
             .get("island")
@@ -69,11 +72,11 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     .await;
     create(&jungle, "tiger", "animal").await;
     is_fed(&jungle, "tiger").await;
-    eventually("it is seen in the cluster of the old name", SOON, || {
+    eventually(SOON, "it is seen in the cluster of the old name", || {
         running.seen.has("island tiger").then_some(())
     })
     .await;
-    eventually("nothing is left of the island", SOON * 2, || {
+    eventually(SOON * 2, "nothing is left of the island", || {
         (before.state() == ClusterState::Gone).then_some(())
     })
     .await;
