@@ -8,8 +8,9 @@ mod cache;
 mod download;
 mod recipe;
 
-pub(crate) use build::go_is_installed;
-pub(crate) use cache::user_cache;
+pub(crate) use build::{build_one, go_is_installed};
+pub(crate) use cache::{lock, user_cache};
+pub(crate) use recipe::{GO_VERSION, KUBERNETES, hex, linker_flags};
 
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,7 @@ mod assets;
 mod ci;
 mod demo;
 mod lint;
+mod node_image;
 mod planted;
 mod stage;
 mod test;
@@ -35,6 +36,8 @@ enum Task {
     Planted(planted::Args),
     /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
     Demo(demo::Args),
+    /// Make a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
+    NodeImage(node_image::Args),
     /// Everything a change must pass, with a time per stage
     Ci(ci::Args),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Task::Lint(args) => lint::run(&args),
         Task::Planted(args) => planted::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::NodeImage(args) => node_image::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
     match result {

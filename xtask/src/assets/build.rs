@@ -29,16 +29,17 @@ pub(super) fn build(dir: &Path, commands: &[&str]) -> Result<()> {
         dir.display(),
     );
     for command in commands {
-        build_one(dir, command)?;
+        build_one("xtask/assets/go", dir, command)?;
     }
     Ok(())
 }
 
-fn build_one(dir: &Path, command: &str) -> Result<()> {
+/// Builds one command of the Go module in the folder `module` of the workspace into `dir`.
+pub(crate) fn build_one(module: &str, dir: &Path, command: &str) -> Result<()> {
     let partial = dir.join(format!(".{command}.partial"));
     let started = Instant::now();
     let mut child = Command::new("go")
-        .current_dir(workspace::root().join("xtask/assets/go"))
+        .current_dir(workspace::root().join(module))
         // Nothing of the caller's Go set-up may change the bytes: a workspace file, cgo, VCS stamps.
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")

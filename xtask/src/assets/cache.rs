@@ -34,13 +34,13 @@ fn non_empty(name: &str) -> Option<PathBuf> {
 
 /// Waits until no other invocation fills the cache, so that nothing is built twice. Released when
 /// the file is closed, also if this process is killed.
-pub(super) fn lock(root: &Path) -> Result<File> {
+pub(crate) fn lock(root: &Path) -> Result<File> {
     let path = root.join(".lock");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            eprintln!("assets: waiting for another `cargo xtask assets`");
+            eprintln!("waiting for another `cargo xtask` that fills {}", root.display());
             file.lock()?;
         }
         Err(TryLockError::Error(error)) => return Err(error).context("locking the cache"),

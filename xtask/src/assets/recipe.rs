@@ -3,9 +3,9 @@
 use sha2::{Digest, Sha256};
 
 /// The Kubernetes release the build makes. Keep equal to `xtask/assets/go/go.mod`.
-pub(super) const KUBERNETES: &str = "1.36.1";
+pub(crate) const KUBERNETES: &str = "1.36.1";
 /// The oldest Go that builds it.
-pub(super) const GO_VERSION: &str = "1.26";
+pub(crate) const GO_VERSION: &str = "1.26";
 
 /// Without these there is no API server to test against.
 pub(super) const REQUIRED: &[&str] = &["etcd", "kube-apiserver"];
@@ -46,7 +46,7 @@ pub(super) fn package(command: &str) -> String {
 
 /// Linker flags. Without the version the API server answers `v0.0.0-master` at `/version`, and
 /// everything that compares versions (kubectl's skew check, feature detection) misbehaves.
-pub(super) fn linker_flags() -> String {
+pub(crate) fn linker_flags() -> String {
     let mut parts = KUBERNETES.split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let mut flags = "-s -w".to_owned();
@@ -90,6 +90,6 @@ pub(super) fn folder_name() -> String {
 }
 
 /// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

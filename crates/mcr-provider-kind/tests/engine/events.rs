@@ -1,0 +1,178 @@
+//! Clusters that come, stop, start and go.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{DEADLINE, Heard, ScriptedEngine, admin_conf, container};
+
+#[tokio::test]
+async fn what_is_there_is_said_and_then_that_this_was_all() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    engine.put("b1", &container("b", "b1", "exited", 1002));
+    engine.put("c1", &container("c", "c1", "running", 1003));
+    let mut heard = Heard::of(&engine.told().build().unwrap());
+    let mut said = heard.until("synced").await;
+    said.sort();
+    assert_eq!(said[1], "+a is a1 at 127.0.0.1:1001");
+    assert_eq!(said[2], "+b is b1 at 127.0.0.1:1002, its node is stopped");
+    assert!(
+        said[0].starts_with("!c (kind cluster c in docker): admin.conf of node c-control-plane can't be read: it is not there yet"),
+        "{said:?}"
+    );
+    assert_eq!(said.len(), 4, "{said:?}");
+}
+
+#[tokio::test]
+async fn an_engine_without_clusters_is_no_error() {
+    let engine = ScriptedEngine::start();
+    assert_eq!(
+        Heard::of(&engine.told().build().unwrap()).until("synced").await,
+        ["synced"]
+    );
+}
+
+#[tokio::test]
+async fn events_are_noticed_at_once_and_silence_costs_little() {
+    let engine = ScriptedEngine::start();
+    let mut heard = Heard::of(&engine.told().build().unwrap());
+    heard.until("synced").await;
+    engine.followed(1).await;
+    heard.nothing_for(Duration::from_secs(1)).await;
+    let before = (engine.calls("ps"), engine.calls("exec"));
+    heard.nothing_for(Duration::from_secs(2)).await;
+    assert_eq!(
+        (engine.calls("ps"), engine.calls("exec")),
+        before,
+        "no event, no question"
+    );
+
+    let mut slowest = Duration::ZERO;
+    for (action, change, expected) in [
+        ("start", "running", "+a is a1 at 127.0.0.1:1001"),
+        ("die", "exited", "+a is a1 at 127.0.0.1:1001, its node is stopped"),
+        ("start", "running", "+a is a1 at 127.0.0.1:1001"),
+    ] {
+        engine.up("a", "a1", 1001);
+        engine.put("a1", &container("a", "a1", change, 1001));
+        let at = Instant::now();
+        engine.event(action, "a");
+        assert_eq!(heard.next().await.unwrap(), expected);
+        slowest = slowest.max(at.elapsed());
+    }
+    engine.remove("a1");
+    engine.event("destroy", "a");
+    assert_eq!(heard.next().await.unwrap(), "-a");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+
+    // Events that are none of its business, its own commands' above all, cause no question.
+    heard.nothing_for(Duration::from_millis(500)).await;
+    let before = engine.calls("ps");
+    engine.event("exec_start: cat", "a");
+    engine.event("exec_die", "a");
+    engine.event("health_status: healthy", "a");
+    heard.nothing_for(Duration::from_millis(500)).await;
+    assert_eq!(engine.calls("ps"), before);
+}
+
+#[tokio::test]
+async fn a_storm_of_events_is_a_few_questions() {
+    let engine = ScriptedEngine::start();
+    let mut heard = Heard::of(&engine.told().build().unwrap());
+    heard.until("synced").await;
+    engine.followed(1).await;
+    heard.nothing_for(Duration::from_secs(1)).await;
+    let (before, at) = (engine.calls("ps"), Instant::now());
+    for _ in 0..100 {
+        for _ in 0..50 {
+            engine.event("start", "a");
+        }
+        heard.nothing_for(Duration::from_millis(10)).await;
+    }
+    heard.nothing_for(Duration::from_millis(500)).await;
+    let looks = engine.calls("ps") - before;
+    let most = 2 + usize::try_from(at.elapsed().as_millis() / 200).unwrap();
+    assert!(
+        looks >= 1 && looks <= most,
+        "{looks} questions in {:?}",
+        at.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_half_made_cluster_is_found_soon_after_it_is_complete() {
+    let engine = ScriptedEngine::start();
+    engine.put("a1", &container("a", "a1", "running", 1001));
+    let mut heard = Heard::of(&engine.told().build().unwrap());
+    assert!(heard.until("synced").await[0].starts_with("!a"));
+    heard.nothing_for(Duration::from_secs(2)).await;
+    let at = Instant::now();
+    engine.conf("a1", "clusters: [{name: a, clu");
+    assert!(
+        heard
+            .next()
+            .await
+            .unwrap()
+            .contains("can't be used: it is not YAML")
+    );
+    engine.conf("a1", &admin_conf("a", "t0ken"));
+    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+    assert!(at.elapsed() < Duration::from_secs(3), "{:?}", at.elapsed());
+}
+
+#[tokio::test]
+async fn a_cluster_made_anew_between_two_questions_is_another_one() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    let mut heard = Heard::of(&engine.asking().build().unwrap());
+    heard.until("synced").await;
+    engine.conf("a2", &admin_conf("a", "t0ken"));
+    engine.put("a2", &container("a", "a2", "created", 1001));
+    engine.remove("a1");
+    engine.up("a", "a2", 1001);
+    let said = heard.until("+a is a2").await;
+    assert_eq!(said[0], "-a", "{said:?}");
+}
+
+#[tokio::test]
+async fn renewed_certificates_are_noticed() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    let provider = engine
+        .told()
+        .refresh_interval(Duration::from_millis(100))
+        .build()
+        .unwrap();
+    let mut heard = Heard::of(&provider);
+    heard.until("synced").await;
+    heard.nothing_for(Duration::from_millis(400)).await;
+    engine.conf("a1", &admin_conf("a", "renewed"));
+    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+}
+
+#[tokio::test]
+async fn without_events_it_is_asked_more_often() {
+    let engine = ScriptedEngine::start();
+    std::fs::write(engine.at("no-events"), "").unwrap();
+    let provider = engine
+        .told()
+        .poll_interval_without_events(Duration::from_millis(100))
+        .build()
+        .unwrap();
+    let mut heard = Heard::of(&provider);
+    heard.until("synced").await;
+    engine.up("a", "a1", 1001);
+    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1001");
+    heard.nothing_for(Duration::from_secs(3)).await;
+    assert!(
+        engine.calls("events") < 6,
+        "attempts to follow events become rare"
+    );
+    // They are back.
+    std::fs::remove_file(engine.at("no-events")).unwrap();
+    let before = engine.calls("events");
+    let start = Instant::now();
+    while engine.calls("events") == before {
+        assert!(start.elapsed() < DEADLINE, "nobody tries to follow events again");
+        heard.nothing_for(Duration::from_millis(50)).await; // work is done only while somebody listens
+    }
+}

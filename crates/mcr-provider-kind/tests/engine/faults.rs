@@ -1,0 +1,211 @@
+//! An engine that fails, and nodes that do.
+
+use std::time::{Duration, Instant};
+
+use mcr_core::{ClusterName, Fleet};
+
+use crate::support::{DEADLINE, Heard, ScriptedEngine, admin_conf, container};
+
+#[tokio::test]
+async fn what_is_wrong_with_the_engine_is_told_with_what_to_do() {
+    let engine = ScriptedEngine::start();
+    let provider = engine
+        .told()
+        .command_deadline(Duration::from_millis(500))
+        .build()
+        .unwrap();
+    for (fault, expected) in [
+        ("denied", "usermod -aG docker"),
+        (
+            "garbage",
+            "ps -a -q …` printed what can't be read: it should be IDs of containers",
+        ),
+        ("hang", "did not finish within 500ms and was killed"),
+        ("endless", "was killed"),
+    ] {
+        engine.fault(fault);
+        // One after another that failed waits for the engine, so each has a provider of its own.
+        let error = Heard::of(
+            &engine
+                .told()
+                .command_deadline(Duration::from_millis(500))
+                .build()
+                .unwrap(),
+        )
+        .error()
+        .await;
+        assert!(error.contains(expected), "{fault}: {error}");
+        assert!(!error.contains("c4nary"), "{error}");
+    }
+    engine.fault("");
+    engine.stop();
+    let error = Heard::of(&provider).error().await;
+    assert!(error.contains("start the engine"), "{error}");
+}
+
+#[tokio::test]
+async fn an_engine_that_stops_ends_the_discovery_and_the_next_one_waits_for_it() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    let provider = engine.told().build().unwrap();
+    let mut heard = Heard::of(&provider);
+    heard.until("synced").await;
+    engine.followed(1).await;
+    engine.stop();
+    let at = Instant::now();
+    let error = heard.error().await;
+    assert!(error.contains("start the engine"), "{error}");
+    assert!(at.elapsed() < Duration::from_secs(3), "{:?}", at.elapsed());
+
+    let mut heard = Heard::of(&provider);
+    heard.nothing_for(Duration::from_secs(3)).await;
+    let at = Instant::now();
+    engine.run();
+    assert_eq!(
+        heard.until("synced").await,
+        ["+a is a1 at 127.0.0.1:1001", "synced"]
+    );
+    assert!(at.elapsed() < Duration::from_secs(4), "{:?}", at.elapsed());
+}
+
+#[tokio::test]
+async fn a_fleet_removes_nothing_while_the_engine_is_away() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1);
+    engine.up("b", "b1", 1);
+    let fleet = Fleet::builder().provider(engine.told().build().unwrap()).build();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop.clone());
+        async move { fleet.run(stop).await }
+    });
+    let names = || {
+        let mut names: Vec<ClusterName> = fleet
+            .snapshot()
+            .clusters
+            .iter()
+            .map(|cluster| cluster.name.clone())
+            .collect();
+        names.sort();
+        names
+    };
+    let wait = async |what: &str, until: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !until() {
+            assert!(start.elapsed() < DEADLINE, "{what}: {:?}", fleet.snapshot());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let both = ["a", "b"].map(|name| ClusterName::new(name).unwrap());
+    wait("both clusters", &|| names() == both).await;
+    engine.followed(1).await;
+    engine.stop();
+    wait("the error", &|| {
+        fleet.snapshot().providers[0].last_error.is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(), both);
+    engine.remove("b1");
+    engine.run();
+    engine.followed(2).await;
+    engine.up("c", "c1", 1);
+    engine.event("start", "c");
+    wait("the new cluster", &|| names().iter().any(|name| name == "c")).await;
+    assert!(names().contains(&both[0]));
+    stop.cancel();
+    tokio::time::timeout(DEADLINE, running).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_node_in_which_commands_hang_delays_nobody() {
+    let engine = ScriptedEngine::start();
+    for number in 0..9 {
+        engine.up(&format!("c{number}"), &format!("id{number}"), 1001);
+    }
+    for sick in ["id0", "id1", "id2"] {
+        std::fs::write(engine.at("hang-exec").join(sick), "").unwrap();
+    }
+    let provider = engine
+        .told()
+        .command_deadline(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let (mut heard, at) = (Heard::of(&provider), Instant::now());
+    for _ in 0..6 {
+        assert!(heard.next().await.unwrap().starts_with('+'));
+    }
+    assert!(at.elapsed() < Duration::from_millis(2900), "{:?}", at.elapsed());
+    let said = heard.until("synced").await;
+    assert!(
+        said.len() == 4
+            && said[..3]
+                .iter()
+                .all(|said| said.contains("did not finish within 3s")),
+        "{said:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_one_cluster_is_told_of_that_one() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    engine.up("b", "b1", 1002);
+    engine.up("c", "c1", 1003);
+    engine.conf(
+        "b1",
+        &admin_conf("b", "t0ken").replace(
+            "{token: t0ken}",
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: evil}}",
+        ),
+    );
+    let mut odd = container("c", "c1", "running", 1003);
+    odd["NetworkSettings"] = serde_json::json!("c4nary");
+    odd["HostConfig"]["PortBindings"] = serde_json::json!([]);
+    engine.put("c1", &odd);
+    let mut heard = Heard::of(&engine.told().build().unwrap());
+    let mut said = heard.until("synced").await;
+    said.sort();
+    assert!(
+        said[0].contains("!b") && said[0].contains("untrusted kubeconfigs may not"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains("!c") && said[1].contains("port 6443 of container c-control-plane is not mapped"),
+        "{said:?}"
+    );
+    assert_eq!(said[2..], ["+a is a1 at 127.0.0.1:1001", "synced"]);
+}
+
+#[tokio::test]
+async fn a_discovery_that_is_dropped_or_stopped_kills_what_it_runs() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    std::fs::write(engine.at("hang-exec/a1"), "").unwrap();
+    let provider = engine.told().build().unwrap();
+    for round in 0..6 {
+        let mut heard = Heard::of(&provider);
+        heard.nothing_for(Duration::from_millis(300)).await;
+        if round % 2 == 0 {
+            heard.stop.cancel();
+        }
+    }
+    let folder = engine.folder().display().to_string();
+    let start = Instant::now();
+    loop {
+        let left = processes_with(&folder);
+        if left.is_empty() {
+            break;
+        }
+        assert!(start.elapsed() < DEADLINE, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Command lines of all processes that name this folder. None where there is no /proc.
+fn processes_with(folder: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(folder)).collect()
+}

@@ -1,0 +1,253 @@
+//! A scripted engine, and a discovery that is listened to with a deadline.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test file uses a part of it"
+)]
+
+use std::{
+    fs::{self, OpenOptions, Permissions},
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use mcr_core::{Access, Availability, BoxError, Change, Discovery, Provider};
+use mcr_provider_kind::{KindProvider, KindProviderBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// Everything must have happened by then; it takes far less.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// An engine made of a shell script and a folder; see `engine.sh`.
+pub struct ScriptedEngine(TempDir);
+
+impl ScriptedEngine {
+    /// A `docker` that runs.
+    pub fn start() -> Self {
+        let engine = Self(tempfile::tempdir().unwrap());
+        for folder in ["containers", "confs", "hang-exec"] {
+            fs::create_dir(engine.at(folder)).unwrap();
+        }
+        for file in ["up", "events", "calls"] {
+            fs::write(engine.at(file), "").unwrap();
+        }
+        engine.install("docker");
+        engine
+    }
+
+    /// Puts a program of this name into the folder, too.
+    pub fn install(&self, name: &str) -> PathBuf {
+        let path = self.at(name);
+        fs::write(&path, include_str!("engine.sh")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A provider of it that hears of changes through events alone, so that a test fails if they don't work.
+    pub fn told(&self) -> KindProviderBuilder {
+        KindProvider::builder()
+            .program(self.at("docker"))
+            .poll_interval(Duration::from_secs(3600))
+            .command_deadline(Duration::from_secs(5))
+    }
+
+    /// A provider that asks.
+    pub fn asking(&self) -> KindProviderBuilder {
+        self.told()
+            .events(false)
+            .poll_interval_without_events(Duration::from_millis(50))
+    }
+
+    pub fn run(&self) {
+        fs::write(self.at("up"), "").unwrap();
+    }
+
+    pub fn stop(&self) {
+        fs::remove_file(self.at("up")).unwrap();
+    }
+
+    pub fn fault(&self, fault: &str) {
+        fs::write(self.at("fault"), fault).unwrap();
+    }
+
+    pub fn put(&self, id: &str, container: &Value) {
+        self.write("containers", id, &container.to_string());
+    }
+
+    pub fn conf(&self, id: &str, conf: &str) {
+        self.write("confs", id, conf);
+    }
+
+    pub fn remove(&self, id: &str) {
+        fs::remove_file(self.at("containers").join(id)).unwrap();
+    }
+
+    /// A single-node cluster that is up.
+    pub fn up(&self, cluster: &str, id: &str, port: u16) {
+        self.conf(id, &admin_conf(cluster, "t0ken"));
+        self.put(id, &container(cluster, id, "running", port));
+    }
+
+    /// Tells of an event of a container, as Docker does.
+    pub fn event(&self, action: &str, cluster: &str) {
+        let event = json!({
+            "Type": "container", "Action": action, "status": action,
+            "Actor": {"Attributes": {"io.x-k8s.kind.cluster": cluster}},
+        });
+        self.append("events", &format!("{event}\n"));
+    }
+
+    pub fn append(&self, file: &str, text: &str) {
+        let mut file = OpenOptions::new().append(true).open(self.at(file)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// How often it was called so far, by the first word.
+    pub fn calls(&self, word: &str) -> usize {
+        let calls = fs::read_to_string(self.at("calls")).unwrap();
+        calls
+            .lines()
+            .filter(|call| call.split(' ').next() == Some(word))
+            .count()
+    }
+
+    /// Waits until somebody follows events.
+    pub async fn followed(&self, times: usize) {
+        let start = Instant::now();
+        while self.calls("events") < times {
+            assert!(start.elapsed() < DEADLINE, "nobody follows events");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Until `tail` has opened the file.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+
+    /// Another file takes the place of the old one: nobody sees half of it.
+    fn write(&self, folder: &str, name: &str, text: &str) {
+        let new = self.0.path().join(format!("new-{name}"));
+        fs::write(&new, text).unwrap();
+        fs::rename(new, self.at(folder).join(name)).unwrap();
+    }
+}
+
+/// What `container inspect` shows of a control plane.
+pub fn container(cluster: &str, id: &str, status: &str, port: u16) -> Value {
+    let ports = json!({"6443/tcp": [{"HostIp": "127.0.0.1", "HostPort": port.to_string()}]});
+    json!({
+        "Id": id,
+        "Name": format!("/{cluster}-control-plane"),
+        "State": {"Status": status, "Running": status == "running", "Paused": false, "Restarting": false},
+        "Config": {"Labels": {"io.x-k8s.kind.cluster": cluster, "io.x-k8s.kind.role": "control-plane"}},
+        "HostConfig": {"PortBindings": ports},
+        "NetworkSettings": {"Ports": if status == "running" { ports.clone() } else { json!({}) }},
+    })
+}
+
+pub fn admin_conf(cluster: &str, token: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: admin@{cluster}\n\
+         contexts: [{{name: admin@{cluster}, context: {{cluster: {cluster}, user: admin}}}}]\n\
+         clusters: [{{name: {cluster}, cluster: {{server: 'https://{cluster}-control-plane:6443'}}}}]\n\
+         users: [{{name: admin, user: {{token: {token}}}}}]\n"
+    )
+}
+
+/// A discovery that is listened to.
+pub struct Heard {
+    discovery: Discovery,
+    pub stop: CancellationToken,
+}
+
+impl Heard {
+    pub fn of(provider: &KindProvider) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            discovery: provider.discover(stop.clone()),
+            stop,
+        }
+    }
+
+    /// What is said next, in short.
+    pub async fn next(&mut self) -> Result<String, BoxError> {
+        let next = tokio::time::timeout(DEADLINE, self.discovery.next()).await;
+        let next = next.expect("nothing was said").expect("the discovery ended");
+        next.map(|change| told(&change))
+    }
+
+    /// What is said until `end` is.
+    pub async fn until(&mut self, end: &str) -> Vec<String> {
+        let mut said = Vec::new();
+        loop {
+            said.push(self.next().await.unwrap());
+            if said.last().is_some_and(|last| last.starts_with(end)) {
+                return said;
+            }
+        }
+    }
+
+    /// The error that the discovery ends with.
+    pub async fn error(&mut self) -> String {
+        loop {
+            match self.next().await {
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(self.discovery.next().await.is_none(), "an error is the end");
+                    return error.to_string();
+                }
+            }
+        }
+    }
+
+    pub async fn nothing_for(&mut self, quiet: Duration) {
+        if let Ok(said) = tokio::time::timeout(quiet, self.discovery.next()).await {
+            panic!("nothing should be said, and there was {said:?}");
+        }
+    }
+}
+
+pub fn told(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => {
+            let Access::Kubeconfig(access) = &spec.access else {
+                panic!("{spec:?}")
+            };
+            let yaml = String::from_utf8_lossy(&access.yaml);
+            let at = yaml
+                .split("https://")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap()
+                .to_owned();
+            let off = match &spec.availability {
+                Availability::Suspended { reason } => format!(", {reason}"),
+                _ => String::new(),
+            };
+            format!(
+                "+{} is {} at {at}{off}",
+                spec.name,
+                spec.identity.as_deref().unwrap()
+            )
+        }
+        Change::Broken(broken) => format!("!{} ({}): {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
