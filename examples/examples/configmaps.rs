@@ -18,6 +18,7 @@ use serde::Serialize;
 ///
 ///   cargo run -p examples --example configmaps -- --kubeconfigs a.yaml,b.yaml
 ///   cargo run -p examples --example configmaps -- --kubeconfig-dirs /etc/fleet --format json | jq .name
+///   cargo run -p examples --features kubeconfig --example configmaps -- --provider kubeconfig --namespace fleet
 ///   cargo run -p examples --example configmaps -- --serve 127.0.0.1:8080 & curl -s 127.0.0.1:8080/clusters | jq
 #[derive(Parser)]
 #[command(verbatim_doc_comment)]
@@ -63,6 +64,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .build(reconcile, Arc::new(output));
     let mut manager = Manager::builder()
         .provider(args.clusters.provider().await?)
+        .settings(|settings| args.clusters.settings(settings))
         .controller(controller);
     if let Some(address) = args.serve {
         manager = manager.serve(address);

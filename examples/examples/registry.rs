@@ -89,7 +89,10 @@ fn differ(a: &ClusterStatus, b: &ClusterStatus) -> bool {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     let (output, stop) = args.output.start()?;
-    let fleet = Fleet::builder().provider(args.clusters.provider().await?).build();
+    let fleet = Fleet::builder()
+        .provider(args.clusters.provider().await?)
+        .settings(|settings| args.clusters.settings(settings))
+        .build();
     let running = tokio::spawn({
         let (fleet, stop) = (fleet.clone(), stop.clone());
         async move { fleet.run(stop).await }

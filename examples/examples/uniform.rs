@@ -119,6 +119,7 @@ async fn on_every_cluster(args: &ClusterArgs, output: Output, stop: Cancellation
         });
     let manager = Manager::builder()
         .provider(args.provider().await?)
+        .settings(|settings| args.settings(settings))
         .controller(controller)
         .build()?;
     Ok(manager.run_until(stop).await?)

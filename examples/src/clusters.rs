@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use mcr::Provider;
+use mcr::{
+    Provider,
+    core::{AccessPolicy, AddressPolicy, FleetSettings},
+};
 
 /// A provider to choose with `--provider`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -15,6 +18,8 @@ pub enum ProviderKind {
     Single,
     /// Each namespace of one cluster: of the current context of one kubeconfig
     Namespace,
+    /// Each Secret with a kubeconfig in one cluster: in that of the current context of one kubeconfig
+    Kubeconfig,
 }
 
 /// Flags that say which clusters to work on.
@@ -26,6 +31,9 @@ pub struct ClusterArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "its text would become a help text of every example")]
     pub files: FileArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its text would become a help text of every example")]
+    pub secrets: SecretArgs,
 }
 
 /// Flags of the file provider. Empty strings in the lists are ignored.
@@ -57,7 +65,37 @@ pub struct FileArgs {
     pub globs: Vec<String>,
 }
 
+/// Flags of the kubeconfig provider.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SecretArgs {
+    /// With --provider kubeconfig: the namespace of the Secrets [default: that of the context]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Clusters")]
+    pub namespace: Option<String>,
+    /// With --provider kubeconfig: the label of the Secrets, with the value true [default:
+    /// sigs.k8s.io/multicluster-runtime-kubeconfig]
+    #[arg(long, value_name = "LABEL", help_heading = "Clusters")]
+    pub kubeconfig_label: Option<String>,
+    /// With --provider kubeconfig: the key of a Secret that has its kubeconfig [default: kubeconfig]
+    #[arg(long, value_name = "KEY", help_heading = "Clusters")]
+    pub kubeconfig_key: Option<String>,
+    /// With --provider kubeconfig: let kubeconfigs lead to this machine, as those of kind do
+    #[arg(long, help_heading = "Clusters")]
+    pub allow_loopback: bool,
+}
+
+impl SecretArgs {
+    /// What the kubeconfigs in Secrets may do: the provider's policy, and the fleet's.
+    fn policy(&self) -> AccessPolicy {
+        AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
+    }
+}
+
 impl ClusterArgs {
+    /// Settings of a fleet over these clusters.
+    pub fn settings(&self, settings: &mut FleetSettings) {
+        settings.access_policy = self.secrets.policy();
+    }
+
     /// The provider that was asked for.
     ///
     /// # Errors
@@ -67,6 +105,7 @@ impl ClusterArgs {
             ProviderKind::File => self.files.provider("--kubeconfigs", "--kubeconfig-dirs"),
             ProviderKind::Single => single(&self.files).await,
             ProviderKind::Namespace => namespace(&self.files).await,
+            ProviderKind::Kubeconfig => kubeconfig(&self.files, &self.secrets).await,
         }
     }
 }
@@ -178,6 +217,48 @@ async fn namespace(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
 #[cfg(not(feature = "namespace"))]
 async fn namespace(_: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider namespace: compiled without the provider namespace: add --features namespace")
+}
+
+#[cfg(feature = "kubeconfig")]
+async fn kubeconfig(files: &FileArgs, secrets: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+    use mcr_provider_kubeconfig::{KubeconfigProvider, SECRET_KEY, SECRET_LABEL};
+    if given(&files.kubeconfig_dirs).next().is_some() {
+        bail!("--kubeconfig-dirs makes no sense with --provider kubeconfig");
+    }
+    let paths: Vec<&str> = given(&files.kubeconfigs).collect();
+    let hub = match paths[..] {
+        [path] => {
+            let named = || format!("--kubeconfigs {path}");
+            let file = Kubeconfig::read_from(path).with_context(named)?;
+            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+            kube::Client::try_from(config.with_context(named)?).with_context(named)?
+        }
+        [] => kube::Client::try_default()
+            .await
+            .context("can't find a cluster to connect to")?,
+        _ => bail!(
+            "--kubeconfigs: --provider kubeconfig takes one file, not {}",
+            paths.len()
+        ),
+    };
+    let mut builder = KubeconfigProvider::builder()
+        .client(hub)
+        .label(
+            secrets.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL),
+            "true",
+        )
+        .key(secrets.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
+        .access_policy(secrets.policy());
+    if let Some(namespace) = &secrets.namespace {
+        builder = builder.namespace(namespace);
+    }
+    Ok(Box::new(builder.build()?))
+}
+
+#[cfg(not(feature = "kubeconfig"))]
+async fn kubeconfig(_: &FileArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider kubeconfig: compiled without the provider kubeconfig: add --features kubeconfig")
 }
 
 /// Access by the current context of a kubeconfig file, which whoever runs the program has named and so trusts.

@@ -10,7 +10,7 @@ mod log;
 mod output;
 mod stop;
 
-pub use clusters::{ClusterArgs, FileArgs, ProviderKind, access_of};
+pub use clusters::{ClusterArgs, FileArgs, ProviderKind, SecretArgs, access_of};
 pub use log::{DEFAULT_FILTER, log, log_with};
 pub use output::{Format, Output, OutputArgs, printable};
 pub use stop::stop_at_signal;

@@ -6,6 +6,8 @@ mod command_line;
 mod configmaps;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "kubeconfig")]
+mod kubeconfig;
 #[cfg(feature = "namespace")]
 mod namespace;
 mod program;
