@@ -311,3 +311,71 @@ fn nothing_shows_a_secret() {
         assert!(!shown.contains("sesame"), "{shown}");
     }
 }
+
+/// Whatever a Secret goes through, a fleet that follows what is said ends where the Secret is; and what changes nothing is not
+/// said.
+#[test]
+fn every_short_history_of_a_secret_ends_with_what_it_is() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Step {
+        Good(&'static str),
+        Bad(&'static str),
+        Empty,
+        Gone,
+    }
+    /// The token of the cluster that runs, and whether something is wrong.
+    type Shown = (Option<&'static str>, bool);
+    fn follow(shown: &mut Shown, change: &Change) {
+        match change {
+            Change::Upsert(spec) => {
+                let Access::Kubeconfig(access) = &spec.access else {
+                    panic!("{spec:?}")
+                };
+                let yaml = String::from_utf8(access.yaml.to_vec()).unwrap();
+                *shown = (
+                    ["one", "two"].into_iter().find(|token| yaml == kubeconfig(token)),
+                    false,
+                );
+            }
+            Change::Broken(_) => shown.1 = true,
+            Change::Remove(_) => *shown = (None, false),
+            other => panic!("{other:?}"),
+        }
+    }
+    let steps = [
+        Step::Good("one"),
+        Step::Good("two"),
+        Step::Bad("[1"),
+        Step::Bad("\n"),
+        Step::Empty,
+        Step::Gone,
+    ];
+    let many = steps.len();
+    for history in 0..many.pow(4) {
+        let history: Vec<Step> = (0..4).map(|at| steps[history / many.pow(at) % many]).collect();
+        let (mut book, mut shown, mut expected, mut last) =
+            (book(), (None, false), (None, false), Step::Gone);
+        for &step in &history {
+            let secret = |content: &str| serde_json::from_value(with(content)).unwrap();
+            let outcome = match step {
+                Step::Good(token) => book.secret(&key(), secret(&kubeconfig(token))),
+                Step::Bad(text) => book.secret(&key(), secret(text)),
+                Step::Empty => book.secret(&key(), secret("")),
+                Step::Gone => book.deleted(&key()),
+            };
+            expected = match step {
+                Step::Good(token) => (Some(token), false),
+                Step::Bad(_) => (expected.0, true),
+                Step::Empty => (None, true),
+                Step::Gone => (None, false),
+            };
+            assert_eq!(outcome.changes.is_empty(), step == last, "{history:?}: {step:?}");
+            outcome
+                .changes
+                .iter()
+                .for_each(|change| follow(&mut shown, change));
+            assert_eq!(shown, expected, "{history:?}: {step:?}");
+            last = step;
+        }
+    }
+}
