@@ -176,3 +176,13 @@ async fn without_events_it_is_asked_more_often() {
         heard.nothing_for(Duration::from_millis(50)).await; // work is done only while somebody listens
     }
 }
+
+#[tokio::test]
+async fn another_port_is_another_address_of_the_same_cluster() {
+    let engine = ScriptedEngine::start();
+    engine.up("a", "a1", 1001);
+    let mut heard = Heard::of(&engine.asking().build().unwrap());
+    heard.until("synced").await;
+    engine.put("a1", &container("a", "a1", "running", 1002));
+    assert_eq!(heard.next().await.unwrap(), "+a is a1 at 127.0.0.1:1002");
+}
