@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Capabilities, ClusterName,
+    Capabilities, ClusterName, ClusterSpec,
     fleet::{ClusterState, FleetShared, Seat},
     transport::Transport,
     watch::{Health, Phase},
@@ -76,6 +76,18 @@ pub(crate) struct Facts {
     pub(crate) last_probe: Option<SystemTime>,
     /// What is wrong though the cluster goes on as it was.
     pub(crate) warning: Option<Arc<str>>,
+}
+
+impl Facts {
+    /// What a provider says of a cluster.
+    pub(crate) fn announced(spec: &ClusterSpec) -> Self {
+        Self {
+            labels: spec.labels.clone(),
+            properties: spec.properties.clone(),
+            identity: spec.identity.clone(),
+            ..Self::default()
+        }
+    }
 }
 
 /// A state and when it was entered.

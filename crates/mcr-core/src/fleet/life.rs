@@ -70,12 +70,7 @@ impl<'a> Life<'a> {
     ) -> Self {
         let name = wanted.spec.name.clone();
         let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
-        let facts = Facts {
-            labels: wanted.spec.labels.clone(),
-            properties: wanted.spec.properties.clone(),
-            identity: wanted.spec.identity.clone(),
-            ..Facts::default()
-        };
+        let facts = Facts::announced(&wanted.spec);
         let transport = Transport::new(name.clone());
         let cluster = Cluster::new(
             name.clone(),

@@ -206,12 +206,7 @@ fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held 
     let spec = &wanted.spec;
     let name = spec.name.clone();
     let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
-    let facts = Facts {
-        labels: spec.labels.clone(),
-        properties: spec.properties.clone(),
-        identity: spec.identity.clone(),
-        ..Facts::default()
-    };
+    let facts = Facts::announced(&wanted.spec);
     let transport = Transport::new(name.clone());
     let host = fleet.hosts.host(fleet, at);
     let seat = Arc::new(Seat(Mutex::new(Spot {
