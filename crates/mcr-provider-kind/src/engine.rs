@@ -32,13 +32,18 @@ impl Engine {
         }
     }
 
-    /// What its `-v` begins with. A `docker` that is Podman in disguise says `podman version`.
-    fn greeting(self) -> &'static str {
-        match self {
-            Self::Docker => "Docker version",
-            Self::Nerdctl => "nerdctl version",
-            Self::Podman => "podman version",
-        }
+    /// The engine whose program answers `-v` so. A `docker` that is Podman in disguise says `podman version`.
+    fn greeted(said: &str) -> Option<Self> {
+        const GREETINGS: [(&str, Engine); 4] = [
+            ("Docker version", Engine::Docker),
+            ("nerdctl version", Engine::Nerdctl),
+            ("finch version", Engine::Nerdctl),
+            ("podman version", Engine::Podman),
+        ];
+        let mut known = GREETINGS.iter();
+        known
+            .find(|(greeting, _)| said.starts_with(greeting))
+            .map(|(_, engine)| *engine)
     }
 
     /// How its events are asked for, one JSON object in each line.
@@ -104,10 +109,7 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
             .greeting()
             .await
             .map_err(|error| error.of(&probe, "chosen by the option `program`"))?;
-        let engine = ORDER
-            .into_iter()
-            .find(|engine| said.starts_with(engine.greeting()));
-        let engine = engine.unwrap_or(Engine::Docker);
+        let engine = Engine::greeted(&said).unwrap_or(Engine::Docker);
         tracing::info!(%engine, program = %probe.program(), "looking for kind clusters");
         return Ok(Chosen {
             engine,
@@ -117,11 +119,8 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     }
     let mut installed = Vec::new();
     for engine in ORDER {
-        if cli(engine)
-            .greeting()
-            .await
-            .is_ok_and(|said| said.starts_with(engine.greeting()))
-        {
+        let said = cli(engine).greeting().await;
+        if said.is_ok_and(|said| Engine::greeted(&said) == Some(engine)) {
             installed.push(engine);
         }
     }
