@@ -20,6 +20,8 @@ pub enum ProviderKind {
     Namespace,
     /// Each Secret with a kubeconfig in one cluster: in that of the current context of one kubeconfig
     Kubeconfig,
+    /// Each kind cluster in Docker, nerdctl or Podman
+    Kind,
 }
 
 /// Flags that say which clusters to work on.
@@ -34,6 +36,9 @@ pub struct ClusterArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "its text would become a help text of every example")]
     pub secrets: SecretArgs,
+    /// With --provider kind: only clusters whose names begin so [default: all]
+    #[arg(long, value_name = "PREFIX", help_heading = "Clusters")]
+    pub prefix: Option<String>,
 }
 
 /// Flags of the file provider. Empty strings in the lists are ignored.
@@ -106,6 +111,10 @@ impl ClusterArgs {
             ProviderKind::Single => single(&self.files).await,
             ProviderKind::Namespace => namespace(&self.files).await,
             ProviderKind::Kubeconfig => kubeconfig(&self.files, &self.secrets).await,
+            ProviderKind::Kind if self.files.is_empty() => kind(self.prefix.as_deref()),
+            ProviderKind::Kind => {
+                bail!("--kubeconfigs and --kubeconfig-dirs make no sense with --provider kind")
+            }
         }
     }
 }
@@ -259,6 +268,19 @@ async fn kubeconfig(files: &FileArgs, secrets: &SecretArgs) -> anyhow::Result<Bo
 #[cfg(not(feature = "kubeconfig"))]
 async fn kubeconfig(_: &FileArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider kubeconfig: compiled without the provider kubeconfig: add --features kubeconfig")
+}
+
+#[cfg(feature = "kind")]
+fn kind(prefix: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
+    let provider = mcr_provider_kind::KindProvider::builder()
+        .prefix(prefix.unwrap_or_default())
+        .build()?;
+    Ok(Box::new(provider))
+}
+
+#[cfg(not(feature = "kind"))]
+fn kind(_: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider kind: compiled without the provider kind: add --features kind")
 }
 
 /// Access by the current context of a kubeconfig file, which whoever runs the program has named and so trusts.
