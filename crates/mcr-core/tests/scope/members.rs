@@ -214,6 +214,40 @@ fn what_runs_for_a_cluster_may_speak_to_it_until_its_grace_is_over() {
 }
 
 #[test]
+fn another_server_behind_an_endpoint_has_other_clusters() {
+    paused(|| async {
+        let (a, b) = (shard("a", &["zoo", "jungle"]), shard("b", &["zoo", "jungle"]));
+        let running = Running::start();
+        let scope = scope(&[("main", &a)]);
+        let zoo = running.join(&scope, "main", "zoo").await;
+        let jungle = running.join(&scope, "main", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        outlasting(&zoo);
+        scope.set_endpoint("main", b.in_memory());
+        let new = next(&running, &jungle).await;
+        Witness::of(&new).equals(&b).await;
+        assert_eq!(zoo.state(), ClusterState::Draining, "its work still ends");
+        let error = zoo
+            .namespaced::<ConfigMap>("default")
+            .get("of-zoo")
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("gone"),
+            "nothing of it goes to the other server: {error}"
+        );
+        let new = next(&running, &zoo).await;
+        Witness::of(&new).equals(&b).await;
+        assert!(!seen.has("-default/of-zoo") && !other.has("-default/of-jungle"));
+        let scopes = running.fleet.scopes();
+        assert_eq!((scopes.len(), scopes[0].clusters), (1, 2));
+        running.stop().await;
+    });
+}
+
+#[test]
 fn two_names_may_stand_for_the_same_place() {
     paused(|| async {
         let a = shard("a", &["zoo"]);

@@ -92,6 +92,8 @@ struct State {
     /// Only for those who ask in memory.
     down: bool,
     lists_fail: bool,
+    /// How long each answer over HTTP takes.
+    latency: Duration,
     /// Every watch is dead.
     mute: bool,
     asked: Vec<Asked>,
@@ -247,6 +249,8 @@ impl Shard {
         let (read, mut write) = tcp.into_split();
         let mut read = BufReader::new(read);
         while let Some((method, uri, body)) = read_request(&mut read).await {
+            let latency = self.state().latency;
+            tokio::time::sleep(latency).await;
             let bytes = match self.answer(&method, &uri, &body) {
                 Reply::Whole(code, value) => {
                     let text = value.to_string();
@@ -425,6 +429,10 @@ impl Shard {
         let mut state = self.state();
         state.mute = mute;
         state.die();
+    }
+
+    pub(crate) fn be_slow(&self, latency: Duration) {
+        self.state().latency = latency;
     }
 
     pub(crate) fn fail_lists(&self, fail: bool) {

@@ -120,6 +120,7 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connected() {
     let a = shard(100, &["zoo"]).await;
+    a.be_slow(Duration::from_millis(100));
     let running = running();
     let scope = scope(&[]);
     let busy = tokio::spawn({
