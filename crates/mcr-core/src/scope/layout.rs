@@ -12,7 +12,9 @@ use crate::{AnswerBody, BoxError, ObjectMetadata, WatchRequest};
 /// How clusters are laid out behind one endpoint: which object belongs to which of them, and where the requests of
 /// each go.
 ///
-/// Everything but [`send`](Self::send) is called for each object or watch and must be quick and without I/O.
+/// Everything but [`send`](Self::send) is called for each object or watch and must be quick and without I/O. What
+/// panics costs what it panicked on: the object is left out as one that can't be read, the kind shows as blocked, the
+/// request fails.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -107,6 +107,10 @@ struct Scoped {
     unread: Arc<AtomicUsize>,
     places: [Objects; PLACES],
     unseen: Option<BTreeSet<(usize, String)>>,
+    /// Who waits for a list, and for whom the one under way is, in the order they came: what two of them bring along to
+    /// the same place may differ.
+    arriving: Vec<usize>,
+    boarding: Vec<usize>,
     synced: bool,
     lists: u64,
     problem: bool,
@@ -133,6 +137,8 @@ impl Scoped {
             unread,
             places: Default::default(),
             unseen: None,
+            arriving: Vec::new(),
+            boarding: Vec::new(),
             synced: false,
             lists: 0,
             problem: false,
@@ -145,8 +151,8 @@ struct Reading {
     watch: Arc<SharedWatch>,
     told: Arc<Told>,
     at: Option<(usize, usize)>,
-    /// What it brought along, until a list that began after it came is complete; and whether one is under way.
-    waits: Option<(Objects, bool)>,
+    /// What it brought along, until a list that began after it came has ended.
+    waits: Option<Objects>,
     synced: bool,
 }
 
@@ -169,7 +175,7 @@ impl Reading {
 
     fn expected(&self, scopes: &[Scoped]) -> Objects {
         match (&self.waits, self.at) {
-            (Some((own, _)), _) => own.clone(),
+            (Some(own), _) => own.clone(),
             (None, Some((scope, place))) => scopes[scope].places[place].clone(),
             (None, None) => Objects::new(),
         }
@@ -218,15 +224,7 @@ impl World {
                 let keys =
                     all.flat_map(|(place, objects)| objects.keys().map(move |name| (place, name.clone())));
                 scope.unseen = Some(keys.collect());
-                for reading in self
-                    .readings
-                    .iter_mut()
-                    .filter(|r| r.at.is_some_and(|at| at.0 == s))
-                {
-                    if let Some((_, boards)) = &mut reading.waits {
-                        *boards = true;
-                    }
-                }
+                scope.boarding.append(&mut scope.arriving);
             }
             Op::Put(s, place, name, uid) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
@@ -248,17 +246,10 @@ impl World {
             }
             Op::Finish(s, complete) if self.scopes[s].unseen.is_some() => self.finish(s, complete),
             Op::Abort(s) if self.scopes[s].unseen.is_some() => {
-                self.scopes[s].watch.abort_listing();
-                self.scopes[s].unseen = None;
-                for reading in self
-                    .readings
-                    .iter_mut()
-                    .filter(|r| r.at.is_some_and(|at| at.0 == s))
-                {
-                    if let Some((_, boards)) = &mut reading.waits {
-                        *boards = false;
-                    }
-                }
+                let scope = &mut self.scopes[s];
+                scope.watch.abort_listing();
+                scope.unseen = None;
+                scope.arriving.append(&mut scope.boarding);
             }
             Op::Fail(s) => {
                 self.scopes[s].watch.failed(WatchError::Unauthorized);
@@ -270,6 +261,7 @@ impl World {
             }
             Op::Join(w, s, place) => self.join(w, s, place),
             Op::Leave(w) => {
+                self.leave_line(w);
                 let left = std::mem::replace(&mut self.readings[w], Reading::new());
                 let before = left.told.0.lock().unwrap().0.clone();
                 left.watch.stop();
@@ -292,6 +284,13 @@ impl World {
         }
     }
 
+    fn leave_line(&mut self, w: usize) {
+        for scope in &mut self.scopes {
+            scope.arriving.retain(|waits| *waits != w);
+            scope.boarding.retain(|waits| *waits != w);
+        }
+    }
+
     fn finish(&mut self, s: usize, complete: bool) {
         let scope = &mut self.scopes[s];
         scope.watch.finish_listing(complete);
@@ -300,18 +299,16 @@ impl World {
                 scope.places[place].remove(&name);
             }
         }
-        for reading in &mut self.readings {
-            let Some((_, place)) = reading.at.filter(|at| at.0 == s) else {
-                continue;
+        for w in std::mem::take(&mut scope.boarding) {
+            let reading = &mut self.readings[w];
+            let (Some((_, place)), Some(own)) = (reading.at, reading.waits.take()) else {
+                panic!("nobody waits who has left");
             };
-            if let Some((own, true)) = &reading.waits {
-                if !complete {
-                    // By such a list nothing is deleted, wherever it was known from.
-                    for (name, object) in own {
-                        scope.places[place].entry(name.clone()).or_insert(*object);
-                    }
+            if !complete {
+                // By such a list nothing is deleted, wherever it was known from.
+                for (name, object) in own {
+                    scope.places[place].entry(name).or_insert(object);
                 }
-                reading.waits = None;
             }
         }
         (scope.synced, scope.problem) = (true, false);
@@ -330,7 +327,9 @@ impl World {
         });
         let before = reading.at.replace((s, place));
         if before.is_some_and(|before| before != (s, place)) {
-            reading.waits = Some((own, false));
+            reading.waits = Some(own);
+            self.leave_line(w);
+            self.scopes[s].arriving.push(w);
         }
         if let Some((left, _)) = before.filter(|before| before.0 != s) {
             let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == left));
@@ -385,7 +384,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn each_watch_equals_a_map_of_its_place(ops in proptest::collection::vec(op(), 1..60)) {
