@@ -32,7 +32,9 @@ pub use crate::fleet::Upstream;
 /// Clones are the same scope. A fleet connects to an endpoint when the first cluster of it joins and lets go of it
 /// when the last one has left; the provider that made the scope says which endpoints there are and how to reach
 /// them. What changes of an endpoint costs what it costs for a cluster: new credentials are swapped below the
-/// watches, another address of the same server means one list and a comparison.
+/// watches, another address of the same server means one list and a comparison. Which server it is, is told by the UID
+/// of its `kube-system` namespace; where that may not be read, another address is another server, and the clusters behind
+/// it are engaged anew.
 ///
 /// ```
 /// use mcr_core::{Access, ClusterName, ClusterSpec, ScopeLayout, Trust, scope::Scope};

@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::value::RawValue;
 use tokio::{
     sync::{Semaphore, watch},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
@@ -150,6 +150,9 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
         kind: watch.query().clone(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
+        interrupted: None,
+        list_not_before: Instant::now(),
+        applied: false,
         stuck: 0,
         cut_short: 0,
         spoke: false,
@@ -174,6 +177,11 @@ struct Driver {
     backoff: Backoff,
     /// Where to go on from; none before the first list and after the API server has forgotten it.
     position: Option<Position>,
+    /// Where a watch that worked was when someone asked for a list.
+    interrupted: Option<Position>,
+    list_not_before: Instant,
+    /// Whether the list under way has brought anything yet.
+    applied: bool,
     /// How many watches in a row failed without getting on from there.
     stuck: u32,
     /// How many watches in a row the server ended as soon as they had begun.
@@ -202,7 +210,7 @@ impl Driver {
             };
             let mut phase = self.env.phase.clone();
             phase.mark_unchanged();
-            let watch = self.watch.clone();
+            let (watch, not_before) = (self.watch.clone(), self.list_not_before);
             // A list under way is not begun anew: those who ask for lists all the time would keep it from ending.
             let following = matches!(&self.position, Some(position) if position.endpoint == endpoint);
             let step = async {
@@ -218,8 +226,8 @@ impl Driver {
             // finished deletes nothing.
             let result = tokio::select! {
                 result = step => result,
-                () = watch.relist(), if following => {
-                    self.position = None;
+                () = asked_for_a_list(&*watch, not_before), if following => {
+                    self.interrupted = self.position.take();
                     sleep(RELIST_PAUSE).await;
                     continue;
                 }
@@ -233,6 +241,20 @@ impl Driver {
                 self.failed(error).await;
             }
         }
+    }
+
+    /// Goes on with the watch that worked before someone asked for a list that now fails: those who did not ask must not
+    /// suffer. Not where the list has brought something already, which the watch would take back.
+    fn go_on_watching(&mut self, error: &WatchError, pause: Duration) -> bool {
+        let interrupted = self.interrupted.take();
+        if self.position.is_some() || self.applied || matches!(error, WatchError::Expired) {
+            return false;
+        }
+        let Some(position) = interrupted else { return false };
+        self.position = Some(position);
+        self.list_not_before = Instant::now() + pause;
+        self.watch.list_failed();
+        true
     }
 
     async fn connected(&mut self) -> Option<u64> {
@@ -290,7 +312,11 @@ impl Driver {
         if error.is_blocked() && crate::planted::Bug::KindBlocksCluster.on() {
             self.env.transport.block(Some(error.to_string().into()));
         }
+        let goes_on = self.go_on_watching(&error, pause);
         self.watch.failed(error);
+        if goes_on {
+            return;
+        }
         let mut phase = self.env.phase.clone();
         phase.mark_unchanged();
         // The supervisor finding the cluster again makes waiting pointless; a small spread keeps the watches
@@ -304,8 +330,9 @@ impl Driver {
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let first = self.watch.may_read_a_cache();
         let started = Instant::now();
-        self.left_out = false;
+        (self.left_out, self.applied) = (false, false);
         let resource_version = self.list_pages(first).await?;
+        self.interrupted = None;
         self.env.health.answered();
         self.env.counts.listed(started.elapsed());
         self.position = Some(Position {
@@ -347,6 +374,7 @@ impl Driver {
             left = left.saturating_sub(asked.elapsed());
             self.env.counts.read_bytes(body.len());
             let page = decode::list_page(&body)?;
+            self.applied |= !page.items.is_empty();
             for (i, item) in page.items.iter().enumerate() {
                 unreadable |= self.put(item, true).is_err_and(|error| error.key.is_none());
                 // Decoding a big list must not hold up the other clusters that share this thread.
@@ -568,6 +596,11 @@ impl Driver {
             .body(Body::empty())
             .map_err(|_| WatchError::Malformed(format!("{wanted} does not make a valid URL")))
     }
+}
+
+async fn asked_for_a_list(watch: &dyn Mirror, not_before: Instant) {
+    sleep_until(not_before).await;
+    watch.relist().await;
 }
 
 async fn left(phase: &mut watch::Receiver<Phase>, endpoint: u64) {

@@ -1,8 +1,9 @@
 //! What a driver keeps equal to what the API server has.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{WatchError, WatchRequest, WatchStatus};
@@ -38,19 +39,43 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     /// Takes an object out; none if it was not held here.
     fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
+    /// What is known of the watch.
+    fn known(&self) -> &watch::Sender<WatchStatus>;
+
+    /// Tells those who follow the watch that what is known of it has changed.
+    fn status_changed(&self);
+
     /// Something came, but it may yet turn out to be the same problem again.
-    fn noted(&self);
+    fn noted(&self) {
+        self.known().send_if_modified(|status| {
+            status.last_event = Some(SystemTime::now());
+            false
+        });
+    }
 
     /// Something came that shows that the watch works.
-    fn heard(&self);
+    fn heard(&self) {
+        let clears = self.known().borrow().problem.is_some();
+        if clears {
+            self.known().send_modify(|status| status.problem = None);
+            self.status_changed();
+        }
+        self.noted();
+    }
 
-    fn failed(&self, error: WatchError);
+    fn failed(&self, error: WatchError) {
+        self.known().send_modify(|status| status.failed(error));
+        self.status_changed();
+    }
 
     /// Whether the next list may come from the API server's cache, which can be behind. Not if that would go back in
     /// time.
     fn may_read_a_cache(&self) -> bool {
-        self.status().lists == 0
+        self.status().lists == 0 && self.len() == 0
     }
+
+    /// The list that was asked for has failed; whoever still needs it asks again.
+    fn list_failed(&self) {}
 
     /// Resolves when everything has to be listed anew, whatever the watch is at. Cancel safe.
     fn relist(&self) -> futures::future::BoxFuture<'_, ()> {

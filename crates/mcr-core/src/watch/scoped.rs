@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    SharedWatch, WatchError, WatchRequest, WatchStatus,
+    SharedWatch, WatchRequest, WatchStatus,
     contents::Contents,
     mirror::{Mirror, Parser, Taken},
 };
@@ -446,28 +446,23 @@ impl Mirror for ScopeWatch {
         }))
     }
 
-    fn noted(&self) {
-        self.status.send_if_modified(|status| {
-            status.last_event = Some(SystemTime::now());
-            false
-        });
+    fn known(&self) -> &watch::Sender<WatchStatus> {
+        &self.status
     }
 
-    fn heard(&self) {
-        let clears = self.status.borrow().problem.is_some();
-        if clears {
-            self.change_status(|status| status.problem = None);
-        }
-        self.noted();
-    }
-
-    fn failed(&self, error: WatchError) {
-        self.change_status(|status| status.failed(error));
+    fn status_changed(&self) {
+        self.tell_readers();
     }
 
     fn may_read_a_cache(&self) -> bool {
         // What a cluster brought along from another endpoint may be newer than what is in a cache.
-        Self::status(self).lists == 0 && self.places().arriving.is_empty()
+        Self::status(self).lists == 0 && self.len() == 0 && self.places().arriving.is_empty()
+    }
+
+    fn list_failed(&self) {
+        if !self.places().arriving.is_empty() {
+            self.relist.notify_one();
+        }
     }
 
     fn relist(&self) -> BoxFuture<'_, ()> {

@@ -184,8 +184,7 @@ impl SharedWatch {
 
     fn set_status(&self, change: impl FnOnce(&mut WatchStatus)) {
         self.status.send_modify(change);
-        self.contents()
-            .tell(&self.request, self.id, |sink| sink.status_changed(&self.status()));
+        self.status_changed();
     }
 }
 
@@ -308,23 +307,13 @@ impl Mirror for SharedWatch {
         Ok(Some(Taken { place: None, object }))
     }
 
-    fn noted(&self) {
-        self.status.send_if_modified(|status| {
-            status.last_event = Some(SystemTime::now());
-            false
-        });
+    fn known(&self) -> &watch::Sender<WatchStatus> {
+        &self.status
     }
 
-    fn heard(&self) {
-        let clears = self.status.borrow().problem.is_some();
-        if clears {
-            self.set_status(|status| status.problem = None);
-        }
-        self.noted();
-    }
-
-    fn failed(&self, error: WatchError) {
-        self.set_status(|status| status.failed(error));
+    fn status_changed(&self) {
+        self.contents()
+            .tell(&self.request, self.id, |sink| sink.status_changed(&self.status()));
     }
 }
 

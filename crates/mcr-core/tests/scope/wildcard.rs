@@ -479,6 +479,9 @@ async fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_ha
     eventually(SOON, "the list fails", || seen.problem()).await;
     a.unbind("zoo");
     b.put("zoo", "default", "comes", "1");
+    // Those who did not ask for the list don't notice that it fails.
+    b.put("island", "default", "meanwhile", "1");
+    there.equals(&b).await;
     // An index that comes while it waits finds what it has.
     running
         .fleet

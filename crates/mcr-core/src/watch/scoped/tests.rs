@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
+use crate::WatchError;
 use crate::{
     AnswerBody, BoxError, ObjectMetadata, Placement, Upstream,
     store::{Namespaces, TypePrefix},
