@@ -217,11 +217,14 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        let written = start.elapsed();
         let line = (cluster.name().to_string(), cluster.epoch(), name.to_owned());
-        until(&format!("{line:?} is reconciled"), || {
-            self.seen.lock().unwrap().contains(&line).then_some(())
-        })
-        .await;
+        let told = || self.seen.lock().unwrap().contains(&line).then_some(());
+        until(&format!("{line:?} is reconciled"), told).await;
+        say(&format!(
+            "a ConfigMap could be written after {written:?} and was reconciled after {:?}",
+            start.elapsed()
+        ));
     }
 }
 
