@@ -196,7 +196,9 @@ fn reach(engine: &str) -> Result<()> {
         bail!(
             "{engine} can't reach its engine: {}. Start it, or set DOCKER_HOST; where no init system runs, `.ci/engine start` \
              starts one",
-            String::from_utf8_lossy(&output.stderr).trim()
+            String::from_utf8_lossy(&output.stderr)
+                .trim()
+                .trim_end_matches(['?', '.'])
         );
     }
     Ok(())
