@@ -2,6 +2,7 @@
 
 mod crates;
 mod deny;
+mod packages;
 
 use anyhow::Result;
 
@@ -46,6 +47,8 @@ pub(crate) fn add(stages: &mut Stages) {
         )?;
         Ok(Done::Passed)
     });
+    // After the stages that fetch what it needs to know.
+    stages.run("packages", packages::check);
     stages.run("bans licences sources", || deny::offline().map(|()| Done::Passed));
     stages.run("advisories", deny::advisories);
 }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Checks every member of the workspace; the error lists everything that is wrong.
-pub(super) fn check() -> Result<()> {
+/// What cargo knows of the members of the workspace.
+fn members() -> Result<Vec<Value>> {
     let output = workspace::cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
         .output()
@@ -17,23 +17,41 @@ pub(super) fn check() -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"]
+    let mut metadata: Value = serde_json::from_slice(&output.stdout)?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => bail!("cargo metadata lists no packages"),
+    }
+}
+
+/// The names of the crates that are published.
+pub(super) fn published() -> Result<Vec<String>> {
+    Ok(members()?
+        .iter()
+        .filter(|package| is_published(package))
+        .filter_map(|package| package["name"].as_str().map(str::to_owned))
+        .collect())
+}
+
+fn is_published(package: &Value) -> bool {
+    package["publish"]
         .as_array()
-        .context("cargo metadata lists packages")?;
+        .is_none_or(|registries| !registries.is_empty())
+}
+
+/// Checks every member of the workspace; the error lists everything that is wrong.
+pub(super) fn check() -> Result<()> {
+    let packages = members()?;
     let members: Vec<&str> = packages
         .iter()
         .filter_map(|package| package["name"].as_str())
         .collect();
 
     let mut wrong = Vec::new();
-    for package in packages {
+    for package in &packages {
         dependencies(package, &members, &mut wrong);
         // A crate that is never published shows nothing to the world.
-        let published = package["publish"]
-            .as_array()
-            .is_none_or(|registries| !registries.is_empty());
-        if published {
+        if is_published(package) {
             manifest(package, &mut wrong);
         }
     }

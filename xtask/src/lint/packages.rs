@@ -1,0 +1,101 @@
+//! Whether the crates can be packaged as they are: what `cargo publish` would refuse is found before a release.
+
+use anyhow::{Context, Result, bail};
+
+use super::crates;
+use crate::stage::Done;
+use crate::workspace;
+
+/// The first Cargo that packages crates which depend on each other and are not published yet.
+const CARGO: (u32, u32) = (1, 90);
+
+/// Packages every crate that is published, all in one go. Nothing is compiled and nothing is asked of the network:
+/// the other stages do the first, and versions are taken from what is known of the registry.
+pub(super) fn check() -> Result<Done> {
+    let output = workspace::cargo()
+        .arg("--version")
+        .output()
+        .context("running `cargo --version`")?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    if let Some(older) = too_old(&version) {
+        return Ok(Done::Skipped(format!(
+            "it takes Cargo {}.{} or newer, and this is {older}",
+            CARGO.0, CARGO.1
+        )));
+    }
+    let mut command = workspace::cargo();
+    command.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+    let ours = crates::published()?;
+    for name in &ours {
+        command.args(["--package", name]);
+    }
+    let output = command.output().context("running `cargo package`")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        if let Some(why) = unknown_registry(&text, &ours) {
+            return Ok(Done::Skipped(format!(
+                "the registry is not known here, `cargo fetch` gets it: {why}"
+            )));
+        }
+        eprint!("{text}");
+        bail!("a crate can't be packaged, see above");
+    }
+    eprint!("{text}");
+    Ok(Done::Passed)
+}
+
+/// The version, if it is older than needed. What can't be read is tried.
+fn too_old(text: &str) -> Option<&str> {
+    let version = text.split_whitespace().nth(1)?;
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    let known = (parts.next()?, parts.next()?);
+    (known < CARGO).then_some(version)
+}
+
+/// The line that says that something would have to be fetched. Anything else is a finding, and so is one of our own
+/// crates that is looked for in the registry.
+fn unknown_registry<'a>(text: &'a str, ours: &[String]) -> Option<&'a str> {
+    let fetched = text
+        .lines()
+        .find(|line| line.contains("but --offline was specified"));
+    let missing = || {
+        text.lines().find(|line| {
+            let name = line
+                .split_once("no matching package named `")
+                .and_then(|(_, rest)| rest.split_once('`'));
+            name.is_some_and(|(name, _)| ours.iter().all(|our| our != name))
+        })
+    };
+    fetched.or_else(missing).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{too_old, unknown_registry};
+
+    #[test]
+    fn only_known_older_versions_are_too_old() {
+        assert_eq!(too_old("cargo 1.89.0 (c24e10642 2025-06-23)"), Some("1.89.0"));
+        assert_eq!(too_old("cargo 1.90.0 (840b83a10 2025-07-30)"), None);
+        assert_eq!(too_old("cargo 1.100.0-nightly (0 2026-12-01)"), None);
+        assert_eq!(too_old("cargo 2.0.0"), None);
+        assert_eq!(too_old("something else"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_crate_is_no_reason_to_skip() {
+        let ours = ["mcr-core".to_owned()];
+        let skipped = |text| unknown_registry(text, &ours).is_some();
+        assert!(skipped(
+            "error: attempting to make an HTTP request, but --offline was specified\n"
+        ));
+        assert!(skipped("error: no matching package named `bytes` found\n"));
+        // A dev-dependency with a version on a crate that is not published before.
+        assert!(!skipped(
+            "Caused by:\n  no matching package named `mcr-core` found\n"
+        ));
+        assert!(!skipped(
+            "all dependencies must have a version requirement specified when packaging."
+        ));
+    }
+}
