@@ -25,10 +25,20 @@ mod code {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs, path::Path};
+    use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
-    /// The documents that have lines for a `Cargo.toml`.
+    /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
     const WITH_LINES: [&str; 3] = ["README.md", "docs/quickstart.md", "docs/writing-a-provider.md"];
+
+    /// The documents beside the workspace's `Cargo.toml`.
+    const AT_THE_ROOT: [&str; 6] = [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "RELEASING.md",
+        "SECURITY.md",
+        "STABILITY.md",
+    ];
 
     fn read(path: &str) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
@@ -46,6 +56,15 @@ mod tests {
         pages.sort();
         assert!(!pages.is_empty());
         pages
+    }
+
+    /// The READMEs of the crates.
+    fn readmes() -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| format!("crates/{}/README.md", entry.unwrap().file_name().display()))
+            .collect()
     }
 
     /// The text without its fenced blocks.
@@ -140,10 +159,10 @@ mod tests {
     #[test]
     fn the_versions_in_the_documents_are_those_of_the_workspace() {
         let ours = dependencies(&read("Cargo.toml"));
-        for document in WITH_LINES {
-            let blocks = blocks(&read(document), "toml");
+        for document in WITH_LINES.map(str::to_owned).into_iter().chain(readmes()) {
+            let blocks = blocks(&read(&document), "toml");
             assert!(
-                !blocks.is_empty(),
+                !blocks.is_empty() || document.starts_with("crates/"),
                 "{document} has no toml block any more: take it off the list"
             );
             for (name, version) in blocks.iter().flat_map(|block| dependencies(block)) {
@@ -170,11 +189,83 @@ mod tests {
         }
     }
 
+    /// The first row of the table in `STABILITY.md` is what this workspace is built with.
+    #[test]
+    fn the_table_of_versions_is_that_of_the_workspace() {
+        let page = read("STABILITY.md");
+        let (_, table) = page.split_once("<!-- table -->").unwrap();
+        let (table, _) = table.split_once("<!-- end -->").unwrap();
+        let mut rows = table.trim().lines().map(|line| -> Vec<&str> {
+            let cells = line.trim_matches('|').split('|');
+            cells.map(str::trim).collect()
+        });
+        let heads = [
+            "mcr",
+            "kube",
+            "k8s-openapi",
+            "Kubernetes types",
+            "tested against",
+            "Rust",
+        ];
+        assert_eq!(rows.next().unwrap(), heads);
+        let row = rows.nth(1).unwrap();
+
+        let manifest = read("Cargo.toml");
+        let ours = dependencies(&manifest);
+        for (documented, name) in row.iter().zip(&heads[..3]) {
+            assert!(
+                agree(documented, &ours[*name]),
+                "STABILITY.md has {name} {documented}, the workspace {}",
+                ours[*name]
+            );
+        }
+        assert_eq!(row[3], kubernetes_types());
+        let recipe = read("xtask/src/assets/recipe.rs");
+        let tested = value(&recipe, "KUBERNETES: &str").unwrap();
+        assert!(
+            tested.starts_with(&format!("{}.", row[4])),
+            "the tests start Kubernetes {tested}"
+        );
+        assert_eq!(Some(row[5]), value(&manifest, "rust-version"));
+    }
+
+    /// The first and the last version of Kubernetes that `k8s-openapi` has a feature for.
+    fn kubernetes_types() -> String {
+        let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args([
+                "metadata",
+                "--format-version",
+                "1",
+                "--offline",
+                "--filter-platform",
+                "x86_64-unknown-linux-gnu",
+            ])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        let package = packages
+            .iter()
+            .find(|package| package["name"] == "k8s-openapi")
+            .unwrap();
+        let features = package["features"].as_object().unwrap();
+        let minors = features
+            .keys()
+            .filter_map(|feature| feature.strip_prefix("v1_")?.parse::<u32>().ok());
+        let (first, last) = (minors.clone().min().unwrap(), minors.max().unwrap());
+        format!("1.{first} – 1.{last}")
+    }
+
     #[test]
     fn every_link_between_the_documents_leads_somewhere() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let documents = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(str::to_owned);
-        for document in documents.into_iter().chain(pages()) {
+        for document in AT_THE_ROOT.map(str::to_owned).into_iter().chain(pages()) {
             let text = read(&document);
             let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
             for (link, _) in prose(&text)
@@ -214,13 +305,13 @@ mod tests {
         }
     }
 
-    /// `docs/comparison.md` says which test holds what as `file::function`; all of them must be there.
+    /// Documents say which test holds what as `file::function`; all of them must be there.
     #[test]
     fn every_test_that_a_document_names_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut named = 0;
-        for document in ["docs/comparison.md", "docs/architecture.md"] {
-            for reference in read(document)
+        for document in AT_THE_ROOT.map(str::to_owned).into_iter().chain(pages()) {
+            for reference in read(&document)
                 .split('`')
                 .skip(1)
                 .step_by(2)
