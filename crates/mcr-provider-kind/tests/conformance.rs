@@ -27,8 +27,7 @@ impl<const EVENTS: bool> Clusters<EVENTS> {
 }
 
 impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
-    // Not `Change`: a kind cluster has nothing but its port that could change, and of a cluster that was never reached a
-    // fleet can't know that another address leads to the same one. `engine/events.rs` has that case.
+    // Not `Change`: a kind cluster has nothing but its port that could change. `engine/events.rs` has that case.
     const CAN: &'static [Ability] = &[
         Ability::Add,
         Ability::Rotate,

@@ -56,8 +56,8 @@ pub(super) struct Life<'a> {
     pub(super) pending: Option<Instant>,
     pub(super) refused: bool,
     pub(super) last_probe: Instant,
-    /// The place that watches were let begin at before it was known who answers there.
-    pub(super) tried: Option<Target>,
+    /// The place that watches were let begin at before it was known who answers there, and who was said to be there.
+    pub(super) tried: Option<(Target, Option<Arc<str>>)>,
     /// When to find out who the cluster is, if that has been put off.
     pub(super) identify_at: Option<Instant>,
 }

@@ -258,6 +258,11 @@ impl Driver {
     }
 
     async fn connected(&mut self) -> Option<u64> {
+        if *self.env.phase.borrow() == Phase::Down {
+            // What failed before says nothing of what comes after: an API server that starts forbids everything for a
+            // moment. How often a cluster that comes and goes is dialled is its supervisor's concern.
+            self.backoff.reset();
+        }
         let phase = self
             .env
             .phase
@@ -285,6 +290,11 @@ impl Driver {
             self.position = None;
         }
         self.env.counts.failure(&error);
+        let again = self.told.contains_key(&std::mem::discriminant(&error));
+        if matches!(error, WatchError::Expired) && !again {
+            // Normal after a while, and cured by a list; only one after the other is a loop.
+            pause = self.backoff.spread(Duration::from_millis(100));
+        }
         let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
         *times = times.saturating_add(1);
         // Having to list again is normal, unless it never ends.
