@@ -343,7 +343,6 @@ impl Driver {
         (self.left_out, self.applied) = (false, false);
         let resource_version = self.list_pages(first).await?;
         self.interrupted = None;
-        self.env.health.answered();
         self.env.counts.listed(started.elapsed());
         self.position = Some(Position {
             endpoint,
@@ -395,6 +394,9 @@ impl Driver {
             match page.continue_token {
                 Some(token) => continue_token = Some(token),
                 None => {
+                    // First: whoever sees the kind listed may go on to change how the cluster is reached, and then this
+                    // connection has to count as one that works.
+                    self.env.health.answered();
                     self.watch.finish_listing(!unreadable);
                     return Ok(page.resource_version);
                 }
