@@ -123,16 +123,17 @@ impl Life<'_> {
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
-        if let (Some((tried, who)), Ok(connected)) = (&self.tried, &dialled) {
-            if self.identity.is_none() && *tried != connected.link.shape.target {
-                // The watches may hold objects of the place that was tried, and nobody knows whose they are, unless
-                // the provider said so then as it does now.
-                if who.is_none() || *who != spec.identity {
-                    return Some(End::Replaced);
-                }
-                self.endpoint += 1;
-                self.tried = Some((connected.link.shape.target.clone(), who.clone()));
+        if let (Some((tried, who)), Ok(connected)) = (&self.tried, &dialled)
+            && self.identity.is_none()
+            && *tried != connected.link.shape.target
+        {
+            // The watches may hold objects of the place that was tried, and nobody knows whose they are, unless
+            // the provider said so then as it does now.
+            if who.is_none() || *who != spec.identity {
+                return Some(End::Replaced);
             }
+            self.endpoint += 1;
+            self.tried = Some((connected.link.shape.target.clone(), who.clone()));
         }
         let cluster = self.cluster.clone();
         // Only the first time: each watch of a dead cluster would else dial it at each attempt.
