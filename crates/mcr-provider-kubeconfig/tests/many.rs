@@ -17,7 +17,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, Controller, Manager, Request};
 use mcr_core::{Change, ClusterState, Fleet, Provider, WatchRequest};
 use mcr_provider_kubeconfig::KubeconfigProvider;
-use mcr_testkit::sim::{SimCluster, SimFleet};
+use mcr_testkit::{
+    sim::{SimCluster, SimFleet},
+    waiting,
+};
 use serde_json::json;
 use support::{locally, secret};
 use tokio_util::sync::CancellationToken;
@@ -53,11 +56,7 @@ async fn world(many: usize) -> (SimCluster, SimFleet) {
 }
 
 async fn eventually(what: &str, within: Duration, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < within, "not within {within:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    waiting::eventually(within, what, || so().then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, BoxError, Controller, Fleet, Request};
 use mcr_provider_namespace::NamespaceProvider;
-use mcr_testkit::sim::SimCluster;
+use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -39,11 +39,7 @@ fn cpu() -> Option<Duration> {
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within two minutes: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(Duration::from_secs(120), what, || holds().then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

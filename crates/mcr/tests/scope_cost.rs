@@ -22,7 +22,7 @@ use mcr::{
     core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
 };
 use mcr_provider_clusters::ClustersProvider;
-use mcr_testkit::sim::SimCluster;
+use mcr_testkit::{sim::SimCluster, waiting::eventually};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -66,11 +66,7 @@ fn cpu() -> Duration {
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within two minutes: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(Duration::from_secs(120), what, || holds().then_some(())).await;
 }
 
 fn place(number: usize) -> String {
@@ -122,6 +118,7 @@ async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
         reconciled.load(Ordering::Relaxed) == 1
     })
     .await;
+    let tasks_before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (memory_before, cpu_before, started) = (resident(), cpu(), Instant::now());
     for number in 1..CLUSTERS {
         clusters.add(spec(number));
@@ -134,6 +131,15 @@ async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
     let count = (CLUSTERS - 1) as f64;
     let bytes = (resident() - memory_before) / count;
     let joining = (cpu() - cpu_before).div_f64(count);
+
+    let more_tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+        .saturating_sub(tasks_before);
+    assert!(
+        more_tasks < 100,
+        "{more_tasks} more tasks run for {CLUSTERS} more clusters, which have none of their own"
+    );
 
     let lists = server.audit().count(|event| event.is_list("configmaps"));
     let watches = server.audit().count(|event| event.is_watch_start("configmaps"));

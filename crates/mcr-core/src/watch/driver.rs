@@ -290,13 +290,12 @@ impl Driver {
             self.position = None;
         }
         self.env.counts.failure(&error);
-        let again = self.told.contains_key(&std::mem::discriminant(&error));
-        if matches!(error, WatchError::Expired) && !again {
+        let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
+        *times = times.saturating_add(1);
+        if matches!(error, WatchError::Expired) && *times == 1 {
             // Normal after a while, and cured by a list; only one after the other is a loop.
             pause = self.backoff.spread(Duration::from_millis(100));
         }
-        let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
-        *times = times.saturating_add(1);
         // Having to list again is normal, unless it never ends.
         let loud = if matches!(error, WatchError::Expired) {
             3

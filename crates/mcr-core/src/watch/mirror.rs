@@ -63,6 +63,12 @@ pub(crate) trait Mirror: Send + Sync + 'static {
         self.noted();
     }
 
+    /// A list has ended.
+    fn listed(&self) {
+        self.known().send_modify(WatchStatus::listed);
+        self.status_changed();
+    }
+
     fn failed(&self, error: WatchError) {
         self.known().send_modify(|status| status.failed(error));
         self.status_changed();

@@ -158,22 +158,24 @@ impl ScopeWatch {
         self.places().all()
     }
 
-    fn at<'p>(&self, places: &'p mut Places, place: &str) -> &'p mut Place {
-        if !places.contents.contains_key(place) {
-            let new = Place::default();
-            for (name, indexer) in self.indexers().iter() {
-                new.contents.store().add_index(name.clone(), indexer.clone());
-            }
-            if places.listing {
-                new.contents.store().begin_listing();
-            }
-            places.contents.insert(place.into(), new);
+    fn at(&self, places: &mut Places, place: &str) -> Arc<Contents> {
+        if let Some(known) = places.contents.get(place) {
+            return known.contents.clone();
         }
-        places.contents.entry(place.into()).or_default()
+        let new = Place::default();
+        for (name, indexer) in self.indexers().iter() {
+            new.contents.store().add_index(name.clone(), indexer.clone());
+        }
+        if places.listing {
+            new.contents.store().begin_listing();
+        }
+        let contents = new.contents.clone();
+        places.contents.insert(place.into(), new);
+        contents
     }
 
     fn contents_at(&self, place: &str) -> Arc<Contents> {
-        self.at(&mut self.places(), place).contents.clone()
+        self.at(&mut self.places(), place)
     }
 
     /// Changes the objects of a place.
@@ -204,9 +206,11 @@ impl ScopeWatch {
             places.leave_line(watch.id());
             places.left(&before.place);
         }
-        let at = self.at(&mut places, place);
-        at.readers += 1;
-        Some(at.contents.clone())
+        let contents = self.at(&mut places, place);
+        if let Some(at) = places.contents.get_mut(place) {
+            at.readers += 1;
+        }
+        Some(contents)
     }
 
     /// A watch comes from another endpoint. What this one has of its cluster is old until it is listed again: were it
@@ -232,25 +236,6 @@ impl ScopeWatch {
         if self.is_unread() {
             (self.unread)(&self.request);
         }
-    }
-
-    fn tell_readers(&self) {
-        let readers: Vec<Arc<SharedWatch>> = {
-            let places = self.places();
-            places
-                .readers
-                .values()
-                .map(|reader| reader.watch.clone())
-                .collect()
-        };
-        for reader in readers {
-            reader.follow(self);
-        }
-    }
-
-    fn change_status(&self, change: impl FnOnce(&mut WatchStatus)) {
-        self.status.send_modify(change);
-        self.tell_readers();
     }
 
     /// Where an object belongs; none if it belongs to no cluster.
@@ -395,7 +380,7 @@ impl Mirror for ScopeWatch {
             watch.arrive(|| {
                 let mut places = self.places();
                 let still = places.reads_at(watch.id(), &place);
-                let contents = still.then(|| self.at(&mut places, &place).contents.clone())?;
+                let contents = still.then(|| self.at(&mut places, &place))?;
                 drop(places);
                 if !complete {
                     // Nothing may be taken for deleted by such a list, nor may one object that can't be read keep
@@ -405,7 +390,7 @@ impl Mirror for ScopeWatch {
                 Some(contents)
             });
         }
-        self.change_status(WatchStatus::listed);
+        self.listed();
     }
 
     fn abort_listing(&self) {
@@ -451,7 +436,17 @@ impl Mirror for ScopeWatch {
     }
 
     fn status_changed(&self) {
-        self.tell_readers();
+        let readers: Vec<Arc<SharedWatch>> = {
+            let places = self.places();
+            places
+                .readers
+                .values()
+                .map(|reader| reader.watch.clone())
+                .collect()
+        };
+        for reader in readers {
+            reader.follow(self);
+        }
     }
 
     fn may_read_a_cache(&self) -> bool {

@@ -284,7 +284,7 @@ impl Mirror for SharedWatch {
     fn finish_listing(&self, complete: bool) {
         self.contents()
             .apply(&self.request, |store| store.finish_listing(complete));
-        self.set_status(WatchStatus::listed);
+        self.listed();
     }
 
     fn abort_listing(&self) {

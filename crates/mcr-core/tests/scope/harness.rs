@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     sync::{Arc, Mutex, Once},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::BoxFuture;
@@ -20,27 +19,12 @@ use mcr_core::{
     WatchRequest,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use mcr_testkit::waiting::Background;
+pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
 use crate::shard::Shard;
 
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
 
 /// Each namespace is a cluster and keeps its name inside. Nothing is rewritten, so this shows what scopes do by
 /// themselves.
@@ -76,8 +60,7 @@ impl ScopeLayout for Namespaces {
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) clusters: ClustersHandle,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+    running: Background<()>,
 }
 
 impl Running {
@@ -97,16 +80,11 @@ impl Running {
                 change(settings);
             })
             .build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (fleet, stop) = (fleet.clone(), stop.clone());
-            async move { fleet.run(stop).await }
-        });
+        let runs = fleet.clone();
         Self {
             fleet,
             clusters,
-            stop,
-            task,
+            running: Background::start(|stop| async move { runs.run(stop).await }),
         }
     }
 
@@ -117,18 +95,15 @@ impl Running {
     }
 
     pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
-        eventually(SOON, &format!("{cluster} is engaged"), || {
+        eventually(SOON, format!("{cluster} is engaged"), || {
             self.fleet.get(cluster).ok()
         })
         .await
     }
 
     pub(crate) async fn stop(self) {
-        self.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(20), self.task)
-            .await
-            .expect("the fleet stops")
-            .or_fail();
+        let stopped = tokio::time::timeout(Duration::from_secs(20), self.running.stop()).await;
+        stopped.expect("the fleet stops");
     }
 }
 
@@ -178,30 +153,6 @@ fn measure_from_here() {
         };
         std::thread::spawn(first).join().unwrap();
     });
-}
-
-/// Asks again and again until there is an answer.
-#[track_caller]
-pub(crate) fn eventually<T>(
-    limit: Duration,
-    what: &str,
-    mut ask: impl FnMut() -> Option<T>,
-) -> impl Future<Output = T> {
-    let what = what.to_owned();
-    let caller = std::panic::Location::caller();
-    async move {
-        let started = Instant::now();
-        loop {
-            if let Some(answer) = ask() {
-                return answer;
-            }
-            assert!(
-                started.elapsed() < limit,
-                "not within {limit:?}: {what} ({caller})"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
 }
 
 pub(crate) async fn ready(cluster: &Cluster) {

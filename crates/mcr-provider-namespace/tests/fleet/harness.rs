@@ -2,9 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -16,41 +15,15 @@ use mcr::{Action, Cluster, Controller, Fleet, Manager, Provider, Request, Reques
 use mcr_core::{Access, Trust};
 use mcr_provider_namespace::{NamespaceProvider, NamespaceProviderBuilder};
 use mcr_testkit::control_plane::ControlPlane;
+pub(crate) use mcr_testkit::waiting::OrFail;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// `unwrap` that shows the text a user would see.
-pub(crate) trait OrFail<T> {
-    fn or_fail(self) -> T;
-}
-
-impl<T, E: Display> OrFail<T> for Result<T, E> {
-    #[track_caller]
-    fn or_fail(self) -> T {
-        match self {
-            Ok(value) => value,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-/// Asks again and again until there is an answer.
 #[track_caller]
-pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    let what = what.to_owned();
-    let caller = std::panic::Location::caller();
-    async move {
-        let started = Instant::now();
-        loop {
-            if let Some(answer) = ask() {
-                return answer;
-            }
-            assert!(started.elapsed() < SOON, "not within {SOON:?}: {what} ({caller})");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
+pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
+    mcr_testkit::waiting::eventually(SOON, what, ask)
 }
 
 pub(crate) fn provider(plane: &ControlPlane) -> NamespaceProviderBuilder {
