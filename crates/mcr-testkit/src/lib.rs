@@ -9,6 +9,8 @@
 pub mod conformance;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(feature = "e2e")]
+pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
 #[cfg(feature = "sim")]
