@@ -15,7 +15,7 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, Controller, Manager, Request};
-use mcr_core::{Change, ClusterState, Fleet, Provider, WatchRequest};
+use mcr_core::{Change, ClusterState, Fleet, FleetSettings, Provider, WatchRequest};
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::{
     sim::{SimCluster, SimFleet},
@@ -92,9 +92,18 @@ async fn a_thousand_secrets_are_a_thousand_clusters_within_ten_seconds() {
         seen.load(Ordering::SeqCst) == MANY
     })
     .await;
+    let dialled = members.most_handshakes_at_once();
     println!(
-        "engaged after {engaged:?}, all reconciled after {:?}",
-        begun.elapsed()
+        "engaged after {engaged:?}, all reconciled after {:?}, {} connections, at most {dialled} being made at once",
+        begun.elapsed(),
+        members.connections()
+    );
+    // Those of new clusters and of their lists. Twice, because the server counts a handshake until it has read its last
+    // message, when the client has long gone on.
+    let FleetSettings { connects, lists, .. } = FleetSettings::default();
+    assert!(
+        dialled <= 2 * (connects + lists),
+        "{dialled} connections were being made at once"
     );
     assert_eq!(seen.load(Ordering::SeqCst), MANY, "each once");
     let audit = hub.audit();

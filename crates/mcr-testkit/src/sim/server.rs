@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, Response, Uri};
@@ -68,7 +69,32 @@ impl Clusters {
 struct Listening {
     address: SocketAddr,
     tls: SimTls,
+    handshakes: Arc<Handshakes>,
     stop: CancellationToken,
+}
+
+/// How many TLS handshakes are under way, and how many were at most.
+#[derive(Debug, Default)]
+struct Handshakes {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    all: AtomicUsize,
+}
+
+impl Handshakes {
+    async fn count<T>(&self, handshake: impl Future<Output = T>) -> T {
+        struct Under<'a>(&'a AtomicUsize);
+        impl Drop for Under<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        let _under = Under(&self.now);
+        self.all.fetch_add(1, Ordering::SeqCst);
+        self.most.fetch_max(now, Ordering::SeqCst);
+        handshake.await
+    }
 }
 
 impl Drop for Listening {
@@ -215,6 +241,16 @@ impl SimFleet {
         self.inner.listening.tls.ca_pem()
     }
 
+    /// How many connections were being made at the same moment at most: accepted, and their TLS handshake not done.
+    pub fn most_handshakes_at_once(&self) -> usize {
+        self.inner.listening.handshakes.most.load(Ordering::SeqCst)
+    }
+
+    /// How many connections have been accepted so far.
+    pub fn connections(&self) -> usize {
+        self.inner.listening.handshakes.all.load(Ordering::SeqCst)
+    }
+
     /// A kubeconfig of the user who may do everything in a cluster, if it is served.
     pub fn kubeconfig(&self, name: &str) -> Option<String> {
         let token = self.get(name)?.admin_token();
@@ -233,15 +269,29 @@ async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, Si
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let stop = CancellationToken::new();
-    tokio::spawn(accept(listener, tls.clone(), serves, stop.clone()));
+    let handshakes = Arc::new(Handshakes::default());
+    tokio::spawn(accept(
+        listener,
+        tls.clone(),
+        handshakes.clone(),
+        serves,
+        stop.clone(),
+    ));
     Ok(Listening {
         address,
         tls: tls.clone(),
+        handshakes,
         stop,
     })
 }
 
-async fn accept(listener: TcpListener, tls: SimTls, serves: Serves, stop: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    tls: SimTls,
+    handshakes: Arc<Handshakes>,
+    serves: Serves,
+    stop: CancellationToken,
+) {
     let acceptor = tls.acceptor();
     loop {
         let accepted = tokio::select! {
@@ -253,7 +303,7 @@ async fn accept(listener: TcpListener, tls: SimTls, serves: Serves, stop: Cancel
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             continue;
         };
-        let connection = connection(stream, acceptor.clone(), serves.clone());
+        let connection = connection(stream, acceptor.clone(), handshakes.clone(), serves.clone());
         let stop = stop.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -264,10 +314,15 @@ async fn accept(listener: TcpListener, tls: SimTls, serves: Serves, stop: Cancel
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, serves: Serves) {
+async fn connection(
+    stream: TcpStream,
+    acceptor: tokio_rustls::TlsAcceptor,
+    handshakes: Arc<Handshakes>,
+    serves: Serves,
+) {
     // Small answers should not wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
-    let Ok(stream) = acceptor.accept(stream).await else {
+    let Ok(stream) = handshakes.count(acceptor.accept(stream)).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
