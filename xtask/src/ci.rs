@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use crate::stage::Stages;
-use crate::{lint, planted, test};
+use crate::engine::{Engine, OwnEngine};
+use crate::stage::{Done, Stages};
+use crate::{e2e, interrupt, lint, planted, test};
 
 /// Arguments of `cargo xtask ci`.
 #[derive(clap::Args)]
@@ -25,5 +26,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         },
     );
     planted::add(&mut stages, &planted::Args::default());
+    on_clusters(&mut stages)?;
     stages.finish()
+}
+
+/// The suites over real clusters, in the engine of this machine or in one that runs for as long.
+fn on_clusters(stages: &mut Stages) -> Result<()> {
+    interrupt::watch("`.ci/engine stop` removes what stays")?;
+    let mut found = None;
+    stages.run("e2e engine", || match Engine::find(None) {
+        Ok(engine) => {
+            found = Some((engine, None));
+            Ok(Done::Passed)
+        }
+        Err(none) => match OwnEngine::start() {
+            Ok(own) => {
+                found = Some((own.engine().clone(), Some(own)));
+                Ok(Done::Passed)
+            }
+            Err(_) if interrupt::received() => Err(none),
+            Err(why) => Ok(Done::Skipped(format!(
+                "no test ran against real clusters: {why:#}; {none:#}"
+            ))),
+        },
+    });
+    let Some((engine, own)) = found else { return Ok(()) };
+    let ran = e2e::add(stages, &e2e::Args::default(), &engine);
+    // After all that is in it.
+    drop(own);
+    ran
 }

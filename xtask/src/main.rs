@@ -6,9 +6,13 @@
 mod assets;
 mod ci;
 mod demo;
+mod e2e;
+mod engine;
+mod interrupt;
 mod lint;
 mod node_image;
 mod planted;
+mod process;
 mod stage;
 mod test;
 mod workspace;
@@ -38,6 +42,8 @@ enum Task {
     Demo(demo::Args),
     /// Make a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
     NodeImage(node_image::Args),
+    /// The suites that need real kind clusters, on clusters that are made for them
+    E2e(e2e::Args),
     /// Everything a change must pass, with a time per stage
     Ci(ci::Args),
 }
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
         Task::Planted(args) => planted::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::NodeImage(args) => node_image::run(&args),
+        Task::E2e(args) => e2e::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
     match result {
@@ -61,7 +68,11 @@ fn main() -> ExitCode {
         // about a missing compiler or a failing lint.
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if interrupt::received() {
+                ExitCode::from(interrupt::EXIT_CODE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -11,19 +11,21 @@ mod tar;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::assets;
+use crate::engine::Engine;
+use crate::process::{self, Rules};
 use recipe::Parts;
 
 /// Arguments of `cargo xtask node-image`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The container engine's program: docker or podman
-    #[arg(long, default_value = "docker")]
-    engine: String,
+    /// The container engine's program: docker or podman; without it the first that answers
+    #[arg(long)]
+    engine: Option<String>,
     /// Make the image even if the engine has it
     #[arg(long)]
     force: bool,
@@ -31,40 +33,67 @@ pub(crate) struct Args {
 
 /// Prints `MCR_KIND` and `MCR_NODE_IMAGE` with their values on stdout, fit for a shell; progress goes to stderr.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    // First, as all else takes minutes.
+    let engine = Engine::find(args.engine.as_deref())?;
+    let image = image(&engine, args.force)?;
+    println!("MCR_KIND={}\nMCR_NODE_IMAGE={image}", kind()?.display());
+    Ok(())
+}
+
+/// The node image that kind takes by itself, if it is of the version wanted here.
+pub(crate) const DEFAULT: &str =
+    "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5";
+
+/// What names of images that are made here begin with.
+pub(crate) const NAME: &str = "mcr-node:";
+
+/// kind's command: the one on PATH if it is the right one, else one that is built into the cache.
+pub(crate) fn kind() -> Result<PathBuf> {
+    let cache = cache()?;
+    let _lock = assets::lock(&cache)?;
+    kind_in(&cache)
+}
+
+/// The name of the image in the engine, which is made if it is not there, or if that is wanted.
+pub(crate) fn image(engine: &Engine, anew: bool) -> Result<String> {
     if !cfg!(target_os = "linux") {
         bail!(
             "a node image is made on Linux only, from this machine's own programs; elsewhere let kind pull its own"
         );
     }
-    // First, as all else takes minutes.
-    reach(&args.engine)?;
-    let cache = assets::user_cache()?.join("mcr").join("node-image");
-    std::fs::create_dir_all(&cache)?;
+    let cache = cache()?;
     let _lock = assets::lock(&cache)?;
-    let kind = kind(&cache)?;
-    let image = image(args, &cache)?;
-    println!("MCR_KIND={}\nMCR_NODE_IMAGE={image}", kind.display());
-    Ok(())
-}
-
-fn image(args: &Args, cache: &Path) -> Result<String> {
     let folder = assets::ensure(&assets::Args::default())?;
-    let kubeadm = kubeadm(cache)?;
+    let kubeadm = kubeadm(&cache)?;
     let parts = Parts::find(&folder, &kubeadm)?;
     let image = parts.image()?;
-    if !args.force && quiet(&args.engine, &["image", "inspect", &image]) {
-        eprintln!("node-image: {} has {image} already", args.engine);
+    if !anew && has(engine, &image)? {
+        eprintln!("node-image: {} has {image} already", engine.program());
         return Ok(image);
     }
-    import(&args.engine, &image, &parts)?;
+    import(engine, &image, &parts)?;
     Ok(image)
 }
 
+/// Whether the engine has an image.
+pub(crate) fn has(engine: &Engine, image: &str) -> Result<bool> {
+    let mut inspect = engine.command();
+    inspect.args(["image", "inspect", image]);
+    Ok(process::run(&mut inspect, Rules::within(Duration::from_secs(60)))?.is_success())
+}
+
+fn cache() -> Result<PathBuf> {
+    let cache = assets::user_cache()?.join("mcr").join("node-image");
+    std::fs::create_dir_all(&cache)?;
+    Ok(cache)
+}
+
 /// Streams the image to the engine: nothing of it is written to the disk twice.
-fn import(engine: &str, image: &str, parts: &Parts) -> Result<()> {
-    eprintln!("node-image: making {image} in {engine}");
+fn import(engine: &Engine, image: &str, parts: &Parts) -> Result<()> {
+    let program = engine.program();
+    eprintln!("node-image: making {image} in {program}");
     let started = Instant::now();
-    let mut command = Command::new(engine);
+    let mut command = engine.command();
     command.arg("import");
     for change in Parts::CHANGES {
         command.args(["--change", change]);
@@ -74,13 +103,13 @@ fn import(engine: &str, image: &str, parts: &Parts) -> Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
-        .with_context(|| format!("starting `{engine} import`"))?;
+        .with_context(|| format!("starting `{program} import`"))?;
     let stdin = child.stdin.take().context("the engine takes an archive")?;
     let written = write(stdin, parts);
     let status = child.wait()?;
     // An engine that gave up closes its end; why is what it said, above.
     if !status.success() {
-        bail!("`{engine} import` failed ({status})");
+        bail!("`{program} import` failed ({status})");
     }
     let size = written?;
     eprintln!(
@@ -131,8 +160,7 @@ fn kubeadm(cache: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// kind's command: the one on PATH if it is the right one, else one that is built into the cache.
-fn kind(cache: &Path) -> Result<PathBuf> {
+fn kind_in(cache: &Path) -> Result<PathBuf> {
     let version = recipe::KIND;
     let is_right = |program: &Path| {
         let output = Command::new(program)
@@ -179,37 +207,4 @@ fn need_go(what: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn reach(engine: &str) -> Result<()> {
-    let output = Command::new(engine)
-        .args(["ps", "-q"])
-        .stdin(Stdio::null())
-        .output();
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => bail!(
-            "{engine} can't be started ({error}): install it (Debian: apt-get install docker.io), or name another engine with --engine"
-        ),
-    };
-    if !output.status.success() {
-        bail!(
-            "{engine} can't reach its engine: {}. Start it, or set DOCKER_HOST; where no init system runs, `.ci/engine start` \
-             starts one",
-            String::from_utf8_lossy(&output.stderr)
-                .trim()
-                .trim_end_matches(['?', '.'])
-        );
-    }
-    Ok(())
-}
-
-fn quiet(program: &str, args: &[&str]) -> bool {
-    let status = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    status.is_ok_and(|status| status.success())
 }

@@ -14,9 +14,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 
 use crate::stage::{Done, Stages};
+use crate::workspace::TestProgram;
 use crate::{assets, workspace};
 use bugs::{BUGS, Planted};
 
@@ -159,24 +159,9 @@ fn build(chosen: &[&Planted]) -> Result<BTreeMap<(String, String), PathBuf>> {
     );
     let mut programs = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let Ok(message) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let (Some(program), Some(manifest)) =
-            (message["executable"].as_str(), message["manifest_path"].as_str())
-        else {
-            continue;
-        };
-        let package = PathBuf::from(manifest);
-        let package = package
-            .parent()
-            .and_then(|folder| folder.file_name())
-            .unwrap_or_default();
-        let name = message["target"]["name"].as_str().unwrap_or_default();
-        programs.insert(
-            (package.to_string_lossy().into_owned(), name.to_owned()),
-            program.into(),
-        );
+        if let Some(program) = TestProgram::read(line) {
+            programs.insert((program.folder(), program.target), program.path);
+        }
     }
     Ok(programs)
 }

@@ -40,6 +40,36 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// A test program that cargo has built.
+#[derive(Debug, PartialEq)]
+pub(crate) struct TestProgram {
+    /// The folder of its package.
+    pub(crate) package: PathBuf,
+    /// Its target's name.
+    pub(crate) target: String,
+    pub(crate) path: PathBuf,
+}
+
+impl TestProgram {
+    /// Reads a line of what cargo says with `--message-format=json`; most tell of something else.
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(Self {
+            path: message["executable"].as_str()?.into(),
+            package: Path::new(message["manifest_path"].as_str()?)
+                .parent()?
+                .to_path_buf(),
+            target: message["target"]["name"].as_str()?.to_owned(),
+        })
+    }
+
+    /// The name of its package's folder.
+    pub(crate) fn folder(&self) -> String {
+        let name = self.package.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
 /// Runs a command with its output shown, and fails if it does.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let shown = show(command);
@@ -51,7 +81,8 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn show(command: &Command) -> String {
+/// A command as one would type it.
+pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or_default()

@@ -187,6 +187,7 @@ impl E2e {
             node_image: env::var("MCR_NODE_IMAGE").ok(),
             engine: env::var("KIND_EXPERIMENTAL_PROVIDER").unwrap_or_else(|_| "docker".to_owned()),
             control: env::var_os("MCR_ENGINE").map(PathBuf::from),
+            prefix: env::var("MCR_E2E_PREFIX").unwrap_or_else(|_| format!("mcr-e2e-{}-", std::process::id())),
         }
     }
 }
@@ -203,6 +204,9 @@ pub struct E2eKind {
     pub engine: String,
     /// A script that ends (`halt`) and starts (`start`) the engine. Only where that harms nobody else.
     pub control: Option<PathBuf>,
+    /// What the names of clusters have to begin with. A test removes those it makes; what it leaves, because it was killed, is found
+    /// by this.
+    pub prefix: String,
 }
 
 /// A namespace of a test. [`remove`](Self::remove) it at the end; dropped, as after a panic, it is removed if possible.

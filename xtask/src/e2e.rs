@@ -1,0 +1,170 @@
+//! `cargo xtask e2e`: the suites that need real clusters, on kind clusters that are made for them.
+//!
+//! A suite is a test target named `e2e` of a package. Each of its cases is a process of its own, so one that hangs, aborts or prints
+//! what it likes is still one result. What the suites find in their environment is told in `mcr-testkit/src/e2e.rs`.
+
+mod case;
+mod clusters;
+mod nodes;
+mod note;
+mod report;
+mod suites;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::engine::Engine;
+use crate::process::Rules;
+use crate::stage::{Done, Stages};
+use crate::{assets, interrupt, workspace};
+use case::Outcome;
+use clusters::Clusters;
+use nodes::{Nodes, Wanted};
+use report::{Format, Report};
+use suites::Suite;
+
+/// No case takes longer than some minutes; kind has half of one on a busy machine.
+const CASE: Rules = Rules::within(Duration::from_secs(600));
+
+const IF_AT_ONCE: &str = "clusters may stay, and the next `cargo xtask e2e` removes them";
+
+/// Arguments of `cargo xtask e2e`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only this provider's suite, or `examples`; may be given several times
+    #[arg(long = "provider", value_name = "NAME")]
+    providers: Vec<String>,
+    /// Leave the clusters, and say how to use and remove them
+    #[arg(long)]
+    keep: bool,
+    /// Write the results to this file, too, as JUnit's XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// How the results are written to stdout; json is one object per line, as they come
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// auto: kind's own image if the engine has it or can pull it, else own; own: the control plane that
+    /// `cargo xtask node-image` makes; or an image's name
+    #[arg(long, value_name = "auto|own|IMAGE", default_value = "auto")]
+    node_image: Wanted,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            providers: Vec::new(),
+            keep: false,
+            junit: None,
+            format: Format::default(),
+            node_image: Wanted::Auto,
+        }
+    }
+}
+
+/// Runs the stages and prints their times.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let engine = Engine::find(None)?;
+    let mut stages = Stages::default();
+    add(&mut stages, args, &engine)?;
+    stages.finish()
+}
+
+/// Adds the stages.
+pub(crate) fn add(stages: &mut Stages, args: &Args, engine: &Engine) -> Result<()> {
+    interrupt::watch(IF_AT_ONCE)?;
+    let suites = Suite::chosen(&args.providers)?;
+    let mut report = Report::new(args.format);
+    on_clusters(stages, args, engine, suites, &mut report);
+    report.finish();
+    if let Some(file) = &args.junit {
+        // Its folder is the user's: a result that is not where it was asked for is a failure.
+        stages.run("e2e report", || report.junit(file).map(|()| Done::Passed));
+    }
+    if interrupt::received() {
+        bail!("interrupted");
+    }
+    Ok(())
+}
+
+fn on_clusters(
+    stages: &mut Stages,
+    args: &Args,
+    engine: &Engine,
+    mut suites: Vec<Suite>,
+    report: &mut Report,
+) {
+    let mut ready = None;
+    stages.run("e2e nodes", || {
+        let assets = assets::ensure(&assets::Args::default())?;
+        ready = Some((Nodes::choose(&args.node_image, engine)?, assets));
+        Ok(Done::Passed)
+    });
+    let Some((nodes, assets)) = ready else { return };
+
+    let mut built = None;
+    stages.run("e2e build", || {
+        built = Some(suites::build(&mut suites, args.providers.is_empty())?);
+        Ok(Done::Passed)
+    });
+    if built.is_none() {
+        return;
+    }
+
+    let mut made = None;
+    stages.run("e2e clusters", || {
+        let folder = workspace::target()?.join("e2e").join(engine.folder());
+        made = Some(Clusters::make(&folder, engine, &nodes, &assets)?);
+        Ok(Done::Passed)
+    });
+    let Some(mut clusters) = made else { return };
+
+    for suite in &suites {
+        if interrupt::received() {
+            break;
+        }
+        stages.run(&format!("e2e {}", suite.name), || {
+            // The suite before may have taken the engine down and up.
+            clusters.wait_until_ready()?;
+            run_suite(suite, &clusters, report)
+        });
+    }
+
+    if args.keep && !interrupt::received() {
+        stages.run("e2e keep", || {
+            clusters.keep()?;
+            Ok(Done::Passed)
+        });
+    } else {
+        stages.run("e2e clean up", || {
+            clusters.remove()?;
+            Ok(Done::Passed)
+        });
+    }
+}
+
+fn run_suite(suite: &Suite, clusters: &Clusters<'_>, report: &mut Report) -> Result<Done> {
+    let cases = suite.cases(|command| clusters.describe(command))?;
+    let (mut failed, mut skipped, count) = (Vec::new(), Vec::new(), cases.len());
+    for name in cases {
+        let case = suite.run(&name, CASE, |command| clusters.describe(command))?;
+        match &case.outcome {
+            Outcome::Failed(why) if why == "interrupted" => bail!("interrupted in {name}"),
+            Outcome::Failed(_) => failed.push(name),
+            Outcome::Skipped(why) => skipped.push(why.clone()),
+            Outcome::Passed => {}
+        }
+        report.add(case);
+    }
+    if !failed.is_empty() {
+        bail!("{} of {count} cases: {}", failed.len(), failed.join(", "));
+    }
+    if count == 0 {
+        bail!("it has no case");
+    }
+    if skipped.len() == count {
+        return Ok(Done::Skipped(skipped.swap_remove(0)));
+    }
+    Ok(Done::Passed)
+}

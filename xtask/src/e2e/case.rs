@@ -1,0 +1,160 @@
+//! One case: what became of it.
+
+use std::time::Duration;
+
+use crate::process::Ended;
+
+/// Begins a line of a test that could not run.
+const SKIPPED: &str = "SKIPPED ";
+/// Begins a line of one that left something out.
+const IN_PART: &str = "SKIPPED in part";
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    Passed,
+    /// For this reason.
+    Skipped(String),
+    Failed(String),
+}
+
+/// A case that has ended.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) suite: String,
+    pub(super) name: String,
+    pub(super) outcome: Outcome,
+    pub(super) took: Duration,
+    /// What it printed.
+    pub(super) output: String,
+    /// What it left out, and why.
+    pub(super) left_out: Vec<String>,
+}
+
+impl Case {
+    /// Judges a process that ran one test.
+    pub(super) fn of(suite: &str, name: &str, ended: &Ended) -> Self {
+        let skipped = skipped(&ended.output, name);
+        let outcome = match skipped.whole {
+            _ if !ended.is_success() => Outcome::Failed(ended.why()),
+            Some(why) => Outcome::Skipped(why),
+            None => Outcome::Passed,
+        };
+        Self {
+            suite: suite.to_owned(),
+            name: name.to_owned(),
+            outcome,
+            took: ended.took,
+            output: ended.output.clone(),
+            left_out: skipped.in_part,
+        }
+    }
+}
+
+/// The names in what libtest prints for `--list --format terse`.
+pub(super) fn names(listed: &str) -> Vec<String> {
+    let name = |line: &str| line.strip_suffix(": test").map(str::to_owned);
+    listed.lines().filter_map(name).collect()
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Skipped {
+    /// Why nothing ran.
+    whole: Option<String>,
+    /// What did not run beside what did.
+    in_part: Vec<String>,
+}
+
+/// What a test said that it did not do.
+fn skipped(output: &str, name: &str) -> Skipped {
+    let begin = format!("test {name} ... ");
+    let mut skipped = Skipped::default();
+    for line in output.lines() {
+        // libtest does not end its line before the test has.
+        let line = line.strip_prefix(&begin).unwrap_or(line);
+        if let Some(why) = line.strip_prefix(IN_PART) {
+            skipped
+                .in_part
+                .push(why.trim_start_matches([':', ' ']).to_owned());
+        } else if let Some(why) = line.strip_prefix(SKIPPED) {
+            // The name is known.
+            let why = why.strip_prefix(name).unwrap_or(why);
+            skipped
+                .whole
+                .get_or_insert_with(|| why.trim_start_matches([':', ' ']).to_owned());
+        }
+    }
+    skipped
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+    use crate::process::End;
+
+    fn judge(end: End, output: &str) -> Outcome {
+        let ended = Ended {
+            end,
+            output: output.to_owned(),
+            took: Duration::from_secs(600),
+        };
+        Case::of("kind", "a::case", &ended).outcome
+    }
+
+    fn exit(code: i32) -> End {
+        End::Exited(ExitStatus::from_raw(code << 8))
+    }
+
+    #[test]
+    fn names_are_read_among_whatever_else_is_printed() {
+        let listed = "warning: something\na: test\nm::b_1: test\nbench_it: benchmark\n\n: test of what\n";
+        assert_eq!(names(listed), ["a", "m::b_1"]);
+    }
+
+    #[test]
+    fn how_the_process_ended_counts_and_not_what_it_printed() {
+        assert_eq!(
+            judge(exit(0), "test a::case ... FAILED\npanicked"),
+            Outcome::Passed
+        );
+        let failed = Outcome::Failed("exit status: 101".to_owned());
+        assert_eq!(
+            judge(exit(101), "test a::case ... ok\nSKIPPED a::case: no\n"),
+            failed
+        );
+        let hung = Outcome::Failed("did not end within 600 s".to_owned());
+        assert_eq!(judge(End::Deadline, "test result: ok."), hung);
+        let aborted = End::Exited(ExitStatus::from_raw(6));
+        assert!(matches!(judge(aborted, ""), Outcome::Failed(why) if why.contains("signal: 6")));
+    }
+
+    #[test]
+    fn one_that_was_skipped_says_why() {
+        let why = Outcome::Skipped("no Pod runs here".to_owned());
+        let output = "running 1 test\ntest a::case ... SKIPPED a::case: no Pod runs here\nok\n";
+        assert_eq!(judge(exit(0), output), why);
+        assert_eq!(
+            judge(exit(0), "noise\nSKIPPED: no Pod runs here\n"),
+            Outcome::Passed,
+            "not in its form"
+        );
+        assert_eq!(
+            judge(exit(0), "SKIPPED a::case: no Pod runs here\nSKIPPED b: c\n"),
+            why
+        );
+        assert_eq!(judge(exit(0), "it says SKIPPED a::case: no\n"), Outcome::Passed);
+    }
+
+    #[test]
+    fn what_was_left_out_of_one_that_ran_is_kept() {
+        let skipped = skipped(
+            "SKIPPED in part the engine's restart: it is not ours\r\nok\n",
+            "a",
+        );
+        assert_eq!(skipped.whole, None);
+        assert_eq!(skipped.in_part, ["the engine's restart: it is not ours"]);
+    }
+}

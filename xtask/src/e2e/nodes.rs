@@ -1,0 +1,134 @@
+//! What the nodes are made from.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::engine::Engine;
+use crate::node_image;
+use crate::process::{self, Rules};
+
+/// A node image is one gigabyte.
+const PULL: Rules = Rules::within(Duration::from_secs(600));
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Wanted {
+    /// kind's own image where it can be had.
+    Auto,
+    /// The one that `cargo xtask node-image` makes.
+    Own,
+    /// This one.
+    Named(String),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "own" => Ok(Self::Own),
+            "" => Err("the name is empty: auto, own or an image's name".to_owned()),
+            name => Ok(Self::Named(name.to_owned())),
+        }
+    }
+}
+
+/// kind, and the image it is to take.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) kind: PathBuf,
+    /// None: kind's own.
+    pub(super) image: Option<String>,
+    /// Whether Pods run there: not on a control plane alone.
+    pub(super) pods: bool,
+}
+
+impl Nodes {
+    /// Finds or makes them, and says which they are.
+    pub(super) fn choose(wanted: &Wanted, engine: &Engine) -> Result<Self> {
+        let kind = node_image::kind()?;
+        let image = match wanted {
+            Wanted::Named(name) => Some(name.clone()),
+            Wanted::Own => Some(node_image::image(engine, false)?),
+            Wanted::Auto => match kinds_own(engine)? {
+                None => None,
+                Some(why) if cfg!(target_os = "linux") => {
+                    eprintln!("e2e: kind's own node image can't be had ({why}): one is made here");
+                    Some(node_image::image(engine, false)?)
+                }
+                Some(why) => bail!(
+                    "kind's own node image can't be had ({why}), and one can be made on Linux only: load {} into the engine, \
+                     or name another with --node-image",
+                    node_image::DEFAULT
+                ),
+            },
+        };
+        let pods = runs_pods(image.as_deref());
+        eprintln!(
+            "e2e: nodes are made from {}; {}",
+            image.as_deref().unwrap_or(node_image::DEFAULT),
+            if pods {
+                "Pods run on them"
+            } else {
+                "it is a control plane alone, so no Pod runs on them"
+            }
+        );
+        Ok(Self { kind, image, pods })
+    }
+
+    /// A name for it, to tell clusters that were made from another.
+    pub(super) fn name(&self) -> &str {
+        self.image.as_deref().unwrap_or(node_image::DEFAULT)
+    }
+}
+
+/// Why kind's own image is not in the engine even after it was asked for; none if it is there.
+fn kinds_own(engine: &Engine) -> Result<Option<String>> {
+    if node_image::has(engine, node_image::DEFAULT)? {
+        return Ok(None);
+    }
+    eprintln!("e2e: pulling {}", node_image::DEFAULT);
+    let pulled = process::run(
+        engine.command().args(["pull", "--quiet", node_image::DEFAULT]),
+        PULL,
+    )?;
+    if pulled.is_success() {
+        return Ok(None);
+    }
+    let last = pulled.output.lines().rfind(|line| !line.trim().is_empty());
+    Ok(Some(last.map_or_else(|| pulled.why(), str::to_owned)))
+}
+
+/// Images that are made here have no kubelet.
+fn runs_pods(image: Option<&str>) -> bool {
+    image.is_none_or(|image| {
+        // Podman puts its own host before names that have none.
+        let name = image.strip_prefix("localhost/").unwrap_or(image);
+        !name.starts_with(node_image::NAME)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_run_on_all_images_but_those_made_here() {
+        assert!(runs_pods(None));
+        assert!(runs_pods(Some("kindest/node:v1.36.1")));
+        assert!(!runs_pods(Some("mcr-node:1.36.1-0123456789")));
+        assert!(!runs_pods(Some("localhost/mcr-node:1.36.1-0123456789")));
+    }
+
+    #[test]
+    fn an_image_is_chosen_by_a_word_or_its_name() {
+        assert_eq!("auto".parse(), Ok(Wanted::Auto));
+        assert_eq!("own".parse(), Ok(Wanted::Own));
+        assert_eq!("a/b:c".parse(), Ok(Wanted::Named("a/b:c".to_owned())));
+        assert!("".parse::<Wanted>().is_err());
+    }
+}

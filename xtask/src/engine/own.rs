@@ -1,0 +1,71 @@
+//! An engine for this run alone, by `.ci/engine`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Engine, PLACE};
+use crate::process::{self, Rules};
+use crate::workspace;
+
+/// It may have to install Docker first.
+const START: Duration = Duration::from_secs(600);
+const STOP: Duration = Duration::from_secs(180);
+
+/// An engine that was started here; it is stopped, and all that it holds removed, when this is dropped.
+pub(crate) struct OwnEngine {
+    engine: Engine,
+    /// Whether it runs because of us.
+    ours: bool,
+}
+
+impl OwnEngine {
+    /// Starts one, or takes the one that `.ci/engine` has started before.
+    pub(crate) fn start() -> Result<Self> {
+        if !cfg!(target_os = "linux") {
+            bail!("`.ci/engine` starts one on Linux only");
+        }
+        let ran = process::run(script().arg("status"), Rules::within(Duration::from_secs(30)))?.is_success();
+        let output = process::must(script().arg("start"), Rules::within(START))?;
+        let place = output
+            .lines()
+            .find_map(|line| line.strip_prefix("DOCKER_HOST="))
+            .context("`.ci/engine start` does not say where the engine is")?;
+        eprintln!("engine: {}, by .ci/engine", place);
+        let mut env = vec![(PLACE, place.into())];
+        // Tests may end and start it: it is nobody else's.
+        if !ran {
+            env.push(("MCR_ENGINE", path().into()));
+        }
+        Ok(Self {
+            engine: Engine::new("docker", env),
+            ours: !ran,
+        })
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Drop for OwnEngine {
+    fn drop(&mut self) {
+        if !self.ours {
+            return;
+        }
+        if let Err(error) = process::must(script().arg("stop"), Rules::in_any_case(STOP)) {
+            eprintln!("the engine is not stopped; `.ci/engine stop` does it: {error:#}");
+        }
+    }
+}
+
+fn path() -> PathBuf {
+    workspace::root().join(".ci/engine")
+}
+
+fn script() -> Command {
+    Command::new(path())
+}
