@@ -6,14 +6,18 @@
 mod clusters;
 #[cfg(any(test, doctest))]
 mod docs;
+mod fleet;
 mod log;
 mod output;
 mod stop;
+mod yaml;
 
 pub use clusters::{ClusterArgs, FileArgs, ProviderKind, SecretArgs, access_of};
+pub use fleet::FleetArgs;
 pub use log::{DEFAULT_FILTER, log, log_with};
-pub use output::{Format, Output, OutputArgs, printable};
+pub use output::{Format, ObjectLine, Output, OutputArgs, printable};
 pub use stop::stop_at_signal;
+pub use yaml::documents;
 
 use std::process::ExitCode;
 

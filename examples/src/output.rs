@@ -104,6 +104,39 @@ fn write(format: Format, record: &(impl Serialize + fmt::Display)) -> io::Result
     stdout.flush()
 }
 
+/// A line about one object of one cluster, and what was done to it.
+#[derive(Debug, Serialize)]
+pub struct ObjectLine<'a> {
+    /// The cluster's name.
+    pub cluster: &'a str,
+    /// The object's kind.
+    pub kind: &'a str,
+    /// Its namespace; empty if it has none.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// What was done.
+    pub event: &'a str,
+}
+
+impl fmt::Display for ObjectLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cluster,
+            kind,
+            namespace,
+            name,
+            event,
+        } = self;
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        write!(
+            f,
+            "{event:<10} {}  {kind} {namespace}{slash}{name}",
+            printable(cluster)
+        )
+    }
+}
+
 /// A text as one line without control characters: what comes from a cluster may hold anything.
 pub fn printable(text: &str) -> String {
     text.chars()

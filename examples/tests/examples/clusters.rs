@@ -20,6 +20,8 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
+use crate::common::member::Member;
+
 /// `berlin`, `lyon` and `hub`.
 pub(crate) struct Clusters {
     pub(crate) berlin: ControlPlane,
@@ -46,6 +48,15 @@ async fn start() -> Clusters {
 /// A folder for kubeconfigs.
 pub(crate) fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// A cluster, for a story.
+pub(crate) fn member(plane: &ControlPlane) -> Member {
+    Member {
+        name: plane.name().to_owned(),
+        client: plane.client(),
+        kubeconfig: plane.kubeconfig(),
+    }
 }
 
 /// Writes the kubeconfig of a cluster into a file named after it.

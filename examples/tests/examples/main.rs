@@ -1,17 +1,22 @@
 //! Runs the examples as a user would: as programs, on real API servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod baseline_rbac;
 mod clusters;
 mod command_line;
+#[path = "../common/mod.rs"]
+mod common;
 mod configmaps;
 #[cfg(feature = "demo")]
 mod demo;
+mod fleet_policy;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 #[cfg(feature = "namespace")]
 mod namespace;
-mod program;
 mod registry;
 mod sieve;
 mod sync;
 mod uniform;
+
+use common::program;

@@ -1,0 +1,279 @@
+//! `baseline-rbac`, from the first start to a baseline that has become smaller.
+
+use std::{fs, path::Path, time::Duration};
+
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    core::v1::Service,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    member::{Member, create, delete, edit, unique},
+    program::Program,
+};
+
+/// What is in `examples/deploy`, under names of the test's own.
+fn baseline(id: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/overlays/baseline-rbac/baseline.yaml");
+    fs::read_to_string(file)
+        .unwrap()
+        .replace("example-", &format!("{id}-"))
+}
+
+fn start(folder: &Path, id: &str) -> Program {
+    let (file, folder) = (folder.join("baseline.yaml"), folder.to_str().unwrap());
+    let (file, globs) = (file.to_str().unwrap(), "*.kubeconfig");
+    Program::start(
+        "baseline-rbac",
+        [
+            "--baseline",
+            file,
+            "--name",
+            id,
+            "--kubeconfig-dirs",
+            folder,
+            "--globs",
+            globs,
+        ],
+    )
+}
+
+fn line(member: &Member, kind: &str, name: &str, event: &str) -> impl Fn(&Value) -> bool {
+    let cluster = format!("+{}", member.name);
+    let wanted = [kind, name, event].map(str::to_owned);
+    move |line| {
+        line["cluster"]
+            .as_str()
+            .is_some_and(|found| found.ends_with(&cluster))
+            && [&line["kind"], &line["name"], &line["event"]] == [&wanted[0], &wanted[1], &wanted[2]]
+    }
+}
+
+/// Whether a load balancer would be let in. Nothing is made.
+async fn load_balancer(member: &Member, labels: Value) -> Result<(), String> {
+    let services = Api::<Service>::namespaced(member.client.clone(), "default");
+    let service = json!({
+        "metadata": {"name": "shop", "labels": labels},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    });
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let created = services
+        .create(&dry, &serde_json::from_value(service).unwrap())
+        .await;
+    created.map(drop).map_err(|error| error.to_string())
+}
+
+/// A policy works a moment after it is there.
+async fn refuses(member: &Member, wanted: bool) {
+    let deadline = Instant::now() + Duration::from_secs(40);
+    loop {
+        let answer = load_balancer(member, json!({"app": "shop"})).await;
+        match &answer {
+            Err(error) if wanted && error.contains("needs the label example.io/owner") => return,
+            Ok(()) if !wanted => return,
+            _ => assert!(Instant::now() < deadline, "{}: {answer:?}", member.name),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Two members; the second joins later.
+pub(crate) async fn story(early: &Member, late: &Member) {
+    let folder = tempfile::tempdir().unwrap();
+    let id = &unique("baseline");
+    let file = folder.path().join("baseline.yaml");
+    let (support, on_call, balancers) = (
+        &format!("{id}-support"),
+        &format!("{id}-on-call"),
+        &format!("{id}-load-balancers"),
+    );
+    let all = [
+        ("ClusterRole", support),
+        ("Role", on_call),
+        ("ValidatingAdmissionPolicy", balancers),
+        ("ClusterRoleBinding", support),
+        ("RoleBinding", on_call),
+        ("ValidatingAdmissionPolicyBinding", balancers),
+    ];
+    fs::write(&file, baseline(id)).unwrap();
+    for member in [early, late] {
+        // API servers make it a moment after they start.
+        let _ = member
+            .namespaces()
+            .create(
+                &PostParams::default(),
+                &serde_json::from_value(json!({"metadata": {"name": "kube-system"}})).unwrap(),
+            )
+            .await;
+    }
+
+    // A cluster that is there, and one that joins.
+    early.join(folder.path());
+    let program = start(folder.path(), id);
+    for (kind, name) in all {
+        program.line(kind, line(early, kind, name, "created"));
+    }
+    late.join(folder.path());
+    for (kind, name) in all {
+        program.line(kind, line(late, kind, name, "created"));
+    }
+    for member in [early, late] {
+        refuses(member, true).await;
+        load_balancer(member, json!({"example.io/owner": "shop"}))
+            .await
+            .unwrap();
+    }
+
+    // Drift.
+    for member in [early, late] {
+        let roles = Api::<ClusterRole>::all(member.client.clone());
+        let mark = program.mark();
+        let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        edit(&roles, support, json!({"rules": everything})).await;
+        program.after(
+            mark,
+            "other rules",
+            line(member, "ClusterRole", support, "repaired"),
+        );
+        let rules = roles.get(support).await.unwrap().rules.unwrap();
+        assert_eq!(rules.len(), 2, "{rules:#?}");
+
+        let bindings = Api::<ClusterRoleBinding>::all(member.client.clone());
+        let mark = program.mark();
+        let mallory = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "mallory"}]);
+        edit(&bindings, support, json!({"subjects": mallory})).await;
+        program.after(
+            mark,
+            "other subjects",
+            line(member, "ClusterRoleBinding", support, "repaired"),
+        );
+        assert_eq!(
+            bindings.get(support).await.unwrap().subjects.unwrap()[0].name,
+            "example:support"
+        );
+
+        let policies = Api::<ValidatingAdmissionPolicy>::all(member.client.clone());
+        let mark = program.mark();
+        edit(&policies, balancers, json!({"metadata": {"labels": {"example.io/baseline": null}}, "spec": {"failurePolicy": "Ignore"}})).await;
+        program.after(
+            mark,
+            "without its label",
+            line(member, "ValidatingAdmissionPolicy", balancers, "repaired"),
+        );
+        let mark = program.mark();
+        delete(&policies, balancers).await;
+        program.after(
+            mark,
+            "deleted",
+            line(member, "ValidatingAdmissionPolicy", balancers, "created"),
+        );
+        refuses(member, true).await;
+    }
+    let lines = program.interrupt();
+    let of_all = lines.iter().filter(|line| line["event"] == "created").count();
+    assert_eq!(
+        of_all,
+        2 * all.len() + 2,
+        "each once, and the two that were deleted: {lines:#?}"
+    );
+
+    // Another role for a binding, and less of everything else; and one that somebody copied, label and all.
+    let only: String = baseline(id)
+        .split("---\n")
+        .filter(|one| one.contains("kind: ClusterRole"))
+        .collect::<Vec<_>>()
+        .join("---\n");
+    let other = format!("  kind: ClusterRole\n  name: {id}-support\n");
+    assert!(only.contains(&other), "{only}");
+    fs::write(&file, only.replace(&other, "  kind: ClusterRole\n  name: view\n")).unwrap();
+    for member in [early, late] {
+        let roles = Api::<ClusterRole>::all(member.client.clone());
+        create(&roles, json!({"metadata": {"name": format!("{id}-copy"), "labels": {"example.io/baseline": id}}, "rules": []})).await;
+    }
+    let program = start(folder.path(), id);
+    for member in [early, late] {
+        program.line(
+            "another role",
+            line(member, "ClusterRoleBinding", support, "replaced"),
+        );
+        for (kind, name) in all.iter().filter(|(kind, _)| !kind.starts_with("ClusterRole")) {
+            program.line(kind, line(member, kind, name, "deleted"));
+        }
+        let client = || member.client.clone();
+        let bound = Api::<ClusterRoleBinding>::all(client())
+            .get(support)
+            .await
+            .unwrap();
+        assert_eq!(bound.role_ref.name, "view");
+        assert!(
+            Api::<Role>::namespaced(client(), "kube-system")
+                .get_opt(on_call)
+                .await
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            Api::<RoleBinding>::namespaced(client(), "kube-system")
+                .get_opt(on_call)
+                .await
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            Api::<ValidatingAdmissionPolicyBinding>::all(client())
+                .get_opt(balancers)
+                .await
+                .unwrap()
+                .is_none()
+        );
+        refuses(member, false).await;
+    }
+    let lines = program.interrupt();
+    assert!(
+        !lines.iter().any(|line| line["name"] == format!("{id}-copy")),
+        "a label can be copied: {lines:#?}"
+    );
+
+    // What is somebody else's stays, and no binding leads to it.
+    fs::write(
+        &file,
+        baseline(id).replace(&format!("{id}-support"), &format!("{id}-copy")),
+    )
+    .unwrap();
+    let program = start(folder.path(), id);
+    for member in [early, late] {
+        program.line(
+            "somebody else's",
+            line(member, "ClusterRole", &format!("{id}-copy"), "conflict"),
+        );
+    }
+    assert!(
+        program.log().contains("is there, and not made by this program"),
+        "{}",
+        program.log()
+    );
+    for line in program.interrupt() {
+        assert_eq!(line["event"], "conflict", "nothing comes after it");
+    }
+    for member in [early, late] {
+        let roles = Api::<ClusterRole>::all(member.client.clone());
+        let copy = roles.get(&format!("{id}-copy")).await.unwrap();
+        assert_eq!(copy.labels().get("example.io/baseline"), Some(id));
+        assert!(copy.rules.unwrap_or_default().is_empty());
+        let bindings = Api::<ClusterRoleBinding>::all(member.client.clone());
+        for role in [support, &format!("{id}-copy")] {
+            let _ = roles.delete(role, &DeleteParams::default()).await;
+            let _ = bindings.delete(role, &DeleteParams::default()).await;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a user does with kubectl.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+/// `kubectl` against one cluster, as one user.
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    /// Has the kubeconfig.
+    folder: tempfile::TempDir,
+}
+
+impl Kubectl {
+    /// None where there is no kubectl beside the test binaries.
+    pub(crate) fn new(kubeconfig: &str) -> Option<Self> {
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS")?;
+        let program = Path::new(&assets).join("kubectl");
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
+        program.is_file().then_some(Self { program, folder })
+    }
+
+    /// Where its kubeconfig is.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// Runs it, which must succeed.
+    pub(crate) fn run(&self, args: &[&str]) -> String {
+        self.run_with(args, "")
+    }
+
+    /// As [`run`](Self::run), with an input.
+    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> String {
+        let mut child = Command::new(&self.program)
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .arg("--request-timeout=30s")
+            .args(args)
+            // Its cache of what a server has is not to be shared with other tests, nor with the user.
+            .env("KUBECACHEDIR", self.folder.path().join("cache"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// A kubeconfig with a token in place of its user.
+pub(crate) fn with_token(kubeconfig: &str, token: &str) -> String {
+    let mut document: Value = serde_saphyr::from_str(kubeconfig).unwrap();
+    document["users"][0]["user"] = json!({ "token": token.trim() });
+    document.to_string()
+}
+
+/// A kustomization on top of one of `examples/deploy`, in a folder of its own.
+pub(crate) fn kustomization(of: &str, mut more: Value) -> tempfile::TempDir {
+    // With a path such as kubectl wants it: relative, and without links.
+    let folder = tempfile::tempdir().unwrap();
+    let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(of);
+    let up: PathBuf = folder
+        .path()
+        .canonicalize()
+        .unwrap()
+        .components()
+        .skip(1)
+        .map(|_| "..")
+        .collect();
+    let resource = up.join(there.canonicalize().unwrap().strip_prefix("/").unwrap());
+    more["apiVersion"] = "kustomize.config.k8s.io/v1beta1".into();
+    more["kind"] = "Kustomization".into();
+    more["resources"] = json!([resource]);
+    std::fs::write(folder.path().join("kustomization.yaml"), more.to_string()).unwrap();
+    folder
+}
