@@ -3,6 +3,8 @@
 mod crates;
 mod deny;
 mod packages;
+mod semver;
+mod tool;
 
 use anyhow::Result;
 
@@ -49,6 +51,7 @@ pub(crate) fn add(stages: &mut Stages) {
     });
     // After the stages that fetch what it needs to know.
     stages.run("packages", packages::check);
+    stages.run("semver", semver::check);
     stages.run("bans licences sources", || deny::offline().map(|()| Done::Passed));
     stages.run("advisories", deny::advisories);
 }

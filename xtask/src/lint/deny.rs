@@ -1,12 +1,12 @@
 //! cargo-deny: bans, licences and sources always; advisories where their database can be reached.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::tool;
 use crate::stage::Done;
-use crate::{assets, workspace};
+use crate::workspace;
 
 /// Pinned: another version has other lints, and CI must not change by itself.
 const VERSION: &str = "0.20.2";
@@ -52,37 +52,7 @@ fn unreachable(text: &str) -> Option<&str> {
 }
 
 fn deny() -> Result<Command> {
-    let mut command = Command::new(install()?);
+    let mut command = Command::new(tool::installed("cargo-deny", VERSION, "3 minutes")?);
     command.current_dir(workspace::root());
     Ok(command)
-}
-
-/// The pinned cargo-deny, installed on first use. Outside `target`, so that `cargo clean` keeps it.
-fn install() -> Result<PathBuf> {
-    let dir = assets::user_cache()?
-        .join("mcr")
-        .join("tools")
-        .join(format!("cargo-deny-{VERSION}"));
-    let binary = dir
-        .join("bin")
-        .join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
-    if !binary.is_file() {
-        eprintln!(
-            "installing cargo-deny {VERSION} into {} (once per machine, about 3 minutes)",
-            dir.display()
-        );
-        workspace::check(
-            workspace::cargo()
-                .args([
-                    "install",
-                    "--locked",
-                    "cargo-deny",
-                    "--version",
-                    VERSION,
-                    "--root",
-                ])
-                .arg(&dir),
-        )?;
-    }
-    Ok(binary)
 }

@@ -1,0 +1,102 @@
+//! cargo-semver-checks: whether the public API breaks what the version promises, compared with the last release.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{crates, tool};
+use crate::stage::Done;
+use crate::workspace;
+
+/// Pinned: it reads what rustdoc writes, and each version knows a few compilers only.
+const VERSION: &str = "0.51.0";
+
+/// Compares with the newest tag of a release, which is at hand without a registry.
+pub(super) fn check() -> Result<Done> {
+    let Some(released) = last_release()? else {
+        return Ok(Done::Skipped(
+            "nothing is released yet: there is no tag v<version> to compare with".into(),
+        ));
+    };
+    let mut command = Command::new(tool::installed("cargo-semver-checks", VERSION, "5 minutes")?);
+    command.current_dir(workspace::root()).args([
+        "semver-checks",
+        "--all-features",
+        "--baseline-rev",
+        &released,
+    ]);
+    for name in crates::published()? {
+        // What is new since has nothing to break.
+        if existed(&released, &name)? {
+            command.args(["--package", &name]);
+        }
+    }
+    workspace::check(&mut command)?;
+    Ok(Done::Passed)
+}
+
+/// The newest tag `v<version>` that leads to this commit.
+fn last_release() -> Result<Option<String>> {
+    let output = git(&[
+        "tag",
+        "--list",
+        "v*",
+        "--merged",
+        "HEAD",
+        "--sort",
+        "-version:refname",
+    ])?;
+    Ok(newest(&output))
+}
+
+fn newest(tags: &str) -> Option<String> {
+    tags.lines()
+        .find(|tag| tag.strip_prefix('v').is_some_and(is_version))
+        .map(str::to_owned)
+}
+
+/// A release, no candidate for one.
+fn is_version(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    parts.len() == 3 && parts.iter().all(number)
+}
+
+fn existed(tag: &str, name: &str) -> Result<bool> {
+    let files = git(&[
+        "ls-tree",
+        "--name-only",
+        tag,
+        &format!("crates/{name}/Cargo.toml"),
+    ])?;
+    Ok(!files.trim().is_empty())
+}
+
+fn git(args: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(workspace::root())
+        .args(args)
+        .output()
+        .context("starting git")?;
+    if !output.status.success() {
+        bail!(
+            "`git {}` failed: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::newest;
+
+    #[test]
+    fn the_newest_release_is_no_candidate_and_no_other_tag() {
+        let tags = "v0.3.0-rc.1\nvendored\nv0.2.1\nv0.2.0\n";
+        assert_eq!(newest(tags).as_deref(), Some("v0.2.1"));
+        assert_eq!(newest("v1\nv1.2\nvx.y.z\nv1..2\n"), None);
+        assert_eq!(newest(""), None);
+    }
+}
