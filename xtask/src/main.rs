@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod assets;
+mod bench;
 mod ci;
 mod demo;
 mod e2e;
@@ -44,6 +45,8 @@ enum Task {
     NodeImage(node_image::Args),
     /// The suites that need real kind clusters, on clusters that are made for them
     E2e(e2e::Args),
+    /// Measure mcr beside kube-rs and Go, and write docs/benchmarks.md
+    Bench(bench::Args),
     /// Everything a change must pass, with a time per stage
     Ci(ci::Args),
 }
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::NodeImage(args) => node_image::run(&args),
         Task::E2e(args) => e2e::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
     };
     match result {

@@ -1,0 +1,244 @@
+// Command bench is the Go side of the benchmarks: one controller-runtime cluster.Cluster for each context of a
+// kubeconfig, and one controller with one work queue over all of them, as Go's multicluster-runtime has it underneath.
+//
+// With -mode serial clusters are engaged one after the other, each waited for until its cache is synced, as the
+// providers of multicluster-runtime do it. With -mode concurrent all are engaged at once, discovery is asked of one
+// cluster only, and managedFields are not kept: what someone who has measured would write.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// request is what the queue holds: an object of a cluster.
+type request struct {
+	cluster string
+	object  types.NamespacedName
+}
+
+// sighting is one beat that one cluster's reconciler has seen.
+type sighting struct {
+	Seq int64 `json:"seq"`
+	At  int64 `json:"at"`
+}
+
+// bench is what the reconciler counts, and what is told of it on stdout.
+type bench struct {
+	clusters sync.Map // name -> cluster.Cluster
+	expected int64
+	count    atomic.Int64
+	mu       sync.Mutex
+	beats    []sighting
+	out      sync.Mutex
+}
+
+func (b *bench) say(value any) {
+	b.out.Lock()
+	defer b.out.Unlock()
+	_ = json.NewEncoder(os.Stdout).Encode(value)
+}
+
+// Reconcile reads the object from its cluster's cache, as every controller does.
+func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
+	found, ok := b.clusters.Load(req.cluster)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	var object corev1.ConfigMap
+	if err := found.(cluster.Cluster).GetClient().Get(ctx, req.object, &object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if object.Name == "beat" {
+		var seq int64
+		if _, err := fmt.Sscan(object.Data["seq"], &seq); err == nil {
+			b.mu.Lock()
+			b.beats = append(b.beats, sighting{Seq: seq, At: time.Now().UnixNano()})
+			b.mu.Unlock()
+		}
+	}
+	if b.count.Load() < b.expected && b.count.Add(1) == b.expected {
+		b.say(map[string]any{"event": "synced", "at": time.Now().UnixNano()})
+	}
+	return reconcile.Result{}, nil
+}
+
+// engage makes a context a cluster and has the controller follow it, after its cache is synced or before.
+func (b *bench) engage(ctx context.Context, config *clientcmdapi.Config, name string, wait bool, ctrl controller.TypedController[request], options ...cluster.Option) error {
+	access, err := clientcmd.NewNonInteractiveClientConfig(*config, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return err
+	}
+	// The queue is what limits; the default of 20 requests a second is for people.
+	access.QPS = -1
+	made, err := cluster.New(access, options...)
+	if err != nil {
+		return err
+	}
+	go func() {
+		if err := made.Start(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		}
+	}()
+	if !made.GetCache().WaitForCacheSync(ctx) {
+		return fmt.Errorf("%s: its cache did not start", name)
+	}
+	b.clusters.Store(name, made)
+	// Whether this waits for the cache to be synced is the one difference between the modes here. Not done inside of
+	// Watch, which holds the controller's lock.
+	informer, err := made.GetCache().GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(wait))
+	if err != nil {
+		return err
+	}
+	if wait && !made.GetCache().WaitForCacheSync(ctx) {
+		return fmt.Errorf("%s: its cache did not sync", name)
+	}
+	return ctrl.Watch(source.TypedFunc[request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+		enqueue := func(object any) {
+			if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			if object, ok := object.(client.Object); ok {
+				queue.Add(request{cluster: name, object: client.ObjectKeyFromObject(object)})
+			}
+		}
+		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    enqueue,
+			UpdateFunc: func(_, object any) { enqueue(object) },
+			DeleteFunc: enqueue,
+		})
+		return err
+	}))
+}
+
+// answer says what is asked for on stdin, line by line.
+func (b *bench) answer() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if strings.TrimSpace(lines.Text()) == "beats" {
+			b.mu.Lock()
+			beats := b.beats
+			b.beats = nil
+			b.mu.Unlock()
+			if beats == nil {
+				beats = []sighting{}
+			}
+			b.say(map[string]any{"event": "beats", "beats": beats})
+		}
+	}
+}
+
+func run() error {
+	kubeconfig := flag.String("kubeconfig", "", "the file whose contexts are the clusters")
+	expect := flag.Int64("expect", 0, "how many objects there are in all clusters together")
+	mode := flag.String("mode", "serial", "serial or concurrent")
+	flag.Parse()
+	if *mode != "serial" && *mode != "concurrent" {
+		return fmt.Errorf("-mode is serial or concurrent, not %q", *mode)
+	}
+	ctrllog.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	server.DefaultBindAddress = "0"
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+
+	b := &bench{expected: *expect}
+	go b.answer()
+	config, err := clientcmd.LoadFromFile(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	options := []cluster.Option{func(o *cluster.Options) { o.Scheme = scheme; o.Logger = logr.Discard() }}
+	skip := true
+	settings := controller.TypedOptions[request]{
+		Reconciler:         b,
+		SkipNameValidation: &skip,
+		Logger:             logr.Discard(),
+		LogConstructor:     func(*request) logr.Logger { return logr.Discard() },
+	}
+	if *mode == "concurrent" {
+		settings.MaxConcurrentReconciles = 256
+		mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+		options = append(options, func(o *cluster.Options) {
+			o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
+			o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+		})
+	}
+	ctrl, err := controller.NewTypedUnmanaged("bench", settings)
+	if err != nil {
+		return err
+	}
+	// A controller that is not started yet keeps its watches for later: it must run before clusters are engaged.
+	running := make(chan error, 1)
+	started := make(chan struct{})
+	if err := ctrl.Watch(source.TypedFunc[request](func(context.Context, workqueue.TypedRateLimitingInterface[request]) error {
+		close(started)
+		return nil
+	})); err != nil {
+		return err
+	}
+	go func() { running <- ctrl.Start(ctx) }()
+	<-started
+
+	switch *mode {
+	case "serial":
+		for name := range config.Contexts {
+			if err := b.engage(ctx, config, name, true, ctrl, options...); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+			}
+		}
+	case "concurrent":
+		for name := range config.Contexts {
+			go func() {
+				if err := b.engage(ctx, config, name, false, ctrl, options...); err != nil {
+					fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+				}
+			}()
+		}
+	}
+	return <-running
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

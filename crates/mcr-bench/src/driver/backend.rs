@@ -1,0 +1,139 @@
+//! The clusters that subjects work on.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::{real::Real, sim::Sim};
+
+/// Requests for ConfigMaps that a server has counted since it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// LISTs.
+    pub lists: u64,
+    /// WATCHes, those still open included.
+    pub watches: u64,
+    /// WATCHes that are open.
+    pub open: u64,
+}
+
+/// The clusters that subjects work on.
+pub enum Backend {
+    /// A real API server, once for each context.
+    Real(Real),
+    /// Simulated API servers in a process of their own.
+    Sim(Sim),
+    /// Clusters that someone brings.
+    Brought {
+        /// Their kubeconfig.
+        kubeconfig: PathBuf,
+        /// How many contexts it has.
+        clusters: usize,
+        /// How many ConfigMaps they hold together.
+        objects: usize,
+    },
+}
+
+impl Backend {
+    /// Clusters that someone brings: their ConfigMaps are counted.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be read or a cluster does not answer.
+    pub async fn brought(kubeconfig: &Path) -> Result<Self> {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        use kube::{
+            Api, Client, Config,
+            api::ListParams,
+            config::{KubeConfigOptions, Kubeconfig},
+            core::PartialObjectMeta,
+        };
+        let read = Kubeconfig::read_from(kubeconfig)?;
+        let mut objects = 0;
+        for context in &read.contexts {
+            let options = KubeConfigOptions {
+                context: Some(context.name.clone()),
+                ..KubeConfigOptions::default()
+            };
+            let config = Config::from_custom_kubeconfig(read.clone(), &options).await?;
+            let maps = Api::<PartialObjectMeta<ConfigMap>>::all(Client::try_from(config)?);
+            let listed = maps.list(&ListParams::default()).await;
+            objects += listed
+                .with_context(|| format!("listing the ConfigMaps of {}", context.name))?
+                .items
+                .len();
+        }
+        Ok(Self::Brought {
+            kubeconfig: kubeconfig.to_owned(),
+            clusters: read.contexts.len(),
+            objects,
+        })
+    }
+
+    /// Its kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        match self {
+            Self::Real(real) => real.kubeconfig(),
+            Self::Sim(sim) => sim.kubeconfig(),
+            Self::Brought { kubeconfig, .. } => kubeconfig,
+        }
+    }
+
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        match self {
+            Self::Real(real) => real.clusters(),
+            Self::Sim(sim) => sim.clusters(),
+            Self::Brought { clusters, .. } => *clusters,
+        }
+    }
+
+    /// How many ConfigMaps they hold together.
+    pub fn objects(&self) -> usize {
+        match self {
+            Self::Real(real) => real.clusters() * real.objects(),
+            Self::Sim(sim) => sim.clusters() * sim.objects(),
+            Self::Brought { objects, .. } => *objects,
+        }
+    }
+
+    /// What was asked of the servers so far; none where that can't be known.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer.
+    pub async fn counts(&mut self) -> Result<Option<Counts>> {
+        match self {
+            Self::Real(real) => real.counts().await.map(Some),
+            Self::Sim(sim) => sim.counts().await.map(Some),
+            Self::Brought { .. } => Ok(None),
+        }
+    }
+
+    /// CPU time that the servers used so far; none where that can't be known.
+    pub fn server_cpu(&self) -> Option<Duration> {
+        let pid = match self {
+            Self::Real(real) => real.pid()?,
+            Self::Sim(_) | Self::Brought { .. } => return None,
+        };
+        Some(crate::proc::Usage::of(pid).ok()?.cpu)
+    }
+
+    /// Waits until no subject is connected any more, so that the next one finds the server as the last one did.
+    ///
+    /// # Errors
+    ///
+    /// When watches are still open after a minute.
+    pub async fn quiet(&mut self, open: u64) -> Result<()> {
+        for _ in 0..300 {
+            match self.counts().await? {
+                Some(counts) if counts.open > open => tokio::time::sleep(Duration::from_millis(200)).await,
+                _ => return Ok(()),
+            }
+        }
+        bail!("watches of a process that has ended are still open after a minute")
+    }
+}

@@ -1,0 +1,11 @@
+//! What stands around the subjects: the servers they talk to, their processes, what they are started with.
+
+pub mod backend;
+pub mod child;
+pub mod real;
+pub mod sim;
+pub mod who;
+
+pub use backend::{Backend, Counts};
+pub use child::Running;
+pub use who::Subject;

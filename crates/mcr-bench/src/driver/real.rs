@@ -1,0 +1,157 @@
+//! A real API server, many times: one context each with a user, a certificate and so a TLS session of its own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use mcr_testkit::control_plane::{ControlPlane, KubeconfigBuilder};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::Counts;
+use crate::{
+    objects::{self, BEAT},
+    subject::said::now,
+};
+
+/// A real API server with objects in it, and a kubeconfig of many contexts that all lead there.
+pub struct Real {
+    plane: ControlPlane,
+    clusters: usize,
+    objects: usize,
+    kubeconfig: PathBuf,
+    _folder: TempDir,
+}
+
+impl Real {
+    /// Starts one with `objects` ConfigMaps, those that it makes itself included, and `clusters` contexts.
+    ///
+    /// # Errors
+    ///
+    /// When the binaries are missing (`cargo xtask assets`) or it does not start.
+    pub async fn start(clusters: usize, objects: usize) -> Result<Self> {
+        let plane = ControlPlane::start().await?;
+        let objects = load(&plane.client(), objects).await?;
+        let folder = tempfile::Builder::new().prefix("mcr-bench-").tempdir()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut contexts = KubeconfigBuilder::new();
+        for number in 0..clusters {
+            let name = format!("cluster-{number:05}");
+            let user = plane.user(&name).groups(["system:masters"]).create().await?;
+            contexts = contexts.context(&name, plane.url(), plane.ca_pem(), user.credentials());
+        }
+        std::fs::write(&kubeconfig, contexts.to_yaml())?;
+        Ok(Self {
+            plane,
+            clusters,
+            objects,
+            kubeconfig,
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// How many contexts.
+    pub fn clusters(&self) -> usize {
+        self.clusters
+    }
+
+    /// How many ConfigMaps.
+    pub fn objects(&self) -> usize {
+        self.objects
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.plane.pid()
+    }
+
+    /// Writes a beat; when that was begun and when it was answered.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses.
+    pub async fn beat(&self, seq: u64) -> Result<(u64, u64)> {
+        let maps = Api::<ConfigMap>::namespaced(self.plane.client(), "default");
+        let patch = Patch::Merge(json!({ "data": { "seq": seq.to_string() } }));
+        let begun = now();
+        maps.patch(BEAT, &PatchParams::default(), &patch).await?;
+        Ok((begun, now()))
+    }
+
+    pub(super) async fn counts(&self) -> Result<Counts> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.plane.client().request_text(request).await?;
+        let of = |metric, verb| sum(&text, metric, &[("verb", verb), ("resource", "configmaps")]);
+        // A watch is counted as a request when it has ended.
+        let open = of("apiserver_longrunning_requests", "WATCH");
+        Ok(Counts {
+            lists: of("apiserver_request_total", "LIST"),
+            watches: of("apiserver_request_total", "WATCH") + open,
+            open,
+        })
+    }
+}
+
+async fn load(client: &Client, wanted: usize) -> Result<usize> {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    let all = Api::<ConfigMap>::all(client.clone());
+    let create = |object| {
+        let maps = maps.clone();
+        async move {
+            let object: ConfigMap = serde_json::from_value(object)?;
+            maps.create(&PostParams::default(), &object).await?;
+            anyhow::Ok(())
+        }
+    };
+    create(objects::beat())
+        .await
+        .context("creating the ConfigMap that is written to")?;
+    let there = all.list(&ListParams::default()).await?.items.len();
+    stream::iter((there..wanted).map(|number| create(objects::config_map(number))))
+        .buffer_unordered(16)
+        .try_collect::<Vec<_>>()
+        .await
+        .context("creating ConfigMaps")?;
+    Ok(all.list(&ListParams::default()).await?.items.len())
+}
+
+/// The sum of a metric's series that have these labels.
+fn sum(text: &str, metric: &str, labels: &[(&str, &str)]) -> u64 {
+    let series = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
+    let wanted = series.filter_map(|series| {
+        let (has, value) = series.rsplit_once('}')?;
+        let fits = labels.iter().all(|(name, value)| {
+            let label = format!("{name}=\"{value}\"");
+            has.split(',').any(|has| has == label)
+        });
+        fits.then(|| value.split_whitespace().next()?.parse::<f64>().ok())?
+    });
+    wanted.sum::<f64>() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    #[test]
+    fn a_metric_is_summed_over_the_labels_that_are_not_asked_for() {
+        let text = "# TYPE r counter\n\
+                    r{code=\"200\",resource=\"configmaps\",verb=\"LIST\"} 3\n\
+                    r{code=\"500\",resource=\"configmaps\",verb=\"LIST\"} 1\n\
+                    r{code=\"200\",resource=\"configmaps\",verb=\"WATCH\"} 7\n\
+                    r{code=\"200\",resource=\"secrets\",verb=\"LIST\"} 9\n\
+                    r_more{code=\"200\",resource=\"configmaps\",verb=\"LIST\"} 5\n";
+        assert_eq!(sum(text, "r", &[("resource", "configmaps"), ("verb", "LIST")]), 4);
+        assert_eq!(sum(text, "r", &[("resource", "nodes")]), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Simulated API servers in a process of their own: `mcr-bench sim`, and how the driver speaks with it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use tempfile::TempDir;
+
+use super::{Counts, Running, who::Programs};
+use crate::subject::said::Said;
+
+/// The process of the simulator.
+pub struct Sim {
+    process: Running,
+    clusters: usize,
+    objects: usize,
+    kubeconfig: PathBuf,
+    _folder: TempDir,
+}
+
+impl Sim {
+    /// Starts `clusters` simulated API servers with `objects` ConfigMaps each.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn start(programs: &Programs, clusters: usize, objects: usize) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("mcr-bench-").tempdir()?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let args = [
+            "sim".to_owned(),
+            format!("--clusters={clusters}"),
+            format!("--objects={objects}"),
+            format!("--kubeconfig={}", kubeconfig.display()),
+        ];
+        let mut process = Running::start("the simulator", &programs.rust, &args)?;
+        match process.next(std::time::Duration::from_secs(120)).await? {
+            Said::Serving => {}
+            other => bail!("the simulator said {other:?}"),
+        }
+        Ok(Self {
+            process,
+            clusters,
+            objects,
+            kubeconfig,
+            _folder: folder,
+        })
+    }
+
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// How many clusters.
+    pub fn clusters(&self) -> usize {
+        self.clusters
+    }
+
+    /// How many ConfigMaps in each.
+    pub fn objects(&self) -> usize {
+        self.objects
+    }
+
+    pub(super) async fn counts(&mut self) -> Result<Counts> {
+        match self.process.ask("counts").await? {
+            Said::Counts { lists, watches, open } => Ok(Counts { lists, watches, open }),
+            other => bail!("the simulator answered {other:?}"),
+        }
+    }
+
+    /// Has it do something; when that was done. The commands are those of [`simulator`](crate::simulator).
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer within a minute.
+    pub async fn command(&mut self, line: &str) -> Result<u64> {
+        match self
+            .process
+            .ask_for(line, std::time::Duration::from_secs(60))
+            .await?
+        {
+            Said::Done { at } => Ok(at),
+            other => bail!("the simulator answered {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the kernel knows of another process.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Memory and CPU time of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Resident now.
+    pub rss_kb: f64,
+    /// The most that was resident.
+    pub peak_kb: f64,
+    /// User and system time, ended threads included.
+    pub cpu: Duration,
+}
+
+impl Usage {
+    /// Asks now.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such process, and where there is no /proc.
+    pub fn of(pid: u32) -> Result<Self> {
+        let read = |file: &str| {
+            std::fs::read_to_string(format!("/proc/{pid}/{file}")).with_context(|| {
+                format!("reading /proc/{pid}/{file} (the process has ended, or this is not Linux)")
+            })
+        };
+        Self::parse(&read("status")?, &read("stat")?).context("reading what /proc says")
+    }
+
+    fn parse(status: &str, stat: &str) -> Option<Self> {
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        // The command's name is in parentheses and may hold anything, blanks and parentheses too.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Self {
+            rss_kb: kilobytes("VmRSS:")?,
+            peak_kb: kilobytes("VmHWM:")?,
+            // A tick is 10 ms on every Linux there is (USER_HZ).
+            cpu: Duration::from_millis(10 * (ticks(11)? + ticks(12)?)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_blanks_and_parentheses_moves_no_field() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0";
+        let usage = Usage::parse(status, stat).unwrap();
+        assert_eq!((usage.rss_kb, usage.peak_kb), (1024.0, 2048.0));
+        assert_eq!(usage.cpu, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn what_is_missing_is_no_figure() {
+        assert_eq!(Usage::parse("VmRSS: 1 kB\n", "7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! What is measured, one line each.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure of one subject: the median of its runs. With `--format json` one object a line; what does not apply is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The suite.
+    pub suite: String,
+    /// `mcr`, `kube-rs`, `kube-rs-tuned`, `go-serial` or `go-concurrent`.
+    pub subject: String,
+    /// The variant within the suite: a fault, a kind, a back end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub variant: String,
+    /// How many clusters.
+    pub clusters: usize,
+    /// How many objects in each.
+    pub objects: usize,
+    /// How many runs the medians are of.
+    pub runs: usize,
+    /// From the start of the process until the reconciler has seen every object of every cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synced_s: Option<f64>,
+    /// Resident memory, idle after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_idle_kb: Option<f64>,
+    /// The most that was resident.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss_peak_kb: Option<f64>,
+    /// CPU time until synced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// The API server's CPU time meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cpu_s: Option<f64>,
+    /// CPU used while nothing happens, in parts of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_cpu: Option<f64>,
+    /// LISTs of ConfigMaps that the server counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lists: Option<f64>,
+    /// WATCHes of ConfigMaps that the server counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watches: Option<f64>,
+    /// Latency from a write to the reconciler, median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ms: Option<f64>,
+    /// The same, 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ms: Option<f64>,
+    /// Writes that a reconciler was never told of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<f64>,
+    /// A figure that only this suite has, in the unit that its page names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Why there is no figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+impl Row {
+    /// A row without figures.
+    pub fn new(suite: &str, subject: &str, clusters: usize, objects: usize) -> Self {
+        Self {
+            suite: suite.to_owned(),
+            subject: subject.to_owned(),
+            clusters,
+            objects,
+            ..Self::default()
+        }
+    }
+
+    /// A row that says why there is no figure.
+    pub fn skipped(
+        suite: &str,
+        subject: &str,
+        clusters: usize,
+        objects: usize,
+        why: impl Into<String>,
+    ) -> Self {
+        Self {
+            skipped: Some(why.into()),
+            ..Self::new(suite, subject, clusters, objects)
+        }
+    }
+
+    /// The medians of several runs of the same; none of nothing.
+    pub fn medians(runs: &[Self]) -> Option<Self> {
+        let first = runs.first()?;
+        let of = |field: fn(&Self) -> Option<f64>| {
+            crate::stats::median(&runs.iter().filter_map(field).collect::<Vec<_>>())
+        };
+        Some(Self {
+            runs: runs.len(),
+            synced_s: of(|row| row.synced_s),
+            rss_idle_kb: of(|row| row.rss_idle_kb),
+            rss_peak_kb: of(|row| row.rss_peak_kb),
+            cpu_s: of(|row| row.cpu_s),
+            server_cpu_s: of(|row| row.server_cpu_s),
+            idle_cpu: of(|row| row.idle_cpu),
+            lists: of(|row| row.lists),
+            watches: of(|row| row.watches),
+            p50_ms: of(|row| row.p50_ms),
+            p99_ms: of(|row| row.p99_ms),
+            missed: of(|row| row.missed),
+            value: of(|row| row.value),
+            ..first.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_leave_out_what_a_run_does_not_say() {
+        let run = |synced: Option<f64>, lists| Row {
+            synced_s: synced,
+            lists: Some(lists),
+            ..Row::new("fleet", "mcr", 500, 102)
+        };
+        let row = Row::medians(&[run(Some(3.0), 1.0), run(None, 2.0), run(Some(1.0), 9.0)]).unwrap();
+        assert_eq!(
+            (row.runs, row.synced_s, row.lists, row.cpu_s),
+            (3, Some(2.0), Some(2.0), None)
+        );
+        assert_eq!(Row::medians(&[]), None);
+    }
+
+    #[test]
+    fn a_line_has_only_what_applies_and_is_read_again() {
+        let row = Row {
+            p99_ms: Some(1.5),
+            ..Row::new("update", "go-serial", 2, 3)
+        };
+        let line = serde_json::to_string(&row).unwrap();
+        assert_eq!(
+            line,
+            r#"{"suite":"update","subject":"go-serial","clusters":2,"objects":3,"runs":0,"p99_ms":1.5}"#
+        );
+        assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
+    }
+}

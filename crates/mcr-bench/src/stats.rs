@@ -1,0 +1,55 @@
+//! Medians, percentiles and spread of what was measured.
+
+/// The median; none of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    percentile(values, 50.0)
+}
+
+/// The value that `percent` of the values are not above, between two of them where it falls between; none of nothing.
+pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (percent / 100.0).clamp(0.0, 1.0) * (sorted.len().checked_sub(1)? as f64);
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    let (low, high) = (sorted.get(below)?, sorted.get(above)?);
+    Some(low + (high - low) * (place - place.floor()))
+}
+
+/// The slope of the straight line that fits points best; none of fewer than two places.
+pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    (spread > 0.0).then_some(together / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle_whatever_the_order() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
+    }
+
+    #[test]
+    fn percentiles_reach_from_the_least_to_the_most() {
+        let values: Vec<f64> = (0..=100).rev().map(f64::from).collect();
+        assert_eq!(percentile(&values, 0.0), Some(0.0));
+        assert_eq!(percentile(&values, 99.0), Some(99.0));
+        assert_eq!(percentile(&values, 100.0), Some(100.0));
+        assert_eq!(percentile(&[1.0, 2.0], 75.0), Some(1.75));
+    }
+
+    #[test]
+    fn a_line_has_its_slope_and_one_point_has_none() {
+        assert_eq!(slope(&[(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]), Some(2.0));
+        assert_eq!(slope(&[(1.0, 5.0), (1.0, 7.0)]), None);
+        assert_eq!(slope(&[]), None);
+    }
+}

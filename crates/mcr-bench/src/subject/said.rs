@@ -1,0 +1,76 @@
+//! The lines between the driver and what it started.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// What a subject or the simulator says, one JSON object a line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Said {
+    /// Every object has passed the reconciler once.
+    Synced {
+        /// Nanoseconds since 1970.
+        at: u64,
+    },
+    /// The answer to `beats`: what was seen since the last time this was asked.
+    Beats {
+        /// In no order.
+        beats: Vec<Sighting>,
+    },
+    /// The answer to `heap`.
+    Heap {
+        /// What is allocated; none where nothing counts it.
+        bytes: Option<usize>,
+    },
+    /// A simulator is ready.
+    Serving,
+    /// The answer to `counts`.
+    Counts {
+        /// LISTs of ConfigMaps so far.
+        lists: u64,
+        /// WATCHes of ConfigMaps so far.
+        watches: u64,
+        /// WATCHes that are open.
+        open: u64,
+    },
+    /// A command was carried out.
+    Done {
+        /// When it was, in nanoseconds since 1970.
+        at: u64,
+    },
+}
+
+/// One beat that one cluster's reconciler has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sighting {
+    /// The beat's number.
+    pub seq: u64,
+    /// Nanoseconds since 1970.
+    pub at: u64,
+}
+
+/// The time, comparable between processes of one machine.
+pub fn now() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_what_the_go_program_writes() {
+        let read = |line| serde_json::from_str::<Said>(line).unwrap();
+        assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Said::Synced { at: 5 });
+        assert_eq!(
+            read(r#"{"beats":[{"seq":1,"at":2}],"event":"beats"}"#),
+            Said::Beats {
+                beats: vec![Sighting { seq: 1, at: 2 }]
+            }
+        );
+    }
+}

@@ -1,0 +1,85 @@
+use std::{
+    io::{BufRead, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::said::{Said, Sighting, now};
+use crate::objects::BEAT;
+
+/// What a subject's reconciler counts, and what is told of it on stdout.
+#[derive(Clone)]
+pub struct Tally(Arc<Inner>);
+
+struct Inner {
+    expected: usize,
+    seen: AtomicUsize,
+    beats: Mutex<Vec<Sighting>>,
+}
+
+impl Inner {
+    fn beats(&self) -> MutexGuard<'_, Vec<Sighting>> {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tally {
+    /// Counts up to as many objects.
+    pub fn new(expected: usize) -> Self {
+        Self(Arc::new(Inner {
+            expected,
+            seen: AtomicUsize::new(0),
+            beats: Mutex::default(),
+        }))
+    }
+
+    /// An object has passed the reconciler.
+    pub fn reconciled(&self, object: &ConfigMap) {
+        if object.metadata.name.as_deref() == Some(BEAT) {
+            let seq = object
+                .data
+                .as_ref()
+                .and_then(|data| data.get("seq")?.parse().ok());
+            if let Some(seq) = seq {
+                self.0.beats().push(Sighting { seq, at: now() });
+            }
+        }
+        let seen = self.0.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        if seen == self.0.expected {
+            say(&Said::Synced { at: now() });
+        }
+    }
+
+    /// Answers the driver's questions, in a thread that ends with the process. The process ends with its stdin, so that
+    /// none outlives a driver that was killed.
+    pub fn answer_stdin(&self, heap: fn() -> Option<usize>) {
+        let this = self.clone();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                match line.as_deref().map(str::trim) {
+                    Ok("beats") => {
+                        let beats = std::mem::take(&mut *this.0.beats());
+                        say(&Said::Beats { beats });
+                    }
+                    Ok("heap") => say(&Said::Heap { bytes: heap() }),
+                    Ok(_) => {}
+                    Err(_) => break,
+                }
+            }
+            std::process::exit(0);
+        });
+    }
+}
+
+/// Writes a line.
+pub(crate) fn say(said: &Said) {
+    let mut line = serde_json::to_vec(said).unwrap_or_default();
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // Nobody listens any more: there is nobody to tell that either.
+    let _ = out.write_all(&line).and_then(|()| out.flush());
+}

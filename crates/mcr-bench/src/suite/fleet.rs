@@ -1,0 +1,94 @@
+//! `fleet`: from the start of the process until every object of every cluster has been reconciled, and what that holds.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::Session;
+use crate::{
+    driver::{Backend, Running, Subject, real::Real, sim::Sim},
+    row::Row,
+};
+
+/// The longest that a subject may take to sync.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Runs the suite.
+///
+/// # Errors
+///
+/// When the servers don't start, or a subject does not sync within ten minutes.
+pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let options = session.options.clone();
+    let clusters = options.clusters.unwrap_or(500);
+    let objects = options.objects.unwrap_or(102);
+    let mut backend = match &options.kubeconfig {
+        Some(kubeconfig) => Backend::brought(kubeconfig).await?,
+        None if options.sim => Backend::Sim(Sim::start(&session.programs, clusters, objects).await?),
+        None => Backend::Real(Real::start(clusters, objects).await?),
+    };
+    let mut runs = Vec::new();
+    for run in 0..options.runs {
+        for subject in session.order(run) {
+            if let Some(why) = session.missing(subject) {
+                eprintln!("SKIPPED fleet {}: {why}", subject.name());
+                runs.push(Row::skipped("fleet", subject.name(), clusters, objects, why));
+                continue;
+            }
+            let row = one(session, &mut backend, subject)
+                .await
+                .with_context(|| format!("fleet {}", subject.name()))?;
+            eprintln!("fleet run {}: {}", run + 1, serde_json::to_string(&row)?);
+            runs.push(row);
+        }
+    }
+    session.tell(&runs)
+}
+
+async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {
+    let variant = match backend {
+        Backend::Real(_) => "",
+        Backend::Sim(_) => "sim",
+        Backend::Brought { .. } => "brought",
+    };
+    let before = backend.counts().await?;
+    let server = backend.server_cpu();
+    let mut process = Running::subject(
+        subject,
+        &session.programs,
+        backend.kubeconfig(),
+        backend.objects(),
+    )?;
+    let started = process.started();
+    let synced = process.synced(LIMIT).await?;
+    let at_sync = process.usage()?;
+    let server = server.and_then(|before| Some(backend.server_cpu()?.saturating_sub(before)));
+    // Memory that is given back is given back within a moment; what is idle is idle after it.
+    let settle = session.options.idle / 2;
+    tokio::time::sleep(settle).await;
+    let settled = process.usage()?;
+    tokio::time::sleep(session.options.idle - settle).await;
+    let idle = process.usage()?;
+    let after = backend.counts().await?;
+    process.stop().await?;
+    backend.quiet(before.map_or(0, |before| before.open)).await?;
+    let asked = before.zip(after);
+    let idle_for = (session.options.idle - settle).as_secs_f64();
+    Ok(Row {
+        variant: variant.to_owned(),
+        synced_s: Some(synced.saturating_sub(started) as f64 / 1e9),
+        rss_idle_kb: Some(idle.rss_kb),
+        rss_peak_kb: Some(idle.peak_kb),
+        cpu_s: Some(at_sync.cpu.as_secs_f64()),
+        server_cpu_s: server.map(|cpu| cpu.as_secs_f64()),
+        idle_cpu: (idle_for > 0.0).then(|| (idle.cpu.saturating_sub(settled.cpu)).as_secs_f64() / idle_for),
+        lists: asked.map(|(before, after)| after.lists.saturating_sub(before.lists) as f64),
+        watches: asked.map(|(before, after)| after.watches.saturating_sub(before.watches) as f64),
+        ..Row::new(
+            "fleet",
+            subject.name(),
+            backend.clusters(),
+            backend.objects() / backend.clusters().max(1),
+        )
+    })
+}

@@ -1,0 +1,119 @@
+//! `cargo xtask bench`: mcr measured beside kube-rs and Go's controller-runtime.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{assets, workspace};
+
+/// Arguments of `cargo xtask bench`: all of them are the benchmarks' own.
+#[derive(clap::Args, Default)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// Passed on to the benchmarks: suites, --runs N, --subjects LIST, --format json, --check, --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// Builds what is measured and what measures, and runs it.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    workspace::check(workspace::cargo().args(["build", "--release", "-p", "mcr-bench"]))?;
+    let target = workspace::target()?;
+    let mut bench = Command::new(target.join("release").join("mcr-bench"));
+    bench.args(&args.args).current_dir(workspace::root());
+    if let Wanted::Everything = Wanted::of(&args.args) {
+        bench.env("KUBEBUILDER_ASSETS", assets::ensure(&assets::Args::default())?);
+    }
+    if Wanted::of(&args.args) != Wanted::Nothing {
+        match go_program(&target)? {
+            Some(go) => {
+                bench.arg("--go").arg(go);
+            }
+            None => eprintln!(
+                "bench: SKIPPED all rows of Go: no Go toolchain here (https://go.dev/doc/install puts that right)"
+            ),
+        }
+    }
+    let status = bench.status().context("starting mcr-bench")?;
+    if !status.success() {
+        bail!("the benchmarks failed ({status})");
+    }
+    Ok(())
+}
+
+/// What the benchmarks need.
+#[derive(Debug, PartialEq)]
+enum Wanted {
+    /// API servers and the Go program.
+    Everything,
+    /// The Go program: the servers are simulated or brought.
+    Go,
+    /// Neither.
+    Nothing,
+}
+
+impl Wanted {
+    fn of(args: &[OsString]) -> Self {
+        let args: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+        let has = |wanted: &str| args.contains(&wanted);
+        let follows = |option: &str, value: &str| args.windows(2).any(|pair| pair == [option, value]);
+        if has("--help") || has("-h") || has("--check") {
+            Self::Nothing
+        } else if has("--backend=sim")
+            || follows("--backend", "sim")
+            || args.iter().any(|arg| arg.starts_with("--kubeconfig"))
+        {
+            Self::Go
+        } else {
+            Self::Everything
+        }
+    }
+}
+
+/// The Go program, built; none where there is no Go.
+fn go_program(target: &Path) -> Result<Option<PathBuf>> {
+    if !assets::go_is_installed() {
+        return Ok(None);
+    }
+    let program = target.join("bench").join("mcr-bench-go");
+    let sources = workspace::root().join("crates/mcr-bench/go");
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(sources)
+        .env("CGO_ENABLED", "0");
+    workspace::check(&mut build)
+        .context("building the Go program (its modules come from the Go module proxy)")?;
+    Ok(Some(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Wanted;
+
+    #[test]
+    fn api_servers_are_got_only_for_what_runs_on_them() {
+        let wanted = |line: &str| {
+            let args: Vec<_> = line.split_whitespace().map(Into::into).collect();
+            Wanted::of(&args)
+        };
+        for line in ["", "fleet --runs 3", "fleet --backend real"] {
+            assert_eq!(wanted(line), Wanted::Everything, "{line}");
+        }
+        for line in [
+            "fleet --backend sim",
+            "--backend=sim queue",
+            "fleet --kubeconfig a",
+            "fleet --kubeconfig=a",
+        ] {
+            assert_eq!(wanted(line), Wanted::Go, "{line}");
+        }
+        for line in ["--help", "fleet -h", "--check"] {
+            assert_eq!(wanted(line), Wanted::Nothing, "{line}");
+        }
+    }
+}
