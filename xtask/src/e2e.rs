@@ -113,7 +113,7 @@ fn on_clusters(
     }
 
     let mut made = None;
-    stages.run("e2e clusters", || {
+    stages.run("e2e set up", || {
         let folder = workspace::target()?.join("e2e").join(engine.folder());
         made = Some(Clusters::make(&folder, engine, &nodes, &assets)?);
         Ok(Done::Passed)

@@ -1,16 +1,15 @@
-//! Real kind clusters in a real engine, a manager and a controller over them.
+//! Real kind clusters in a real engine, a manager and a controller over them. `cargo xtask e2e` runs it.
 //!
-//! Needs `MCR_KIND` and `MCR_NODE_IMAGE`, which `cargo xtask node-image` prints, and the engine they are for (`DOCKER_HOST`).
-//! Where they are not set, the test says that it is skipped. With `MCR_ENGINE` (the path of `.ci/engine`) the engine is also
-//! ended and started again; set it only where the engine is one of that script's.
-//!
-//! Alone in its process: it takes the engine down.
+//! The clusters are its own: they are stopped, deleted and removed behind kind's back. Where `MCR_ENGINE` is set, the engine is
+//! also ended and started again.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::{
+    fs::{self, Permissions},
     io::Write,
-    path::PathBuf,
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::Output,
     sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
@@ -18,37 +17,40 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
-use mcr::{Action, Cluster, ClusterState, Controller, Fleet, Manager, Request};
-use mcr_provider_kind::KindProvider;
+use mcr::{Action, Cluster, ClusterState, Controller, Fleet, Manager, ManagerError, Request};
+use mcr_provider_kind::{KindProvider, KindProviderBuilder};
+use mcr_testkit::{
+    e2e::{self, E2e, E2eKind},
+    waiting::Background,
+};
 use tokio::process::Command;
-use tokio_util::sync::CancellationToken;
 
 /// Nothing here may take longer; kind has half a minute on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
+
+/// How long after there is a cluster it may take to be ready.
+const PROMISED: Duration = Duration::from_secs(1);
 
 /// Writes past libtest, which hides what a passing test prints.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "e2e: {text}");
 }
 
+/// Makes clusters whose names begin with what no others do, and removes them.
 struct Kind {
-    program: String,
-    image: String,
+    with: E2eKind,
     prefix: String,
     folder: tempfile::TempDir,
 }
 
 impl Kind {
-    fn find() -> Option<Self> {
-        let (Ok(program), Ok(image)) = (std::env::var("MCR_KIND"), std::env::var("MCR_NODE_IMAGE")) else {
-            return None;
-        };
-        Some(Self {
-            program,
-            image,
-            prefix: format!("mcr-e2e-{}-", std::process::id()),
+    fn new(e2e: &E2e, purpose: &str) -> Self {
+        let with = e2e.kind();
+        Self {
+            prefix: format!("{}{purpose}-", with.prefix),
+            with,
             folder: tempfile::tempdir().unwrap(),
-        })
+        }
     }
 
     fn name(&self, cluster: &str) -> String {
@@ -59,36 +61,48 @@ impl Kind {
         format!("{}-control-plane", self.name(cluster))
     }
 
+    /// What makes a cluster.
+    fn creation(&self, cluster: &str) -> Command {
+        let mut create = self.kind(&["create", "cluster", "--quiet", "--name", &self.name(cluster)]);
+        if let Some(image) = &self.with.node_image {
+            create.args(["--image", image]);
+        }
+        create
+    }
+
     async fn create(&self, cluster: &str) {
-        let name = self.name(cluster);
-        let took = self
-            .kind(&[
-                "create",
-                "cluster",
-                "--quiet",
-                "--name",
-                &name,
-                "--image",
-                &self.image,
-            ])
-            .await;
-        say(&format!("kind made a cluster in {took:?}"));
+        let start = Instant::now();
+        run(self.creation(cluster)).await;
+        say(&format!("kind made a cluster in {:?}", start.elapsed()));
     }
 
     async fn delete(&self, cluster: &str) {
-        self.kind(&["delete", "cluster", "--quiet", "--name", &self.name(cluster)])
-            .await;
+        run(self.kind(&["delete", "cluster", "--quiet", "--name", &self.name(cluster)])).await;
     }
 
-    async fn kind(&self, args: &[&str]) -> Duration {
-        let start = Instant::now();
+    fn kind(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.with.program);
         // kind writes what it made into a kubeconfig; not into the user's.
-        let mut command = Command::new(&self.program);
         command
             .args(args)
             .env("KUBECONFIG", self.folder.path().join("kubeconfig"));
-        run(command).await;
-        start.elapsed()
+        command
+    }
+
+    async fn engine(&self, args: &[&str]) -> String {
+        let mut command = Command::new(&self.with.engine);
+        command.args(args);
+        let output = run(command).await.stdout;
+        String::from_utf8(output).unwrap().trim().to_owned()
+    }
+
+    /// When a node's container ran.
+    async fn started(&self, cluster: &str) -> SystemTime {
+        let node = self.node(cluster);
+        let started = self
+            .engine(&["inspect", "--format", "{{.State.StartedAt}}", &node])
+            .await;
+        started.parse::<k8s_openapi::jiff::Timestamp>().unwrap().into()
     }
 }
 
@@ -97,7 +111,7 @@ impl Drop for Kind {
         // Also after a failure: nothing of a test stays in the engine.
         let name = |cluster: &str| self.node(cluster);
         let nodes = ["a", "b"].map(name);
-        let _ = std::process::Command::new("docker")
+        let _ = std::process::Command::new(&self.with.engine)
             .args(["rm", "-f", "-v"])
             .args(nodes)
             .output();
@@ -114,15 +128,6 @@ async fn run(mut command: Command) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
-}
-
-async fn docker(args: &[&str]) -> String {
-    let mut command = Command::new("docker");
-    command.args(args);
-    String::from_utf8(run(command).await.stdout)
-        .unwrap()
-        .trim()
-        .to_owned()
 }
 
 async fn until<T>(what: &str, mut so: impl FnMut() -> Option<T>) -> T {
@@ -156,9 +161,51 @@ struct World {
     kind: Kind,
     fleet: Fleet,
     seen: Seen,
+    running: Background<Result<(), ManagerError>>,
 }
 
 impl World {
+    /// A manager over the clusters of a test, with a controller that looks at ConfigMaps.
+    fn start(kind: Kind, provider: KindProviderBuilder) -> Self {
+        let provider = provider.prefix(&kind.prefix).build().unwrap();
+        let seen = Seen::default();
+        let controller = Controller::<ConfigMap>::new("look")
+            .watch_request(|watch| watch.namespace("default"))
+            .build(look, Arc::new(seen.clone()));
+        let manager = Manager::builder()
+            .provider(provider)
+            .controller(controller)
+            .build()
+            .unwrap();
+        Self {
+            kind,
+            fleet: manager.fleet().clone(),
+            seen,
+            running: Background::start(|stop| manager.run_until(stop)),
+        }
+    }
+
+    async fn is_asked(&self) {
+        until("the engine was asked", || {
+            self.fleet.is_discovered().then_some(())
+        })
+        .await;
+    }
+
+    /// What the provider says is wrong with its engine.
+    async fn trouble(&self) -> String {
+        until("the engine can't be asked", || {
+            let snapshot = self.fleet.snapshot();
+            let mut errors = snapshot.providers.iter();
+            errors.find_map(|provider| provider.last_error.clone())
+        })
+        .await
+    }
+
+    async fn stop(self) {
+        self.running.stop().await.unwrap();
+    }
+
     fn state(&self, cluster: &str) -> Option<(&'static str, String)> {
         let name = self.kind.name(cluster);
         let snapshot = self.fleet.snapshot();
@@ -230,72 +277,44 @@ impl World {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real_clusters_are_found_followed_and_let_go() {
-    let Some(kind) = Kind::find() else {
-        say(
-            "SKIPPED: MCR_KIND and MCR_NODE_IMAGE are not set. `cargo xtask node-image` makes both, given a container engine",
-        );
-        return;
-    };
-    let provider = KindProvider::builder().prefix(&kind.prefix).build().unwrap();
-    let seen = Seen::default();
-    let controller = Controller::<ConfigMap>::new("look")
-        .watch_request(|watch| watch.namespace("default"))
-        .build(look, Arc::new(seen.clone()));
-    let manager = Manager::builder()
-        .provider(provider)
-        .controller(controller)
-        .build()
-        .unwrap();
-    let world = World {
-        kind,
-        fleet: manager.fleet().clone(),
-        seen,
-    };
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(manager.run_until(stop.clone()));
-    until("the engine was asked", || {
-        world.fleet.is_discovered().then_some(())
-    })
-    .await;
+    let Some(e2e) = E2e::from_env() else { return };
+    let kind = Kind::new(&e2e, "life");
+    let world = World::start(kind, KindProvider::builder());
+    world.is_asked().await;
 
     // Two at once: seen while they are made, ready when kind says that they are.
     let first_seen = async {
         until("the half-made cluster is seen", || world.state("a")).await;
         SystemTime::now()
     };
-    let (_, _, seen_at) = tokio::join!(world.kind.create("a"), world.kind.create("b"), first_seen);
-    let created = Instant::now();
-    let a = world.ready("a").await;
-    let b = world.ready("b").await;
-    let ready = created.elapsed();
-    let made_at = docker(&["inspect", "--format", "{{.Created}}", &world.kind.node("a")]).await;
-    let made_at: SystemTime = made_at.parse::<k8s_openapi::jiff::Timestamp>().unwrap().into();
-    let noticed = seen_at.duration_since(made_at).unwrap_or_default();
+    let made = async |cluster: &str| {
+        world.kind.create(cluster).await;
+        let created = Instant::now();
+        (world.ready(cluster).await, created.elapsed())
+    };
+    let ((a, a_took), (b, b_took), seen_at) = tokio::join!(made("a"), made("b"), first_seen);
+    let noticed = seen_at.duration_since(world.kind.started("a").await);
+    let noticed = noticed.unwrap_or_default();
+    let ready = a_took.max(b_took);
     say(&format!(
-        "a container was noticed {noticed:?} after it was made; clusters were ready {ready:?} after kind was done"
+        "a container was noticed {noticed:?} after it ran; clusters were ready {ready:?} after kind was done"
     ));
-    assert!(
-        ready < Duration::from_secs(1),
-        "ready {ready:?} after kind was done"
-    );
-    assert!(
-        noticed < Duration::from_secs(2),
-        "noticed {noticed:?} after it was made"
-    );
+    assert!(ready < PROMISED, "ready {ready:?} after kind was done");
+    assert!(noticed < PROMISED, "noticed {noticed:?} after it ran");
     world.reconciles(&a, "one").await;
     world.reconciles(&b, "one").await;
 
     // Stopped and started: the same cluster, suspended in between, and its neighbour does not notice.
     let (node, start) = (world.kind.node("a"), Instant::now());
     let stop_it = ["stop", node.as_str()];
-    let stopping = tokio::join!(docker(&stop_it), world.suspended("a"));
+    let stopping = tokio::join!(world.kind.engine(&stop_it), world.suspended("a"));
     say(&format!(
         "a node was stopped and its cluster suspended in {:?} ({})",
         start.elapsed(),
         stopping.0
     ));
     assert!(b.state().is_ready());
-    docker(&["start", &world.kind.node("a")]).await;
+    world.kind.engine(&["start", &world.kind.node("a")]).await;
     let start = Instant::now();
     let again = world.ready("a").await;
     say(&format!("a started node was Ready after {:?}", start.elapsed()));
@@ -321,22 +340,15 @@ async fn real_clusters_are_found_followed_and_let_go() {
     world.reconciles(&anew, "one").await;
 
     // The engine ends and starts again: nothing is removed, and all come back.
-    match std::env::var("MCR_ENGINE").map(PathBuf::from) {
-        Ok(engine) => {
+    match &world.kind.with.control {
+        Some(engine) => {
             let control = async |what: &str| {
-                let mut command = Command::new(&engine);
+                let mut command = Command::new(engine);
                 command.arg(what);
                 run(command).await;
             };
             control("halt").await;
-            until("the engine can't be asked", || {
-                let snapshot = world.fleet.snapshot();
-                snapshot
-                    .providers
-                    .iter()
-                    .find_map(|provider| provider.last_error.clone())
-            })
-            .await;
+            world.trouble().await;
             tokio::time::sleep(Duration::from_secs(5)).await;
             assert!(
                 world.state("a").is_some() && world.state("b").is_some(),
@@ -357,11 +369,17 @@ async fn real_clusters_are_found_followed_and_let_go() {
             })
             .await;
         }
-        Err(_) => say("SKIPPED in part: MCR_ENGINE is not set, so the engine is not ended and started again"),
+        None => e2e::skipped_in_part(
+            "the engine's end and start",
+            "MCR_ENGINE is not set, so the engine may be somebody else's too",
+        ),
     }
 
     // Removed behind kind's back.
-    docker(&["rm", "-f", "-v", &world.kind.node("b")]).await;
+    world
+        .kind
+        .engine(&["rm", "-f", "-v", &world.kind.node("b")])
+        .await;
     let took = world.gone("b", Instant::now()).await;
     say(&format!(
         "a cluster whose container was removed was gone after {took:?}"
@@ -369,10 +387,109 @@ async fn real_clusters_are_found_followed_and_let_go() {
     world.kind.delete("a").await;
     world.gone("a", Instant::now()).await;
 
-    stop.cancel();
-    tokio::time::timeout(DEADLINE, running)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_left_half_made_is_explained_and_hurts_no_other() {
+    let Some(e2e) = E2e::from_env() else { return };
+    let kind = Kind::new(&e2e, "half");
+    let world = World::start(kind, KindProvider::builder());
+    world.kind.create("b").await;
+    let b = world.ready("b").await;
+
+    // kind is killed as soon as there is a node, so it takes nothing back.
+    let mut creation = world.kind.creation("a").kill_on_drop(true).spawn().unwrap();
+    until("a node runs", || world.state("a")).await;
+    creation.kill().await.unwrap();
+    let (state, reason) = until("it is explained", || {
+        world.state("a").filter(|(state, _)| *state == "Broken")
+    })
+    .await;
+    say(&format!("a half-made cluster is {state}: {reason}"));
+    for word in [world.kind.node("a").as_str(), "kind"] {
+        assert!(reason.contains(word), "{reason}");
+    }
+    assert!(world.fleet.get(world.kind.name("a").as_str()).is_err());
+    world.reconciles(&b, "beside-it").await;
+
+    // What the user does about it.
+    world.kind.delete("a").await;
+    world.gone("a", Instant::now()).await;
+    world.kind.create("a").await;
+    let a = world.ready("a").await;
+    world.reconciles(&a, "one").await;
+    assert!(
+        b.state().is_ready(),
+        "its neighbour did not notice: {:?}",
+        b.state()
+    );
+    world.kind.delete("a").await;
+    world.kind.delete("b").await;
+    world.stop().await;
+}
+
+/// A program that says it is an engine's, whose engine never answers.
+fn silent(folder: &Path, name: &str, greeting: &str) {
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -v ] && echo '{greeting}' && exit\n\
+         echo 'Cannot connect to the engine at unix:///nowhere. Is it running?' >&2\nexit 1\n"
+    );
+    program(folder, name, &script);
+}
+
+/// Another file takes the place of the old one, so that nobody starts half of it.
+fn program(folder: &Path, name: &str, script: &str) {
+    let new = folder.join("new");
+    fs::write(&new, script).unwrap();
+    fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, folder.join(name)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_engines_the_silent_one_is_explained_and_does_not_stand_in_the_way() {
+    let Some(e2e) = E2e::from_env() else { return };
+    let kind = Kind::new(&e2e, "two");
+    if kind.with.engine != "docker" {
+        e2e::skipped(
+            "of_two_engines_the_silent_one_is_explained_and_does_not_stand_in_the_way",
+            "it is about Docker",
+        );
+        return;
+    }
+    kind.create("a").await;
+    let silent_ones = tempfile::tempdir().unwrap();
+    silent(silent_ones.path(), "podman", "podman version 4.3.1");
+    silent(silent_ones.path(), "nerdctl", "nerdctl version 2.0.0");
+    let path = std::env::var("PATH").unwrap();
+    let before = format!("{}:{path}", silent_ones.path().display());
+    let provider = || KindProvider::builder().env("PATH", &before);
+
+    // Docker answers; two others are installed, too, and found earlier.
+    let world = World::start(kind, provider());
+    let a = world.ready("a").await;
+    world.reconciles(&a, "one").await;
+    let World { kind, running, .. } = world;
+    running.stop().await.unwrap();
+
+    // The one that is chosen does not answer: said with its name. It starts: found without a word from anybody.
+    let real = path.split(':').map(|folder| Path::new(folder).join("docker"));
+    let real = real.into_iter().find(|program| program.is_file()).unwrap();
+    silent(
+        silent_ones.path(),
+        "docker",
+        "Docker version 28.0.0, build silent",
+    );
+    let world = World::start(kind, provider());
+    let trouble = world.trouble().await;
+    say(&format!("of an engine that does not answer: {trouble}"));
+    assert!(trouble.contains("docker"), "{trouble}");
+    assert!(world.state("a").is_none());
+    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", real.display());
+    program(silent_ones.path(), "docker", &script);
+    let a = world.ready("a").await;
+    world.reconciles(&a, "two").await;
+    world.kind.delete("a").await;
+    world.gone("a", Instant::now()).await;
+    world.stop().await;
 }

@@ -24,11 +24,21 @@ use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, Resource};
+
+/// How long a test waits for anything at most: far longer than it takes, even on a machine that is busy with other things.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+const ASKED: &str = "mcr-e2e";
+const ANSWERED: &str = "cluster";
 
 /// The folder of the kubeconfigs. Where it is not set there are no clusters.
 const FOLDER: &str = "MCR_E2E";
@@ -142,17 +152,17 @@ impl E2e {
         let name = format!("e2e-{purpose}-{}-{count}", std::process::id());
         let namespaces = Api::<Namespace>::all(self.client(cluster).await);
         let object = Namespace {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                ..ObjectMeta::default()
-            },
+            metadata: named(&name),
             ..Namespace::default()
         };
-        if let Err(error) = namespaces.create(&PostParams::default(), &object).await {
-            panic!("the namespace {name} can't be made in {cluster}: {error}");
-        }
+        let made = match namespaces.create(&PostParams::default(), &object).await {
+            Ok(made) => made,
+            Err(error) => panic!("the namespace {name} can't be made in {cluster}: {error}"),
+        };
         E2eNamespace {
             name,
+            owner: made.owner_ref(&()),
+            asked: format!("{purpose}-{}", std::process::id()),
             namespaces,
             kubeconfig: self.kubeconfig(cluster),
             kubectl: self.kubectl(),
@@ -213,6 +223,10 @@ pub struct E2eKind {
 #[derive(Debug)]
 pub struct E2eNamespace {
     name: String,
+    /// What the ConfigMaps of the test are labelled with, in all its namespaces.
+    asked: String,
+    /// For what is not in it and has to go with it.
+    owner: Option<OwnerReference>,
     namespaces: Api<Namespace>,
     kubeconfig: PathBuf,
     kubectl: PathBuf,
@@ -223,6 +237,139 @@ impl E2eNamespace {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Selects the ConfigMaps of [`ask`](Self::ask), in this and all other namespaces that were made for the same purpose.
+    pub fn selector(&self) -> String {
+        format!("{ASKED}={}", self.asked)
+    }
+
+    /// Makes a ConfigMap that waits for an [`answer`], or makes it wait for another one.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not take it.
+    pub async fn ask(&self, name: &str) {
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {ASKED: self.asked}},
+            "data": {ANSWERED: ""},
+        });
+        let params = PatchParams::apply("mcr-e2e").force();
+        if let Err(error) = self.maps().patch(name, &params, &Patch::Apply(map)).await {
+            panic!("the ConfigMap {}/{name} can't be made: {error}", self.name);
+        }
+    }
+
+    /// Waits until a ConfigMap was answered by the cluster of this name.
+    ///
+    /// # Panics
+    ///
+    /// If it is not within the [`DEADLINE`].
+    pub async fn answered(&self, name: &str, by: &str) {
+        let maps = self.maps();
+        let started = tokio::time::Instant::now();
+        let mut last = String::from("nothing");
+        while started.elapsed() < DEADLINE {
+            match maps.get(name).await {
+                Ok(map) => match map.data.unwrap_or_default().remove(ANSWERED) {
+                    Some(answer) if answer == by => return,
+                    answer => last = format!("{answer:?}"),
+                },
+                Err(error) => last = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!(
+            "the ConfigMap {}/{name} is not answered by {by} within {DEADLINE:?}: {last}",
+            self.name
+        );
+    }
+
+    /// Makes a ServiceAccount that has a ClusterRole in the whole cluster. It loses that with the namespace.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not take it.
+    pub async fn account(&self, name: &str, cluster_role: &str) {
+        let account = ServiceAccount {
+            metadata: named(name),
+            ..ServiceAccount::default()
+        };
+        let binding = ClusterRoleBinding {
+            metadata: ObjectMeta {
+                owner_references: self.owner.clone().map(|owner| vec![owner]),
+                ..named(&format!("{}-{name}", self.name))
+            },
+            role_ref: RoleRef {
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: cluster_role.to_owned(),
+            },
+            subjects: Some(vec![self.subject(name)]),
+        };
+        let accounts = self.api::<ServiceAccount>();
+        let bindings = Api::<ClusterRoleBinding>::all(self.namespaces.clone().into_client());
+        let made = match accounts.create(&PostParams::default(), &account).await {
+            Ok(_) => bindings.create(&PostParams::default(), &binding).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            panic!(
+                "the ServiceAccount {}/{name} can't be made a {cluster_role}: {error}",
+                self.name
+            );
+        }
+    }
+
+    /// A ServiceAccount that is in it, as bindings name it.
+    pub fn subject(&self, account: &str) -> Subject {
+        Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account.to_owned(),
+            namespace: Some(self.name.clone()),
+            ..Subject::default()
+        }
+    }
+
+    /// A kubeconfig with a new token of a ServiceAccount that is in it, good for an hour.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster gives none, or its own kubeconfig is not usable.
+    pub async fn kubeconfig(&self, account: &str) -> String {
+        let accounts = self.api::<ServiceAccount>();
+        let (params, request) = (PostParams::default(), TokenRequest::default());
+        let answer = accounts.create_token_request(account, &params, &request).await;
+        let token = match answer {
+            Ok(answer) => answer.status.unwrap_or_default().token,
+            Err(error) => panic!("no token for the ServiceAccount {}/{account}: {error}", self.name),
+        };
+        let clusters = match Kubeconfig::read_from(&self.kubeconfig) {
+            Ok(kubeconfig) => kubeconfig.clusters,
+            Err(error) => panic!("{}: {error}", self.kubeconfig.display()),
+        };
+        let cluster = clusters.first().map(|cluster| &cluster.name);
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": account,
+            "clusters": clusters,
+            "contexts": [{"name": account, "context": {"cluster": cluster, "user": account, "namespace": self.name}}],
+            "users": [{"name": account, "user": {"token": token}}],
+        });
+        kubeconfig.to_string()
+    }
+
+    /// An API of what is in it, with the administrator's rights.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.namespaces.clone().into_client(), &self.name)
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        self.api()
     }
 
     /// Has it deleted with all that is in it, and does not wait for that.
@@ -262,6 +409,16 @@ impl Drop for E2eNamespace {
     }
 }
 
+/// What a reconciler under test does with a ConfigMap of [`E2eNamespace::ask`]: it writes down which cluster it found it in.
+///
+/// # Errors
+///
+/// What the API server says.
+pub async fn answer(maps: &Api<ConfigMap>, name: &str, cluster: &str) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(serde_json::json!({"data": {ANSWERED: cluster}}));
+    maps.patch(name, &PatchParams::default(), &patch).await.map(drop)
+}
+
 /// Says visibly that something did not run, and why. A line that begins with this makes the case a skipped one for
 /// `cargo xtask e2e`; where only a part of a test was left out, [`skipped_in_part`] does not.
 pub fn skipped(what: &str, why: &str) {
@@ -285,6 +442,13 @@ fn test() -> String {
     match std::thread::current().name() {
         Some(name) if name != "main" => name.to_owned(),
         _ => caller.to_string(),
+    }
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
     }
 }
 

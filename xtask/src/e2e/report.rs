@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde::Serialize;
 
 use super::case::{Case, Outcome};
 
@@ -89,13 +89,26 @@ fn result(outcome: &Outcome) -> (&'static str, Option<&str>) {
 }
 
 fn line(case: &Case) -> String {
-    let (result, reason) = result(&case.outcome);
-    let seconds = (case.took.as_secs_f64() * 1000.0).round() / 1000.0;
-    let mut line = json!({"suite": case.suite, "case": case.name, "result": result, "seconds": seconds});
-    if let Some(reason) = reason {
-        line["reason"] = reason.into();
+    /// Its order is the lines'.
+    #[derive(Serialize)]
+    struct Line<'a> {
+        suite: &'a str,
+        case: &'a str,
+        result: &'a str,
+        seconds: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<&'a str>,
     }
-    line.to_string()
+    let (result, reason) = result(&case.outcome);
+    let line = Line {
+        suite: &case.suite,
+        case: &case.name,
+        result,
+        seconds: (case.took.as_secs_f64() * 1000.0).round() / 1000.0,
+        reason,
+    };
+    // Strings and a finite number can always be written.
+    serde_json::to_string(&line).unwrap_or_default()
 }
 
 fn table(cases: &[Case]) -> String {
@@ -124,7 +137,7 @@ fn table(cases: &[Case]) -> String {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
