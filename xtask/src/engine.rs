@@ -25,6 +25,9 @@ const CHOICE: &str = "KIND_EXPERIMENTAL_PROVIDER";
 /// Where Docker's engine is, if not at the default place.
 const PLACE: &str = "DOCKER_HOST";
 
+/// The script that tests may end and start the engine with.
+const CONTROL: &str = "MCR_ENGINE";
+
 /// An engine that answers is asked for no longer than this.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -49,7 +52,7 @@ impl Engine {
         let mut silent = Vec::new();
         for program in programs {
             let engine = Self::new(program, Vec::new());
-            match engine.answers()? {
+            match engine.answers(Rules::within(PATIENCE))? {
                 Answer::Yes => return Ok(engine),
                 Answer::NotInstalled if chosen.is_none() => {}
                 Answer::NotInstalled => silent.push((program.to_owned(), "is not installed".to_owned())),
@@ -109,8 +112,27 @@ impl Engine {
         }
     }
 
-    fn answers(&self) -> Result<Answer> {
-        let ended = match process::run(self.command().args(["ps", "-q"]), Rules::within(PATIENCE)) {
+    /// Starts it again if a test had ended it and could not start it any more. Does nothing for one that no test may end.
+    pub(crate) fn revive(&self) -> Result<()> {
+        if matches!(self.answers(Rules::in_any_case(PATIENCE))?, Answer::Yes) {
+            return Ok(());
+        }
+        let ours = self.env().find(|(name, _)| *name == CONTROL);
+        let script = ours
+            .map(|(_, script)| script.clone())
+            .or_else(|| std::env::var_os(CONTROL));
+        if let Some(script) = script {
+            eprintln!("engine: starting it again");
+            process::must(
+                Command::new(script).arg("start"),
+                Rules::in_any_case(PATIENCE * 6),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn answers(&self, rules: Rules) -> Result<Answer> {
+        let ended = match process::run(self.command().args(["ps", "-q"]), rules) {
             Ok(ended) => ended,
             Err(error) => {
                 let missing = error

@@ -17,6 +17,8 @@ use crate::process::{self, Rules};
 /// kind has a quarter of a minute on two cores, and minutes where Pods have to run first.
 const CREATE: Rules = Rules::within(Duration::from_secs(420));
 const READY: Duration = Duration::from_secs(180);
+/// A controller manager that has just been started waits for its API server first.
+const CONTROLLERS: Duration = Duration::from_secs(60);
 const QUESTION: Rules = Rules::within(Duration::from_secs(30));
 const CLEAN_UP: Rules = Rules::in_any_case(Duration::from_secs(180));
 
@@ -65,7 +67,7 @@ impl<'a> Clusters<'a> {
         };
         clusters.done = false;
         clusters.delete(&remove)?;
-        if reuse && clusters.answers() {
+        if reuse && clusters.works() {
             eprintln!("e2e: the clusters that an earlier run kept are used again");
             clusters.note.prefix = prefix();
             clusters.note.kept = false;
@@ -73,7 +75,7 @@ impl<'a> Clusters<'a> {
             return Ok(clusters);
         }
         if reuse {
-            eprintln!("e2e: the clusters that an earlier run kept don't answer, and are made anew");
+            eprintln!("e2e: the clusters that an earlier run kept don't work, and are made anew");
             clusters.delete(&CLUSTERS.map(str::to_owned))?;
         }
         clusters.note = note(nodes);
@@ -120,6 +122,9 @@ impl<'a> Clusters<'a> {
     pub(super) fn keep(&mut self) -> Result<()> {
         self.delete_those_of_suites()?;
         self.wait_until_ready()?;
+        for cluster in CLUSTERS {
+            self.controllers_work(cluster)?;
+        }
         self.note.kept = true;
         self.note.write(&self.folder)?;
         self.done = true;
@@ -139,6 +144,7 @@ impl<'a> Clusters<'a> {
 
     /// Removes them, and what suites made and left.
     pub(super) fn remove(&mut self) -> Result<()> {
+        self.engine.revive()?;
         let ours = self.note.ours(&self.present(CLEAN_UP)?);
         self.delete(&ours)?;
         let left = self.note.ours(&self.present(CLEAN_UP)?);
@@ -208,10 +214,36 @@ impl<'a> Clusters<'a> {
     }
 
     /// Whether all of them do, now.
-    fn answers(&self) -> bool {
+    fn works(&self) -> bool {
         let files = CLUSTERS.iter().chain(&["all"]);
+        let works = |cluster: &&str| self.ready(cluster).and_then(|()| self.controllers_work(cluster));
         files.into_iter().all(|file| self.kubeconfig(file).is_file())
-            && CLUSTERS.iter().all(|cluster| self.ready(cluster).is_ok())
+            && CLUSTERS.iter().all(|cluster| works(&cluster).is_ok())
+    }
+
+    /// Sees that the cluster does something by itself: an API server may answer where all else is gone.
+    fn controllers_work(&self, cluster: &str) -> Result<()> {
+        let namespace = format!("e2e-probe-{}", std::process::id());
+        let ask = |args: &[&str]| {
+            let mut kubectl = self.kubectl();
+            kubectl
+                .arg("--kubeconfig")
+                .arg(self.kubeconfig(cluster))
+                .arg("--request-timeout=10s");
+            process::must(kubectl.args(args), QUESTION)
+        };
+        ask(&["create", "namespace", &namespace])?;
+        let started = Instant::now();
+        let made = loop {
+            let made = ask(&["get", "serviceaccount", "default", "--namespace", &namespace]);
+            if made.is_ok() || started.elapsed() > CONTROLLERS || interrupt::received() {
+                break made;
+            }
+            thread::sleep(Duration::from_millis(300));
+        };
+        ask(&["delete", "namespace", &namespace, "--wait=false"])?;
+        made.map(drop)
+            .with_context(|| format!("the controllers of {cluster} don't work"))
     }
 
     fn ready(&self, cluster: &str) -> Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Engine, PLACE};
+use super::{CONTROL, Engine, PLACE};
 use crate::process::{self, Rules};
 use crate::workspace;
 
@@ -37,7 +37,7 @@ impl OwnEngine {
         let mut env = vec![(PLACE, place.into())];
         // Tests may end and start it: it is nobody else's.
         if !ran {
-            env.push(("MCR_ENGINE", path().into()));
+            env.push((CONTROL, path().into()));
         }
         Ok(Self {
             engine: Engine::new("docker", env),

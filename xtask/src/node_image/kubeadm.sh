@@ -24,6 +24,8 @@ phase certs all
 for who in admin super-admin controller-manager; do
     phase kubeconfig "$who"
 done
+# It is beside the API server. The node's address, which kubeadm wrote down, may be another node's after a restart.
+sed -i 's|server: https://.*|server: https://127.0.0.1:6443|' "$conf/controller-manager.conf"
 phase etcd local
 phase control-plane apiserver
 phase control-plane controller-manager
