@@ -20,9 +20,14 @@ impl Kubectl {
     pub(crate) fn new(kubeconfig: &str) -> Option<Self> {
         let assets = std::env::var_os("KUBEBUILDER_ASSETS")?;
         let program = Path::new(&assets).join("kubectl");
+        program.is_file().then(|| Self::with(program, kubeconfig))
+    }
+
+    /// This `kubectl`.
+    pub(crate) fn with(program: PathBuf, kubeconfig: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
-        program.is_file().then_some(Self { program, folder })
+        Self { program, folder }
     }
 
     /// Where its kubeconfig is.
@@ -57,10 +62,11 @@ impl Kubectl {
     }
 }
 
-/// A kubeconfig with a token in place of its user.
-pub(crate) fn with_token(kubeconfig: &str, token: &str) -> String {
+/// A kubeconfig with a token in place of its user, and a namespace as its default.
+pub(crate) fn with_token(kubeconfig: &str, token: &str, namespace: &str) -> String {
     let mut document: Value = serde_saphyr::from_str(kubeconfig).unwrap();
     document["users"][0]["user"] = json!({ "token": token.trim() });
+    document["contexts"][0]["context"]["namespace"] = namespace.into();
     document.to_string()
 }
 

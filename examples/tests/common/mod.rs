@@ -1,6 +1,7 @@
 //! What the tests on API servers and those on kind clusters share: programs, clusters, and whole stories about one example.
 
 pub(crate) mod baseline_rbac;
+pub(crate) mod deploy;
 pub(crate) mod fleet_policy;
 pub(crate) mod kubectl;
 pub(crate) mod member;

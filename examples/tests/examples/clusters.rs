@@ -40,7 +40,7 @@ pub(crate) fn on_clusters<F: Future>(test: impl FnOnce(&'static Clusters) -> F) 
 
 async fn start() -> Clusters {
     let etcd = Etcd::start().await.unwrap();
-    let plane = |name: &'static str| ControlPlane::builder().name(name).etcd(&etcd).start();
+    let plane = |name: &'static str| ControlPlane::builder().name(name).etcd(&etcd).audit(true).start();
     let (berlin, lyon, hub) = tokio::try_join!(plane("berlin"), plane("lyon"), plane("hub")).unwrap();
     Clusters { berlin, lyon, hub }
 }

@@ -9,6 +9,8 @@ mod common;
 mod configmaps;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(feature = "kubeconfig")]
+mod deploy;
 mod fleet_policy;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;

@@ -1,0 +1,462 @@
+//! The manifests of `examples/deploy`, applied as a user would, and a program that runs with exactly the rights they give.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{
+    authorization::v1::SubjectAccessReview,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
+
+use super::{
+    kubectl::{Kubectl, kustomization, with_token},
+    member::{Member, delete, edit, unique},
+    program::Program,
+};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig=true";
+
+/// A group, a resource with its subresource, and a verb.
+pub(crate) type Right = (String, String, String);
+
+/// What was applied to a hub and a member.
+pub(crate) struct Deployed<'a> {
+    example: &'static str,
+    /// On the hub; and the start of names in the member.
+    pub(crate) namespace: String,
+    hub: (&'a Member, Kubectl),
+    member: (&'a Member, Kubectl),
+    files: [tempfile::TempDir; 3],
+}
+
+impl<'a> Deployed<'a> {
+    /// Applies the manifests for an example, and the kubeconfig of the member as a Secret. `more` changes those of the hub.
+    pub(crate) fn new(
+        example: &'static str,
+        (hub, hub_kubectl): (&'a Member, Kubectl),
+        (member, member_kubectl): (&'a Member, Kubectl),
+        mut more: Value,
+    ) -> Self {
+        let namespace = unique(example);
+        // A dry run makes no namespace for what is to be in it.
+        hub_kubectl.run(&["create", "namespace", &namespace]);
+        more["namespace"] = json!(namespace);
+        let on_hub = kustomization(&format!("overlays/{example}"), more);
+        let prefix = format!("{namespace}-");
+        let on_member = kustomization(&format!("member-rbac/{example}"), json!({"namePrefix": prefix}));
+        for (kubectl, folder) in [(&hub_kubectl, &on_hub), (&member_kubectl, &on_member)] {
+            let path = folder.path().to_str().unwrap();
+            for way in [
+                &["--validate=strict"][..],
+                &["--server-side", "--field-manager=somebody"],
+            ] {
+                let apply = ["apply", "-k", path, "--dry-run=server"];
+                let answer = kubectl.run(&[&apply[..], way].concat());
+                assert!(
+                    answer.lines().all(|line| line.ends_with("(server dry run)")),
+                    "{answer}"
+                );
+            }
+            kubectl.run(&["apply", "-k", path]);
+        }
+        let deployed = Self {
+            example,
+            namespace,
+            hub: (hub, hub_kubectl),
+            member: (member, member_kubectl),
+            files: [on_hub, on_member, tempfile::tempdir().unwrap()],
+        };
+        deployed.add_secret("east", &deployed.member_kubeconfig());
+        deployed
+    }
+
+    /// Who the program is to the hub.
+    pub(crate) fn hub_user(&self) -> String {
+        format!("system:serviceaccount:{}:controller", self.namespace)
+    }
+
+    /// Who it is to the member.
+    pub(crate) fn member_user(&self) -> String {
+        format!("system:serviceaccount:kube-system:{}", self.member_role())
+    }
+
+    fn member_role(&self) -> String {
+        format!("{}-fleet-controller", self.namespace)
+    }
+
+    fn member_kubeconfig(&self) -> String {
+        let (member, kubectl) = &self.member;
+        let token = kubectl.run(&["-n", "kube-system", "create", "token", &self.member_role()]);
+        with_token(&member.kubeconfig, &token, "default")
+    }
+
+    /// As the README of the provider says.
+    pub(crate) fn add_secret(&self, name: &str, kubeconfig: &str) {
+        let kubectl = &self.hub.1;
+        let in_namespace = ["-n", &self.namespace];
+        let literal = format!("--from-literal=kubeconfig={kubeconfig}");
+        let made = kubectl.run(
+            &[
+                &in_namespace[..],
+                &[
+                    "create",
+                    "secret",
+                    "generic",
+                    name,
+                    &literal,
+                    "--dry-run=client",
+                    "-o",
+                    "yaml",
+                ],
+            ]
+            .concat(),
+        );
+        kubectl.run_with(&[&in_namespace[..], &["apply", "-f", "-"]].concat(), &made);
+        kubectl.run(
+            &[
+                &in_namespace[..],
+                &["label", "--overwrite", "secret", name, LABEL],
+            ]
+            .concat(),
+        );
+    }
+
+    /// What the manifests allow, without what can only be tried: `escalate` and `bind`.
+    pub(crate) fn granted(&self) -> [BTreeSet<Right>; 2] {
+        let hub = self
+            .hub
+            .1
+            .run(&["-n", &self.namespace, "get", "role", "-o", "json"]);
+        let member = self
+            .member
+            .1
+            .run(&["get", "clusterrole", &self.member_role(), "-o", "json"]);
+        let (hub, member): (Value, Value) = (
+            serde_json::from_str(&hub).unwrap(),
+            serde_json::from_str(&member).unwrap(),
+        );
+        let roles = hub["items"].as_array().unwrap();
+        assert_eq!(roles.len(), 1);
+        [rights(&roles[0]), rights(&member)]
+    }
+
+    /// Runs the program of the Deployment, with its arguments and its files, as its ServiceAccount.
+    pub(crate) fn start(&self) -> Running<'_> {
+        self.start_with(None)
+    }
+
+    /// As [`start`](Self::start), with another content of its file.
+    pub(crate) fn start_with(&self, content: Option<&str>) -> Running<'_> {
+        let (hub, kubectl) = &self.hub;
+        let get = |what: &[&str]| -> Value {
+            let args = [&["-n", &self.namespace, "get", "-o", "json"][..], what].concat();
+            serde_json::from_str(&kubectl.run(&args)).unwrap()
+        };
+        let deployment = get(&["deployment", "controller"]);
+        let pod = &deployment["spec"]["template"]["spec"];
+        let account = pod["serviceAccountName"].as_str().unwrap();
+        let token = kubectl.run(&["-n", &self.namespace, "create", "token", account]);
+        let folder = self.files[2].path();
+        let kubeconfig = folder.join("hub.kubeconfig");
+        fs::write(&kubeconfig, with_token(&hub.kubeconfig, &token, &self.namespace)).unwrap();
+
+        let container = &pod["containers"][0];
+        let mount = &container["volumeMounts"][0];
+        assert_eq!(mount["name"], pod["volumes"][0]["name"]);
+        let mounted = get(&[
+            "configmap",
+            pod["volumes"][0]["configMap"]["name"].as_str().unwrap(),
+        ]);
+        for (name, text) in mounted["data"].as_object().unwrap() {
+            fs::write(folder.join(name), content.or(text.as_str()).unwrap()).unwrap();
+        }
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let mut args = vec![
+            "--allow-loopback".to_owned(),
+            "--kubeconfigs".to_owned(),
+            kubeconfig.display().to_string(),
+        ];
+        for arg in container["args"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|arg| arg.as_str().unwrap())
+        {
+            let there = mount["mountPath"].as_str().unwrap();
+            match arg {
+                // This the helper gives itself.
+                "--format=json" => {}
+                "--serve=0.0.0.0:8080" => args.push(format!("--serve=127.0.0.1:{port}")),
+                arg => args.push(arg.replace(there, folder.to_str().unwrap())),
+            }
+        }
+        assert_eq!(container["ports"][0]["containerPort"], 8080);
+        let program = Program::start(self.example, &args);
+        Running {
+            deployed: self,
+            program,
+            port,
+        }
+    }
+
+    /// Waits until the user of the member may do this, or may not.
+    async fn may(&self, verb: &str, (group, resource, name): (&str, &str, &str), wanted: bool) {
+        let reviews = Api::<SubjectAccessReview>::all(self.member.0.client.clone());
+        let attributes = json!({"verb": verb, "group": group, "resource": resource, "name": name});
+        let groups = [
+            "system:serviceaccounts",
+            "system:serviceaccounts:kube-system",
+            "system:authenticated",
+        ];
+        let review =
+            json!({"spec": {"user": self.member_user(), "groups": groups, "resourceAttributes": attributes}});
+        let review = serde_json::from_value(review).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while reviews
+            .create(&PostParams::default(), &review)
+            .await
+            .unwrap()
+            .status
+            .unwrap()
+            .allowed
+            != wanted
+        {
+            assert!(
+                Instant::now() < deadline,
+                "{verb} {resource} is not {wanted} in time"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Deletes everything again.
+    pub(crate) fn remove(self) {
+        let path = self.files[1].path().to_str().unwrap();
+        self.member.1.run(&["delete", "-k", path, "--ignore-not-found"]);
+        self.hub
+            .1
+            .run(&["delete", "namespace", &self.namespace, "--wait=false"]);
+    }
+}
+
+fn rights(role: &Value) -> BTreeSet<Right> {
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut rights = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    if verb != "escalate" && verb != "bind" {
+                        rights.insert((group.clone(), resource.clone(), verb));
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// The program, as the Deployment would run it.
+pub(crate) struct Running<'a> {
+    deployed: &'a Deployed<'a>,
+    program: Program,
+    port: u16,
+}
+
+fn line<'a>(kind: &'a str, name: &'a str, event: &'a str) -> impl Fn(&Value) -> bool + 'a {
+    move |line| {
+        line["cluster"] == "east" && line["kind"] == kind && line["name"] == name && line["event"] == event
+    }
+}
+
+impl Running<'_> {
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.starts_with("HTTP/1.1 200").then_some(answer)
+    }
+
+    /// Asks what the probes of the Deployment ask, and Prometheus.
+    pub(crate) async fn answers(&self) {
+        for (path, word) in [
+            ("/healthz", "ok"),
+            ("/readyz", "\"ready\":true"),
+            ("/metrics", "mcr_"),
+            ("/clusters", "east"),
+        ] {
+            let deadline = Instant::now() + PATIENCE;
+            while !self.get(path).is_some_and(|answer| answer.contains(word)) {
+                assert!(
+                    Instant::now() < deadline,
+                    "{path}: {:?}\n{}",
+                    self.get(path),
+                    self.program.log()
+                );
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// Says on a Secret what is wrong with it, each time.
+    pub(crate) async fn tells(&self) {
+        let Deployed {
+            namespace,
+            hub: (_, kubectl),
+            ..
+        } = self.deployed;
+        let events = |wanted: &str| {
+            let field = "--field-selector=regarding.name=broken";
+            let list = kubectl.run(&[
+                "-n",
+                namespace,
+                "get",
+                "events.events.k8s.io",
+                field,
+                "-o",
+                "json",
+            ]);
+            let list: Value = serde_json::from_str(&list).unwrap();
+            let found = list["items"].as_array().unwrap().clone();
+            found.iter().any(|event| event["reason"] == wanted).then(|| {
+                found
+                    .iter()
+                    .any(|event| event["reason"] == wanted && !event["series"].is_null())
+            })
+        };
+        for (content, reason, repeated) in [
+            ("contexts: 7", "KubeconfigBroken", false),
+            (&self.deployed.member_kubeconfig(), "KubeconfigUsable", false),
+            ("contexts: 7", "KubeconfigBroken", true),
+        ] {
+            self.deployed.add_secret("broken", content);
+            let deadline = Instant::now() + PATIENCE;
+            while !events(reason).is_some_and(|again| again >= repeated) {
+                assert!(
+                    Instant::now() < deadline,
+                    "no event {reason}\n{}",
+                    self.program.log()
+                );
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        kubectl.run(&["-n", namespace, "delete", "secret", "broken"]);
+    }
+
+    /// `fleet-policy`: does all that it ever does.
+    pub(crate) async fn keeps_the_policy(&self) {
+        let (member, name) = (self.deployed.member.0, &unique("shop"));
+        let map = |name: &'static str, event| line("ConfigMap", name, event);
+        member.namespace(name, json!({"example.io/team": "shop"})).await;
+        self.program.line("labels", line("Namespace", name, "labelled"));
+        self.program.line("a ConfigMap", map("platform", "created"));
+        edit(&member.maps(name), "platform", json!({"data": {"support": "me"}})).await;
+        self.program.line("drift", map("platform", "repaired"));
+        edit(
+            &member.namespaces(),
+            name,
+            json!({"metadata": {"labels": {"example.io/team": null}}}),
+        )
+        .await;
+        self.program
+            .line("no team any more", line("Namespace", name, "unlabelled"));
+        self.program.line("no team any more", map("platform", "deleted"));
+        delete(&member.namespaces(), name).await;
+    }
+
+    /// `baseline-rbac`: makes and repairs everything.
+    pub(crate) async fn keeps_the_baseline(&self) {
+        for (kind, name) in BASELINE {
+            self.program.line("the baseline", line(kind, name, "created"));
+        }
+        let roles = Api::<ClusterRole>::all(self.deployed.member.0.client.clone());
+        edit(&roles, "example-support", json!({"rules": []})).await;
+        self.program
+            .line("drift", line("ClusterRole", "example-support", "repaired"));
+    }
+
+    /// What `escalate` and `bind` are for: without them nothing is granted, and the program says which one it lacks.
+    pub(crate) async fn needs_to_escalate_and_bind(&self) {
+        let client = || self.deployed.member.0.client.clone();
+        let roles = Api::<ClusterRole>::all(client());
+        let (name, rbac) = (self.deployed.member_role(), "rbac.authorization.k8s.io");
+        let before = serde_json::to_value(roles.get(&name).await.unwrap()).unwrap()["rules"].clone();
+        for (verb, kind) in [("escalate", "ClusterRole"), ("bind", "ClusterRoleBinding")] {
+            let mut less = before.clone();
+            for rule in less.as_array_mut().unwrap() {
+                let verbs = rule["verbs"].as_array_mut().unwrap();
+                verbs.retain(|found| *found != verb);
+            }
+            less.as_array_mut()
+                .unwrap()
+                .retain(|rule| rule["verbs"] != json!([]));
+            edit(&roles, &name, json!({ "rules": less })).await;
+            self.deployed
+                .may(verb, (rbac, "clusterroles", "example-support"), false)
+                .await;
+            let mark = self.program.mark();
+            match kind {
+                "ClusterRole" => delete(&roles, "example-support").await,
+                _ => delete(&Api::<ClusterRoleBinding>::all(client()), "example-support").await,
+            }
+            self.program
+                .after(mark, "refused", line(kind, "example-support", "refused"));
+            edit(&roles, &name, json!({"rules": before})).await;
+            self.program
+                .after(mark, "granted again", line(kind, "example-support", "created"));
+            let log = self.program.log();
+            assert!(log.contains(&format!("or {verb} on ")), "{log}");
+        }
+    }
+
+    /// `baseline-rbac` with another, small baseline: deletes all of the first.
+    pub(crate) async fn prunes(&self) {
+        for (kind, name) in BASELINE {
+            self.program
+                .line("what has left the baseline", line(kind, name, "deleted"));
+        }
+    }
+
+    /// Ends it. Nothing may have been forbidden, if nothing was taken away.
+    pub(crate) fn end(self, allowed: bool) {
+        let log = self.program.log();
+        assert!(!allowed || !log.to_lowercase().contains("forbidden"), "{log}");
+        self.program.interrupt();
+    }
+}
+
+/// What `overlays/baseline-rbac` has.
+const BASELINE: [(&str, &str); 6] = [
+    ("ClusterRole", "example-support"),
+    ("Role", "example-on-call"),
+    ("ValidatingAdmissionPolicy", "example-load-balancers"),
+    ("ClusterRoleBinding", "example-support"),
+    ("RoleBinding", "example-on-call"),
+    ("ValidatingAdmissionPolicyBinding", "example-load-balancers"),
+];
+
+/// A baseline that has nothing of the other one.
+pub(crate) const OTHER_BASELINE: &str = r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "example-other"}, "rules": []}"#;
