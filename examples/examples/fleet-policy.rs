@@ -231,7 +231,10 @@ async fn provide(request: &Request<Namespace>, ctx: &Ctx, ours: &[Arc<ConfigMap>
     }
     let maps = request.cluster.namespaced::<ConfigMap>(request.name());
     let event = match maps.get_opt(name).await? {
-        Some(map) if !ctx.made(&map) => return Ok(ctx.say(request, "ConfigMap", name, "conflict")),
+        Some(map) if !ctx.made(&map) => {
+            ctx.say(request, "ConfigMap", name, "conflict");
+            return Ok(());
+        }
         Some(map) if is_right(&map) => return Ok(()),
         // What is immutable can't be put right: another one takes its place.
         Some(map) if map.immutable == Some(true) && !has_data(&map) => {

@@ -35,6 +35,11 @@ impl Kubectl {
         self.folder.path().join("kubeconfig")
     }
 
+    /// Runs it for the sake of tidiness: whether it succeeds does not matter.
+    pub(crate) fn try_run(&self, args: &[&str]) {
+        let _ = self.command(args).stdin(Stdio::null()).output();
+    }
+
     /// Runs it, which must succeed.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         self.run_with(args, "")
@@ -42,13 +47,8 @@ impl Kubectl {
 
     /// As [`run`](Self::run), with an input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> String {
-        let mut child = Command::new(&self.program)
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig())
-            .arg("--request-timeout=30s")
-            .args(args)
-            // Its cache of what a server has is not to be shared with other tests, nor with the user.
-            .env("KUBECACHEDIR", self.folder.path().join("cache"))
+        let mut child = self
+            .command(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -59,6 +59,18 @@ impl Kubectl {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "kubectl {args:?}: {errors}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig())
+            .arg("--request-timeout=30s")
+            .args(args)
+            // Its cache of what a server has is not to be shared with other tests, nor with the user.
+            .env("KUBECACHEDIR", self.folder.path().join("cache"));
+        command
     }
 }
 

@@ -15,9 +15,9 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The program of an example, next to this test's own.
-fn command(example: &str) -> Command {
+pub(crate) fn path(example: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap();
-    let path: PathBuf = this
+    let path = this
         .parent()
         .unwrap()
         .parent()
@@ -29,6 +29,11 @@ fn command(example: &str) -> Command {
         "{} is not there: build it with cargo build -p examples --all-features --examples",
         path.display()
     );
+    path
+}
+
+fn command(example: &str) -> Command {
+    let path = path(example);
     let mut command = Command::new(path);
     command
         .env_remove("KUBECONFIG")

@@ -5,6 +5,8 @@ mod cluster;
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "the tests on API servers use more of it")]
 mod common;
+mod deploy;
+mod image;
 mod policies;
 mod providers;
 mod small;

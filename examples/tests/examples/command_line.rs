@@ -15,6 +15,8 @@ fn every_example_explains_itself() {
         ("uniform", "--plain"),
         ("registry", "--kubeconfigs"),
         ("sync-local-to-remote", "--local-kubeconfig"),
+        ("fleet-policy", "--policy"),
+        ("baseline-rbac", "--baseline"),
     ] {
         let output = run(example, ["--help"]);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -77,6 +79,18 @@ fn wrong_flags_are_named_with_what_to_do() {
             vec!["--plain", "--kubeconfigs"],
         ),
         ("sync-local-to-remote", vec![], vec!["--local-kubeconfig"]),
+        ("fleet-policy", vec![], vec!["--policy"]),
+        (
+            "fleet-policy",
+            vec!["--policy", missing],
+            vec!["--policy", missing],
+        ),
+        ("baseline-rbac", vec![], vec!["--baseline"]),
+        (
+            "baseline-rbac",
+            vec!["--baseline", missing],
+            vec!["--baseline", missing],
+        ),
         (
             "sync-local-to-remote",
             vec!["--local-kubeconfig", missing],
@@ -94,5 +108,112 @@ fn wrong_flags_are_named_with_what_to_do() {
             !text.contains("backtrace") && !text.contains("panicked"),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_file_that_is_wrong_is_named_with_the_place_and_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file.yaml");
+    let path = path.to_str().unwrap();
+    let policy = |namespaces: &str, labels: &str, map: &str| {
+        format!("namespaces: {namespaces}\nlabels: {labels}\nconfigMap: {map}\n")
+    };
+    let (any, map) = ("{matchLabels: {team: a}}", "{name: platform, data: {}}");
+    let role = |metadata: &str| {
+        format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {metadata}\nrules: []\n")
+    };
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: mine, namespace: default}\n";
+    let whole = role("{name: x, namespace: default}");
+    for (example, flag, text, words) in [
+        (
+            "fleet-policy",
+            "--policy",
+            policy(any, "\n  env: [prod]", map),
+            vec!["line 3", "env: [prod]", "string"],
+        ),
+        // Kubernetes would take this for a selector of everything.
+        (
+            "fleet-policy",
+            "--policy",
+            policy("{matchLabel: {team: a}}", "{}", map),
+            vec!["line 1", "unknown field `matchLabel`", "matchLabels"],
+        ),
+        (
+            "fleet-policy",
+            "--policy",
+            policy("{matchExpressions: [{key: team, operator: Gt}]}", "{}", map),
+            vec!["namespaces.matchExpressions", "operator"],
+        ),
+        (
+            "fleet-policy",
+            "--policy",
+            policy(any, "{team: b}", map),
+            vec!["labels.team", "another label"],
+        ),
+        (
+            "fleet-policy",
+            "--policy",
+            policy(any, "{}", "{name: '', data: {}}"),
+            vec!["configMap.name", "empty"],
+        ),
+        (
+            "fleet-policy",
+            "--policy",
+            format!("{0}---\n{0}", policy(any, "{}", map)),
+            vec!["one YAML document"],
+        ),
+        (
+            "fleet-policy",
+            "--policy",
+            "labels: {a\n".into(),
+            vec!["line 1", "labels: {a"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            format!("{whole}---\n{secret}"),
+            vec!["Secret mine", "kind", "v1/Secret"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            role("{name: x}"),
+            vec!["Role x", "metadata.namespace"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            role("{namespace: default}"),
+            vec!["metadata.name", "missing"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            role("[]"),
+            vec!["line 3", "metadata: []"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            format!("{whole}---\n{whole}"),
+            vec!["Role x", "twice"],
+        ),
+        (
+            "baseline-rbac",
+            "--baseline",
+            "# nothing\n".into(),
+            vec!["no object"],
+        ),
+    ] {
+        std::fs::write(path, &text).unwrap();
+        let error = error(run(example, [flag, path]));
+        assert_eq!(error.lines().count(), 1, "{error}");
+        for word in words.into_iter().chain([flag, path]) {
+            assert!(
+                error.contains(word),
+                "{text}\n{example} does not mention {word}: {error}"
+            );
+        }
     }
 }

@@ -78,7 +78,6 @@ fn fleet_policy_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
         running.tells().await;
         running.end(true);
         grants_what_is_used(&deployed, &clusters.hub, &clusters.berlin).await;
-        deployed.remove();
     });
 }
 
@@ -105,6 +104,5 @@ fn baseline_rbac_runs_with_the_rights_of_its_manifests_and_uses_each_of_them() {
         running.needs_to_escalate_and_bind().await;
         running.end(false);
         deployed.start_with(Some(OTHER_BASELINE)).prunes().await;
-        deployed.remove();
     });
 }
