@@ -51,14 +51,16 @@ type request struct {
 
 // sighting is one beat that one cluster's reconciler has seen.
 type sighting struct {
-	Seq int64 `json:"seq"`
-	At  int64 `json:"at"`
+	Seq  int64 `json:"seq"`
+	Sent int64 `json:"sent"`
+	At   int64 `json:"at"`
 }
 
 // bench is what the reconciler counts, and what is told of it on stdout.
 type bench struct {
 	clusters sync.Map // name -> cluster.Cluster
 	expected int64
+	work     time.Duration
 	count    atomic.Int64
 	mu       sync.Mutex
 	beats    []sighting
@@ -77,19 +79,22 @@ func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, e
 	if !ok {
 		return reconcile.Result{}, nil
 	}
+	if b.work > 0 {
+		time.Sleep(b.work)
+	}
 	var object corev1.ConfigMap
 	if err := found.(cluster.Cluster).GetClient().Get(ctx, req.object, &object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if object.Name == "beat" {
-		var seq int64
-		if _, err := fmt.Sscan(object.Data["seq"], &seq); err == nil {
+		var seq, sent int64
+		if _, err := fmt.Sscan(object.Data["seq"]+" "+object.Data["sent"], &seq, &sent); err == nil {
 			b.mu.Lock()
-			b.beats = append(b.beats, sighting{Seq: seq, At: time.Now().UnixNano()})
+			b.beats = append(b.beats, sighting{Seq: seq, Sent: sent, At: time.Now().UnixNano()})
 			b.mu.Unlock()
 		}
 	}
-	if b.count.Load() < b.expected && b.count.Add(1) == b.expected {
+	if b.count.Add(1) == b.expected {
 		b.say(map[string]any{"event": "synced", "at": time.Now().UnixNano()})
 	}
 	return reconcile.Result{}, nil
@@ -144,7 +149,9 @@ func (b *bench) engage(ctx context.Context, config *clientcmdapi.Config, name st
 }
 
 // answer says what is asked for on stdin, line by line.
+// The process ends with its stdin, so that none outlives a driver that was killed.
 func (b *bench) answer() {
+	defer os.Exit(0)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		if strings.TrimSpace(lines.Text()) == "beats" {
@@ -164,6 +171,8 @@ func run() error {
 	kubeconfig := flag.String("kubeconfig", "", "the file whose contexts are the clusters")
 	expect := flag.Int64("expect", 0, "how many objects there are in all clusters together")
 	mode := flag.String("mode", "serial", "serial or concurrent")
+	workers := flag.Int("workers", 0, "how many reconciles run at once, if not the default number")
+	work := flag.Int64("work", 0, "how long each reconcile takes, in microseconds")
 	flag.Parse()
 	if *mode != "serial" && *mode != "concurrent" {
 		return fmt.Errorf("-mode is serial or concurrent, not %q", *mode)
@@ -174,7 +183,7 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 
-	b := &bench{expected: *expect}
+	b := &bench{expected: *expect, work: time.Duration(*work) * time.Microsecond}
 	go b.answer()
 	config, err := clientcmd.LoadFromFile(*kubeconfig)
 	if err != nil {
@@ -200,6 +209,9 @@ func run() error {
 			o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 			o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
 		})
+	}
+	if *workers > 0 {
+		settings.MaxConcurrentReconciles = *workers
 	}
 	ctrl, err := controller.NewTypedUnmanaged("bench", settings)
 	if err != nil {

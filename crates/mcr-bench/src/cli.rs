@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
-    driver::{Subject, who::Programs},
+    alone::{self, AloneArgs},
+    driver::{Programs, Subject},
     row::Row,
     simulator::{self, SimArgs},
     subject::{self, SubjectArgs},
@@ -31,6 +32,9 @@ enum Hidden {
     /// Simulated API servers
     #[command(hide = true)]
     Sim(SimArgs),
+    /// What is measured of mcr alone
+    #[command(hide = true)]
+    Alone(AloneArgs),
 }
 
 #[derive(clap::Args)]
@@ -59,6 +63,9 @@ struct Args {
     /// Seconds between the sync and the look at memory
     #[arg(long, default_value_t = 6)]
     idle: u64,
+    /// How many seconds `churn` takes [default: 120]
+    #[arg(long)]
+    seconds: Option<usize>,
     /// How to print rows
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -71,6 +78,20 @@ struct Args {
 enum Suite {
     /// All objects of all clusters, from the start
     Fleet,
+    /// What objects and clusters cost in memory
+    Store,
+    /// One write, seen by all clusters
+    Update,
+    /// Ten thousand clusters behind one endpoint
+    SharedScope,
+    /// Clusters leave and join all the time
+    Churn,
+    /// A fifth of the clusters fail
+    Isolation,
+    /// One cluster with a hundred times the events
+    Fairness,
+    /// Operations of the queue
+    Queue,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +116,7 @@ pub fn main(heap: fn() -> Option<usize>) -> Result<()> {
     match cli.task {
         Some(Hidden::Subject(args)) => subject::run(args, heap),
         Some(Hidden::Sim(args)) => simulator::run(args),
+        Some(Hidden::Alone(args)) => alone::run(args, heap),
         None => tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?
@@ -115,6 +137,7 @@ async fn measure(args: Args) -> Result<()> {
         objects: args.objects,
         sim: args.backend == BackendKind::Sim,
         kubeconfig: args.kubeconfig,
+        seconds: args.seconds,
         idle: Duration::from_secs(args.idle),
     };
     let mut told = |row: &Row| match args.format {
@@ -129,6 +152,13 @@ async fn measure(args: Args) -> Result<()> {
     for suite in args.suites {
         match suite {
             Suite::Fleet => suite::fleet::run(&mut session).await?,
+            Suite::Store => suite::store::run(&mut session).await?,
+            Suite::Update => suite::update::run(&mut session).await?,
+            Suite::SharedScope => suite::shared_scope::run(&mut session).await?,
+            Suite::Churn => suite::churn::run(&mut session).await?,
+            Suite::Isolation => suite::isolation::run(&mut session).await?,
+            Suite::Fairness => suite::fairness::run(&mut session).await?,
+            Suite::Queue => suite::queue::run(&mut session).await?,
         };
     }
     Ok(())

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod alone;
 pub mod cli;
 pub mod driver;
 pub mod objects;

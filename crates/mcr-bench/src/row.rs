@@ -85,6 +85,20 @@ impl Row {
         }
     }
 
+    /// Whether the other one is of the same, another time.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let what = |row: &Self| {
+            (
+                row.suite.clone(),
+                row.subject.clone(),
+                row.variant.clone(),
+                row.clusters,
+                row.objects,
+            )
+        };
+        what(self) == what(other)
+    }
+
     /// The medians of several runs of the same; none of nothing.
     pub fn medians(runs: &[Self]) -> Option<Self> {
         let first = runs.first()?;

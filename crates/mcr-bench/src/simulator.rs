@@ -1,20 +1,36 @@
-//! `mcr-bench sim`: simulated API servers behind one port, in a process of their own.
+//! `mcr-bench sim`: simulated API servers in a process of their own.
 //!
-//! Commands on stdin, each answered with one line: `counts`; `beat SEQ [FROM]` writes the beat in every cluster from number
-//! FROM on.
+//! Commands on stdin, each answered with one line:
+//!
+//! | command | what it does |
+//! | --- | --- |
+//! | `counts` | tells what was asked of all clusters together |
+//! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
+//! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
+//! | `fault NAME` | has the clusters behind proxies fail in this way |
+//! | `contexts STABLE FROM TO` | writes the kubeconfig anew, with the first STABLE clusters and those of these numbers |
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use mcr_testkit::{
     control_plane::{Credentials, KubeconfigBuilder},
-    sim::{SimCluster, SimFleet},
+    faults::{Fault, FaultProxy, Upstream},
+    sim::{SimCluster, SimFleet, SimServer},
 };
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 
 use crate::{
-    objects::{self, BEAT},
+    alone::place,
+    objects,
     subject::{
         said::{Said, now},
         say,
@@ -30,6 +46,12 @@ pub struct SimArgs {
     /// How many ConfigMaps in each
     #[arg(long)]
     pub objects: usize,
+    /// How many of the clusters, the last ones, are behind proxies that can fail
+    #[arg(long, default_value_t = 0)]
+    pub proxied: usize,
+    /// How many namespaces with one more ConfigMap there are in each
+    #[arg(long, default_value_t = 0)]
+    pub tenants: usize,
     /// Where to write their kubeconfig
     #[arg(long)]
     pub kubeconfig: PathBuf,
@@ -39,76 +61,211 @@ pub struct SimArgs {
 ///
 /// # Errors
 ///
-/// When there is no port.
+/// When there is no port, and when it is told what it does not know.
 pub fn run(args: SimArgs) -> Result<()> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(serve(args))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut served = Served::start(&args).await?;
+        served.write_kubeconfig(&args.kubeconfig, 0..args.clusters)?;
+        say(&Said::Serving);
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        while let Some(line) = lines.next_line().await? {
+            let answer = served.obey(&line, &args.kubeconfig).await;
+            say(&answer.with_context(|| format!("the simulator was told {line:?}"))?);
+        }
+        Ok(())
+    })
 }
 
-async fn serve(args: SimArgs) -> Result<()> {
-    let template = SimCluster::new();
-    template.create(objects::beat())?;
+/// How a cluster is reached.
+struct Address {
+    url: String,
+    ca: String,
+    token: String,
+}
+
+struct Served {
+    clusters: Vec<SimCluster>,
+    addresses: Vec<Address>,
+    proxies: Vec<FaultProxy>,
+    storm: Option<JoinHandle<()>>,
+    // Closed when they are dropped.
+    _fleet: SimFleet,
+    _servers: Vec<SimServer>,
+}
+
+impl Served {
+    async fn start(args: &SimArgs) -> Result<Self> {
+        let template = template(args)?;
+        let made = |number| {
+            let builder = SimCluster::builder().name(format!("cluster-{number:05}"));
+            builder.template(&template).build()
+        };
+        let clusters: Vec<SimCluster> = (0..args.clusters).map(made).collect();
+        let direct = args.clusters.saturating_sub(args.proxied);
+        let fleet = SimFleet::serve(clusters.iter().take(direct).cloned()).await?;
+        let (mut addresses, mut proxies, mut servers) = (Vec::new(), Vec::new(), Vec::new());
+        for cluster in clusters.iter().take(direct) {
+            addresses.push(Address {
+                url: fleet.url(cluster.name()),
+                ca: fleet.ca_pem(),
+                token: cluster.admin_token(),
+            });
+        }
+        for cluster in clusters.iter().skip(direct) {
+            let server = cluster.serve().await?;
+            let proxy = FaultProxy::start(Upstream::new(server.url()).ca_pem(server.ca_pem())).await?;
+            addresses.push(Address {
+                url: proxy.url(),
+                ca: proxy.ca_pem(),
+                token: cluster.admin_token(),
+            });
+            proxies.push(proxy);
+            servers.push(server);
+        }
+        Ok(Self {
+            clusters,
+            addresses,
+            proxies,
+            storm: None,
+            _fleet: fleet,
+            _servers: servers,
+        })
+    }
+
+    fn write_kubeconfig(&self, path: &Path, numbers: impl IntoIterator<Item = usize>) -> Result<()> {
+        let mut contexts = KubeconfigBuilder::new();
+        for number in numbers {
+            let address = self.addresses.get(number).context("there are fewer clusters")?;
+            let token = Credentials::Token(address.token.clone());
+            contexts = contexts.context(format!("cluster-{number:05}"), &address.url, &address.ca, token);
+        }
+        // Renamed, so that nobody reads half of it.
+        let half = path.with_extension("new");
+        std::fs::write(&half, contexts.to_yaml())?;
+        Ok(std::fs::rename(half, path)?)
+    }
+
+    async fn obey(&mut self, line: &str, kubeconfig: &Path) -> Result<Said> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| word.parse::<usize>().context("a number");
+        match words.as_slice() {
+            ["counts"] => return Ok(self.counts()),
+            ["beat", seq, from, to] => {
+                let (from, to) = (number(from)?, number(to)?);
+                for cluster in self.clusters.get(from..to).context("there are fewer clusters")? {
+                    cluster.update(objects::beat(seq.parse()?, now()))?;
+                }
+            }
+            ["storm", rate, keys] => {
+                if let Some(storm) = self.storm.take() {
+                    storm.abort();
+                }
+                let (rate, keys) = (number(rate)?, number(keys)?);
+                let first = self.clusters.first().context("there is no cluster")?;
+                self.storm = (rate > 0).then(|| tokio::spawn(storm(first.clone(), rate, keys)));
+            }
+            ["fault", name] => {
+                let fault = fault(name)?;
+                for proxy in &self.proxies {
+                    proxy.set(fault.clone()).await;
+                }
+            }
+            ["contexts", stable, from, to] => {
+                let numbers = (0..number(stable)?).chain(number(from)?..number(to)?);
+                self.write_kubeconfig(kubeconfig, numbers)?;
+            }
+            _ => bail!("there is no such command"),
+        }
+        Ok(Said::Done { at: now() })
+    }
+
+    fn counts(&self) -> Said {
+        let (mut lists, mut watches, mut open) = (0, 0, 0);
+        for cluster in &self.clusters {
+            let audit = cluster.audit();
+            lists += audit.count(|event| event.is_list("configmaps")) as u64;
+            watches += audit.count(|event| event.is_watch_start("configmaps")) as u64;
+            open += cluster.watches() as u64;
+        }
+        Said::Counts { lists, watches, open }
+    }
+}
+
+fn template(args: &SimArgs) -> Result<SimCluster> {
+    // A storm is no reason to list again.
+    let template = SimCluster::builder().history(100_000).build();
+    if args.objects > 0 {
+        template.create(objects::beat(0, now()))?;
+    }
     for number in 1..args.objects {
         template.create(objects::config_map(number))?;
     }
-    let clusters: Vec<SimCluster> = (0..args.clusters)
-        .map(|number| {
-            SimCluster::builder()
-                .name(format!("cluster-{number:05}"))
-                .template(&template)
-                .build()
-        })
-        .collect();
-    let fleet = SimFleet::serve(clusters.iter().cloned()).await?;
-    let mut contexts = KubeconfigBuilder::new();
-    for cluster in &clusters {
-        let name = cluster.name();
-        contexts = contexts.context(
-            name,
-            fleet.url(name),
-            fleet.ca_pem(),
-            Credentials::Token(cluster.admin_token()),
-        );
+    for number in 0..args.tenants {
+        let namespace = place(number);
+        template
+            .create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }))?;
+        let mut map = objects::config_map(number);
+        map["metadata"]["namespace"] = namespace.into();
+        template.create(map)?;
     }
-    std::fs::write(&args.kubeconfig, contexts.to_yaml())?;
-    say(&Said::Serving);
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(line) = lines.next_line().await? {
-        let mut words = line.split_whitespace();
-        let answer = match words.next() {
-            Some("counts") => counts(&clusters),
-            Some("beat") => {
-                let seq: u64 = words.next().context("beat SEQ")?.parse()?;
-                let from: usize = words.next().map_or(Ok(0), str::parse)?;
-                for cluster in clusters.iter().skip(from) {
-                    beat(cluster, seq)?;
-                }
-                Said::Done { at: now() }
-            }
-            _ => bail!("the simulator does not know {line:?}"),
-        };
-        say(&answer);
-    }
-    Ok(())
+    Ok(template)
 }
 
-fn beat(cluster: &SimCluster, seq: u64) -> Result<()> {
-    let mut object = objects::beat();
-    object["data"] = json!({ "seq": seq.to_string() });
-    debug_assert_eq!(object["metadata"]["name"], BEAT);
-    cluster.update(object)?;
-    Ok(())
+/// Writes until it is aborted: ten times a second, as many as are due.
+async fn storm(cluster: SimCluster, rate: usize, keys: usize) {
+    const TICKS: usize = 100;
+    let mut ticks = interval(Duration::from_secs(1) / TICKS as u32);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut written = 0;
+    for due in (0..).map(|tick| tick * rate / TICKS) {
+        ticks.tick().await;
+        while written < due {
+            let mut map = objects::config_map(100_000 + written % keys.max(1));
+            map["data"]["written"] = written.to_string().into();
+            // Nobody else writes there, so none is refused.
+            let _ = cluster.apply(map);
+            written += 1;
+        }
+    }
 }
 
-fn counts(clusters: &[SimCluster]) -> Said {
-    let (mut lists, mut watches, mut open) = (0, 0, 0);
-    for cluster in clusters {
-        let audit = cluster.audit();
-        lists += audit.count(|event| event.is_list("configmaps")) as u64;
-        watches += audit.count(|event| event.is_watch_start("configmaps")) as u64;
-        open += cluster.watches() as u64;
+/// The faults that `isolation` has clusters fail with, by the names of its rows.
+pub const FAULTS: [&str; 7] = [
+    "refused",
+    "black-hole",
+    "silent",
+    "slow",
+    "unauthorized",
+    "forbidden",
+    "wrong-ca",
+];
+
+fn fault(name: &str) -> Result<Fault> {
+    Ok(match name {
+        "refused" => Fault::Refuse,
+        "black-hole" => Fault::BlackHole,
+        "silent" => Fault::Silent,
+        "slow" => Fault::Slow {
+            first_byte: Duration::from_secs(5),
+            bytes_per_second: Some(1024),
+        },
+        "unauthorized" => Fault::Unauthorized,
+        "forbidden" => Fault::Forbidden,
+        "wrong-ca" => Fault::WrongCa,
+        _ => bail!("no such fault: {FAULTS:?}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_that_rows_name_is_one_and_no_other() {
+        for name in FAULTS {
+            fault(name).unwrap();
+        }
+        assert!(fault("sunny").is_err());
     }
-    Said::Counts { lists, watches, open }
 }

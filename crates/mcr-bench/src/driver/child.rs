@@ -9,7 +9,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Subject, who::Programs};
+use super::{
+    Subject,
+    who::{Job, Programs},
+};
 use crate::{
     proc::Usage,
     subject::said::{Said, Sighting, now},
@@ -56,13 +59,13 @@ impl Running {
         })
     }
 
-    /// Starts a subject on the clusters of a kubeconfig that hold `expect` objects together.
+    /// Starts a subject.
     ///
     /// # Errors
     ///
     /// When it can't be started, or is not there.
-    pub fn subject(subject: Subject, programs: &Programs, kubeconfig: &Path, expect: usize) -> Result<Self> {
-        let (program, args) = subject.command(programs, kubeconfig, expect)?;
+    pub fn subject(subject: Subject, programs: &Programs, job: &Job<'_>) -> Result<Self> {
+        let (program, args) = subject.command(programs, job)?;
         Self::start(subject.name(), &program, &args)
     }
 
@@ -136,6 +139,18 @@ impl Running {
     pub async fn beats(&mut self) -> Result<Vec<Sighting>> {
         match self.ask("beats").await? {
             Said::Beats { beats } => Ok(beats),
+            other => bail!("{} answered {other:?}", self.name),
+        }
+    }
+
+    /// How many objects passed its reconciler, those that did again included.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub async fn seen(&mut self) -> Result<u64> {
+        match self.ask("seen").await? {
+            Said::Seen { count } => Ok(count),
             other => bail!("{} answered {other:?}", self.name),
         }
     }

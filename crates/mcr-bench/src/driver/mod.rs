@@ -4,8 +4,8 @@ pub mod backend;
 pub mod child;
 pub mod real;
 pub mod sim;
-pub mod who;
+mod who;
 
 pub use backend::{Backend, Counts};
 pub use child::Running;
-pub use who::Subject;
+pub use who::{Job, Programs, Subject};

@@ -80,8 +80,8 @@ impl Real {
     /// When the server refuses.
     pub async fn beat(&self, seq: u64) -> Result<(u64, u64)> {
         let maps = Api::<ConfigMap>::namespaced(self.plane.client(), "default");
-        let patch = Patch::Merge(json!({ "data": { "seq": seq.to_string() } }));
         let begun = now();
+        let patch = Patch::Merge(json!({ "data": { "seq": seq.to_string(), "sent": begun.to_string() } }));
         maps.patch(BEAT, &PatchParams::default(), &patch).await?;
         Ok((begun, now()))
     }
@@ -111,7 +111,7 @@ async fn load(client: &Client, wanted: usize) -> Result<usize> {
             anyhow::Ok(())
         }
     };
-    create(objects::beat())
+    create(objects::beat(0, now()))
         .await
         .context("creating the ConfigMap that is written to")?;
     let there = all.list(&ListParams::default()).await?.items.len();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
-use super::{Counts, Running, who::Programs};
+use super::{Counts, Programs, Running};
 use crate::subject::said::Said;
 
 /// The process of the simulator.
@@ -24,14 +24,29 @@ impl Sim {
     ///
     /// When it does not start.
     pub async fn start(programs: &Programs, clusters: usize, objects: usize) -> Result<Self> {
+        Self::start_with(programs, clusters, objects, &[]).await
+    }
+
+    /// The same with more of the simulator's options.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn start_with(
+        programs: &Programs,
+        clusters: usize,
+        objects: usize,
+        options: &[String],
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("mcr-bench-").tempdir()?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let args = [
+        let mut args = vec![
             "sim".to_owned(),
             format!("--clusters={clusters}"),
             format!("--objects={objects}"),
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
+        args.extend_from_slice(options);
         let mut process = Running::start("the simulator", &programs.rust, &args)?;
         match process.next(std::time::Duration::from_secs(120)).await? {
             Said::Serving => {}
@@ -46,7 +61,8 @@ impl Sim {
         })
     }
 
-    pub(super) fn kubeconfig(&self) -> &Path {
+    /// Its kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
@@ -60,7 +76,12 @@ impl Sim {
         self.objects
     }
 
-    pub(super) async fn counts(&mut self) -> Result<Counts> {
+    /// What was asked of all clusters together.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub async fn counts(&mut self) -> Result<Counts> {
         match self.process.ask("counts").await? {
             Said::Counts { lists, watches, open } => Ok(Counts { lists, watches, open }),
             other => bail!("the simulator answered {other:?}"),

@@ -1,6 +1,9 @@
 //! Which programs are measured, and where they are.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 
@@ -46,29 +49,60 @@ impl Subject {
     }
 
     /// The program and its arguments.
-    pub(super) fn command(
-        self,
-        programs: &Programs,
-        kubeconfig: &Path,
-        expect: usize,
-    ) -> Result<(PathBuf, Vec<String>)> {
-        let file = kubeconfig.display().to_string();
-        let expect = expect.to_string();
+    pub(super) fn command(self, programs: &Programs, job: &Job<'_>) -> Result<(PathBuf, Vec<String>)> {
+        let file = job.kubeconfig.display().to_string();
+        let expect = job.expect.to_string();
+        let mut options = vec![("kubeconfig", file), ("expect", expect)];
+        options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
+        options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
         if self.is_go() {
-            let go = programs
-                .go
-                .clone()
-                .context("the Go program is not built: it needs Go, see `go version`")?;
+            let go = programs.go.clone();
+            let go = go.context("the Go program is not built: it needs Go, see `go version`")?;
             let mode = if self == Self::GoSerial {
                 "serial"
             } else {
                 "concurrent"
             };
-            let args = ["-mode", mode, "-kubeconfig", &file, "-expect", &expect];
-            return Ok((go, args.map(str::to_owned).to_vec()));
+            options.push(("mode", mode.to_owned()));
+            let args = options.iter().map(|(name, value)| format!("-{name}={value}"));
+            return Ok((go, args.collect()));
         }
-        let args = ["subject", self.name(), "--kubeconfig", &file, "--expect", &expect];
-        Ok((programs.rust.clone(), args.map(str::to_owned).to_vec()))
+        let rust = if job.heap {
+            programs.heap()?
+        } else {
+            programs.rust.clone()
+        };
+        let subject = ["subject".to_owned(), self.name().to_owned()];
+        let args = options.iter().map(|(name, value)| format!("--{name}={value}"));
+        Ok((rust, subject.into_iter().chain(args).collect()))
+    }
+}
+
+/// What a subject is to do.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// Its clusters.
+    pub kubeconfig: &'a Path,
+    /// How many objects they hold together.
+    pub expect: usize,
+    /// How many reconciles run at once, if not the default number.
+    pub workers: Option<usize>,
+    /// How long each reconcile takes.
+    pub work: Option<Duration>,
+    /// Whether what is allocated is to be counted.
+    pub heap: bool,
+}
+
+impl<'a> Job<'a> {
+    /// To see all objects of the clusters of a kubeconfig.
+    pub fn new(kubeconfig: &'a Path, expect: usize) -> Self {
+        Self {
+            kubeconfig,
+            expect,
+            workers: None,
+            work: None,
+            heap: false,
+        }
     }
 }
 
@@ -84,6 +118,17 @@ pub struct Programs {
 }
 
 impl Programs {
+    /// The program with the allocator that counts.
+    ///
+    /// # Errors
+    ///
+    /// When it is not beside this one.
+    pub fn heap(&self) -> Result<PathBuf> {
+        self.heap.clone().context(
+            "mcr-bench-heap is not beside mcr-bench: `cargo build --release -p mcr-bench` builds both",
+        )
+    }
+
     /// This program, and what lies beside it. `go` is where `cargo xtask bench` has built the Go program.
     ///
     /// # Errors

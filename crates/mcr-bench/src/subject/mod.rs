@@ -26,6 +26,12 @@ pub struct SubjectArgs {
     /// How many objects there are in all clusters together
     #[arg(long)]
     pub expect: usize,
+    /// How many reconciles run at once, if not the default number
+    #[arg(long)]
+    pub workers: Option<usize>,
+    /// How long each reconcile takes, in microseconds
+    #[arg(long, default_value_t = 0)]
+    pub work: u64,
 }
 
 /// The subjects written in Rust.
@@ -52,7 +58,7 @@ pub fn run(args: SubjectArgs, heap: fn() -> Option<usize>) -> Result<()> {
         .build()?
         .block_on(async {
             match args.which {
-                Which::Mcr => mcr::run(args.kubeconfig, tally).await,
+                Which::Mcr => mcr::run(args, tally).await,
                 Which::KubeRs => kube_rs::naive(args.kubeconfig, tally).await,
                 Which::KubeRsTuned => kube_rs::tuned(args.kubeconfig, tally).await,
             }

@@ -23,6 +23,11 @@ pub enum Said {
         /// What is allocated; none where nothing counts it.
         bytes: Option<usize>,
     },
+    /// The answer to `seen`.
+    Seen {
+        /// How many objects passed the reconciler, those that did again included.
+        count: u64,
+    },
     /// A simulator is ready.
     Serving,
     /// The answer to `counts`.
@@ -33,6 +38,11 @@ pub enum Said {
         watches: u64,
         /// WATCHes that are open.
         open: u64,
+    },
+    /// What a case measured.
+    Figures {
+        /// By name.
+        figures: std::collections::BTreeMap<String, f64>,
     },
     /// A command was carried out.
     Done {
@@ -46,7 +56,9 @@ pub enum Said {
 pub struct Sighting {
     /// The beat's number.
     pub seq: u64,
-    /// Nanoseconds since 1970.
+    /// When it was written, in nanoseconds since 1970.
+    pub sent: u64,
+    /// When it was seen.
     pub at: u64,
 }
 
@@ -67,9 +79,13 @@ mod tests {
         let read = |line| serde_json::from_str::<Said>(line).unwrap();
         assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Said::Synced { at: 5 });
         assert_eq!(
-            read(r#"{"beats":[{"seq":1,"at":2}],"event":"beats"}"#),
+            read(r#"{"beats":[{"seq":1,"sent":2,"at":3}],"event":"beats"}"#),
             Said::Beats {
-                beats: vec![Sighting { seq: 1, at: 2 }]
+                beats: vec![Sighting {
+                    seq: 1,
+                    sent: 2,
+                    at: 3
+                }]
             }
         );
     }

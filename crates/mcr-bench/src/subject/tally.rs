@@ -40,12 +40,9 @@ impl Tally {
     /// An object has passed the reconciler.
     pub fn reconciled(&self, object: &ConfigMap) {
         if object.metadata.name.as_deref() == Some(BEAT) {
-            let seq = object
-                .data
-                .as_ref()
-                .and_then(|data| data.get("seq")?.parse().ok());
-            if let Some(seq) = seq {
-                self.0.beats().push(Sighting { seq, at: now() });
+            let number = |field| object.data.as_ref()?.get(field)?.parse().ok();
+            if let (Some(seq), Some(sent)) = (number("seq"), number("sent")) {
+                self.0.beats().push(Sighting { seq, sent, at: now() });
             }
         }
         let seen = self.0.seen.fetch_add(1, Ordering::Relaxed) + 1;
@@ -64,6 +61,10 @@ impl Tally {
                     Ok("beats") => {
                         let beats = std::mem::take(&mut *this.0.beats());
                         say(&Said::Beats { beats });
+                    }
+                    Ok("seen") => {
+                        let count = this.0.seen.load(Ordering::Relaxed) as u64;
+                        say(&Said::Seen { count });
                     }
                     Ok("heap") => say(&Said::Heap { bytes: heap() }),
                     Ok(_) => {}

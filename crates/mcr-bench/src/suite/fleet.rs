@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::Session;
 use crate::{
-    driver::{Backend, Running, Subject, real::Real, sim::Sim},
+    driver::{Backend, Job, Running, Subject, real::Real, sim::Sim},
     row::Row,
 };
 
@@ -38,11 +38,10 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
             let row = one(session, &mut backend, subject)
                 .await
                 .with_context(|| format!("fleet {}", subject.name()))?;
-            eprintln!("fleet run {}: {}", run + 1, serde_json::to_string(&row)?);
-            runs.push(row);
+            session.ran(run, row, &mut runs);
         }
     }
-    session.tell(&runs)
+    Ok(session.tell(&runs))
 }
 
 async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {
@@ -53,12 +52,8 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     };
     let before = backend.counts().await?;
     let server = backend.server_cpu();
-    let mut process = Running::subject(
-        subject,
-        &session.programs,
-        backend.kubeconfig(),
-        backend.objects(),
-    )?;
+    let job = Job::new(backend.kubeconfig(), backend.objects());
+    let mut process = Running::subject(subject, &session.programs, &job)?;
     let started = process.started();
     let synced = process.synced(LIMIT).await?;
     let at_sync = process.usage()?;

@@ -2,11 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::{
-    driver::{Subject, who::Programs},
+    alone::{Case, Figures},
+    driver::{Programs, Running, Subject},
     row::Row,
+    subject::said::Said,
 };
 
 /// What is the same for all suites of one call.
@@ -24,6 +26,8 @@ pub struct Options {
     pub sim: bool,
     /// Clusters that someone brings.
     pub kubeconfig: Option<PathBuf>,
+    /// How many seconds `churn` takes.
+    pub seconds: Option<usize>,
     /// How long after the sync memory is looked at, and idle CPU counted.
     pub idle: Duration,
 }
@@ -39,6 +43,36 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// The subjects of a run that these suites can be run with, in turns.
+    pub(super) fn order_of(&self, run: usize, fit: impl Fn(Subject) -> bool) -> Vec<Subject> {
+        self.order(run)
+            .into_iter()
+            .filter(|subject| fit(*subject))
+            .collect()
+    }
+
+    /// Measures what mcr does alone, in a process of its own.
+    pub(super) async fn alone(&self, case: Case, heap: bool, args: &[String]) -> Result<Figures> {
+        let program = if heap {
+            self.programs.heap()?
+        } else {
+            self.programs.rust.clone()
+        };
+        let command = [&["alone".to_owned(), case.name().to_owned()], args].concat();
+        let mut process = Running::start(case.name(), &program, &command)?;
+        match process.next(Duration::from_secs(300)).await? {
+            Said::Figures { figures } => Ok(figures),
+            other => bail!("{} said {other:?}", case.name()),
+        }
+    }
+
+    /// Tells of a run on stderr, and keeps it.
+    pub(super) fn ran(&self, run: usize, row: Row, runs: &mut Vec<Row>) {
+        let line = serde_json::to_string(&row).unwrap_or_default();
+        eprintln!("run {} of {}: {line}", run + 1, self.options.runs);
+        runs.push(row);
+    }
+
     /// The subjects of a run: each time another one is first, so that none has always the same before it.
     pub(super) fn order(&self, run: usize) -> Vec<Subject> {
         let mut subjects = self.options.subjects.clone();
@@ -53,18 +87,27 @@ impl Session<'_> {
         missing.then_some("no Go toolchain: the Go program was not built")
     }
 
-    /// Tells the rows: medians of the runs of each subject, in the order of the subjects.
-    pub(super) fn tell(&mut self, runs: &[Row]) -> Result<Vec<Row>> {
-        let mut rows = Vec::new();
-        for subject in &self.options.subjects {
-            let own: Vec<Row> = runs
-                .iter()
-                .filter(|row| row.subject == subject.name())
-                .cloned()
-                .collect();
-            rows.extend(Row::medians(&own));
+    /// Tells the rows: medians of the runs of the same, in the order in which they came first.
+    pub(super) fn tell(&mut self, runs: &[Row]) -> Vec<Row> {
+        let mut same: Vec<Vec<Row>> = Vec::new();
+        for row in runs {
+            match same
+                .iter_mut()
+                .find(|rows| rows.first().is_some_and(|first| first.is_like(row)))
+            {
+                Some(rows) => rows.push(row.clone()),
+                None => same.push(vec![row.clone()]),
+            }
         }
+        let mut rows: Vec<Row> = same.iter().filter_map(|rows| Row::medians(rows)).collect();
+        let place = |row: &Row| {
+            self.options
+                .subjects
+                .iter()
+                .position(|subject| subject.name() == row.subject)
+        };
+        rows.sort_by_key(place);
         rows.iter().for_each(|row| (self.told)(row));
-        Ok(rows)
+        rows
     }
 }

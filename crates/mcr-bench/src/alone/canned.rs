@@ -1,0 +1,155 @@
+//! An API server that only says what it was given: no socket, no TLS, no work of its own in the figures.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{
+    future::{Ready, ready},
+    stream::{self, BoxStream, StreamExt},
+};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use kube::{Client, client::Body};
+use mcr::{ClusterName, ClusterSpec, Fleet};
+use mcr_provider_clusters::ClustersProvider;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::Service;
+
+type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+/// What it says.
+#[derive(Clone)]
+pub struct Canned {
+    list: Arc<dyn Fn() -> Bytes + Send + Sync>,
+    watch: Arc<dyn Fn() -> BoxStream<'static, Bytes> + Send + Sync>,
+}
+
+impl Canned {
+    /// Answers every list with these bytes, and watches with silence.
+    pub fn listing(list: impl Fn() -> Bytes + Send + Sync + 'static) -> Self {
+        Self {
+            list: Arc::new(list),
+            watch: Arc::new(|| stream::pending().boxed()),
+        }
+    }
+
+    /// Answers watches with these bytes.
+    #[must_use]
+    pub fn watching(mut self, watch: impl Fn() -> BoxStream<'static, Bytes> + Send + Sync + 'static) -> Self {
+        self.watch = Arc::new(watch);
+        self
+    }
+
+    /// A client that asks it.
+    pub fn client(self) -> Client {
+        Client::new(self, "default")
+    }
+}
+
+impl Service<Request<Body>> for Canned {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let bytes = match request.uri().path() {
+            "/version" => stream::once(ready(Bytes::from_static(
+                br#"{"major":"1","minor":"36","gitVersion":"v1.36.1"}"#,
+            )))
+            .boxed(),
+            "/api/v1/namespaces/kube-system" => {
+                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system", "uid": "canned" } });
+                stream::once(ready(Bytes::from(namespace.to_string()))).boxed()
+            }
+            _ if watch => (self.watch)(),
+            _ => stream::once(ready((self.list)())).boxed(),
+        };
+        let frames = bytes.map(|bytes| Ok(Frame::data(bytes))).boxed();
+        let mut response = Response::new(StreamBody::new(frames));
+        let json = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+        ready(Ok(response))
+    }
+}
+
+/// An object as an API server has stored it: with a UID, a version, and who manages which field.
+pub fn stored(mut object: Value, number: usize) -> Value {
+    let fields: Vec<Value> = object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(label, _)| json!(format!("f:{label}")))
+        .collect();
+    let mut managed = json!({ "f:metadata": { "f:labels": { ".": {} } }, "f:data": { ".": {}, "f:application.properties": {} } });
+    for field in &fields {
+        managed["f:metadata"]["f:labels"][field.as_str().unwrap_or_default()] = json!({});
+    }
+    object["metadata"]["uid"] = format!("{number:08x}-5f0c-4a5b-9d52-{:012x}", number * 7919).into();
+    object["metadata"]["resourceVersion"] = (1_000_000 + number).to_string().into();
+    object["metadata"]["creationTimestamp"] = "2026-05-11T08:17:42Z".into();
+    object["metadata"]["managedFields"] = json!([{
+        "manager": "helm", "operation": "Update", "apiVersion": object["apiVersion"], "time": "2026-05-11T08:17:42Z",
+        "fieldsType": "FieldsV1", "fieldsV1": managed,
+    }]);
+    object
+}
+
+/// The answer to a list, as an API server writes it: without `apiVersion` and `kind` in the items.
+pub fn list(objects: impl Iterator<Item = Value>) -> Bytes {
+    let mut bytes =
+        br#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"2000000"},"items":["#.to_vec();
+    for (at, mut object) in objects.enumerate() {
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
+        if at > 0 {
+            bytes.push(b',');
+        }
+        bytes.extend(object.to_string().into_bytes());
+    }
+    bytes.extend(b"]}");
+    bytes.into()
+}
+
+/// A fleet that runs until this is dropped.
+pub struct Runs {
+    /// The fleet.
+    pub fleet: Fleet,
+    _stop: DropGuard,
+}
+
+/// Runs a fleet of canned clusters, called by their numbers.
+///
+/// # Errors
+///
+/// Never: numbers are names.
+pub fn run(servers: impl IntoIterator<Item = Canned>) -> Result<Runs, mcr::InvalidClusterName> {
+    let mut provider = ClustersProvider::builder();
+    for (number, server) in servers.into_iter().enumerate() {
+        let name = ClusterName::new(number.to_string())?;
+        provider = provider.cluster(ClusterSpec::new(name, server.client().into()));
+    }
+    let fleet = Fleet::builder().provider(provider.build()).build();
+    let stop = CancellationToken::new();
+    let (runs, token) = (fleet.clone(), stop.clone());
+    tokio::spawn(async move { runs.run(token).await });
+    Ok(Runs {
+        fleet,
+        _stop: stop.drop_guard(),
+    })
+}

@@ -1,0 +1,92 @@
+//! From the bytes of a watch to the reconciler: what mcr itself adds to the latency of an event.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{Action, BoxError, ClusterSelector, Controller, Request};
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Figures,
+    canned::{self, Canned},
+};
+use crate::{objects, stats, subject::said::now};
+
+const CLUSTERS: usize = 100;
+const WARMING: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(8);
+
+/// Events of one cluster's ConfigMap, each written the moment it is read.
+fn events(cluster: usize, pause: Duration) -> BoxStream<'static, Bytes> {
+    let first = Instant::now() + pause.mul_f64(cluster as f64 / CLUSTERS as f64);
+    let mut ticks = interval_at(first, pause);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    stream::unfold((ticks, 0), move |(mut ticks, number)| async move {
+        ticks.tick().await;
+        let mut object = canned::stored(objects::config_map(cluster), 2_000_000 + number);
+        object["metadata"]["annotations"] = json!({ "sent": now().to_string() });
+        let mut line = json!({ "type": "MODIFIED", "object": object }).to_string();
+        line.push('\n');
+        Some((line.into(), (ticks, number + 1)))
+    })
+    .boxed()
+}
+
+pub(super) async fn measure(rate: usize) -> Result<Figures> {
+    let pause = Duration::from_secs_f64(CLUSTERS as f64 / rate.max(1) as f64);
+    let servers = (0..CLUSTERS).map(|cluster| {
+        Canned::listing(move || {
+            canned::list([canned::stored(objects::config_map(cluster), cluster)].into_iter())
+        })
+        .watching(move || events(cluster, pause))
+    });
+    let runs = canned::run(servers)?;
+    let taken: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let controller = Controller::<ConfigMap>::new("core-share")
+        .clusters(ClusterSelector::all())
+        .build(
+            |request: Request<ConfigMap>, taken: Arc<Mutex<Vec<f64>>>| async move {
+                let at = now();
+                let sent = request.live().and_then(|object| {
+                    object
+                        .metadata
+                        .annotations
+                        .as_ref()?
+                        .get("sent")?
+                        .parse::<u64>()
+                        .ok()
+                });
+                if let Some(sent) = sent {
+                    let taken_ms = at.saturating_sub(sent) as f64 / 1e6;
+                    taken
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(taken_ms);
+                }
+                Ok::<_, BoxError>(Action::done())
+            },
+            taken.clone(),
+        )?;
+    tokio::spawn(controller.run(runs.fleet.clone(), CancellationToken::new()));
+    let take = || std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+    tokio::time::sleep(WARMING).await;
+    drop(take());
+    tokio::time::sleep(MEASURED).await;
+    let taken = take();
+    let mut figures = Figures::new();
+    figures.insert(
+        "events_per_s".to_owned(),
+        taken.len() as f64 / MEASURED.as_secs_f64(),
+    );
+    figures.extend(stats::percentile(&taken, 50.0).map(|p50| ("p50_ms".to_owned(), p50)));
+    figures.extend(stats::percentile(&taken, 99.0).map(|p99| ("p99_ms".to_owned(), p99)));
+    Ok(figures)
+}

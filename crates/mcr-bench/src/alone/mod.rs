@@ -1,0 +1,78 @@
+//! What is measured of mcr alone, without a server: each case in a process of its own that prints its figures.
+
+pub mod canned;
+mod core_share;
+pub mod queue;
+mod scope;
+pub mod store;
+
+pub(crate) use scope::place;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use crate::subject::{said::Said, say};
+
+/// Bytes that are allocated now, where that is counted.
+pub type Heap = fn() -> Option<usize>;
+
+/// Figures by name.
+pub type Figures = BTreeMap<String, f64>;
+
+/// Which one.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// From the bytes of a watch to the reconciler
+    CoreShare,
+    /// What objects cost in memory, and reading them
+    Store,
+    /// Clusters behind one endpoint
+    Scope,
+    /// Operations of the queue
+    Queue,
+}
+
+impl Case {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CoreShare => "core-share",
+            Self::Store => "store",
+            Self::Scope => "scope",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+/// What a case is started with.
+#[derive(clap::Args, Clone, Debug)]
+pub struct AloneArgs {
+    /// Which one
+    #[arg(value_enum)]
+    pub case: Case,
+    /// How much of it
+    #[arg(long, default_value_t = 10_000)]
+    pub size: usize,
+    /// The API server, for those that need one
+    #[arg(long)]
+    pub kubeconfig: Option<std::path::PathBuf>,
+}
+
+/// Runs a case and prints its figures.
+///
+/// # Errors
+///
+/// When it can't be measured.
+pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = match args.case {
+        Case::CoreShare => runtime.block_on(core_share::measure(args.size))?,
+        Case::Store => runtime.block_on(store::measure(args.size, heap))?,
+        Case::Scope => runtime.block_on(scope::measure(args.kubeconfig, args.size, heap))?,
+        Case::Queue => queue::measure(),
+    };
+    say(&Said::Figures { figures });
+    // What runs in the background holds nothing that must be put away.
+    std::process::exit(0);
+}

@@ -1,0 +1,79 @@
+//! Operations of the fair queue, without a runtime.
+
+use std::{sync::Arc, time::Duration};
+
+use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore};
+use tokio::time::Instant;
+
+use super::Figures;
+
+type Queue = QueueCore<Arc<str>, Arc<str>>;
+
+/// Names as fleets have them.
+pub fn names(clusters: usize, keys: usize) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+    let cluster = |number| format!("/etc/fleet/kubeconfig+cluster-{number:05}").into();
+    let key = |number: usize| format!("namespace-{}/object-{number:05}", number % 20).into();
+    ((0..clusters).map(cluster).collect(), (0..keys).map(key).collect())
+}
+
+/// Pushes every key of every cluster, cluster by cluster in turns, and works all off; how many that were.
+pub fn push_and_pop(queue: &mut Queue, clusters: &[Arc<str>], keys: &[Arc<str>], now: Instant) -> usize {
+    for key in keys {
+        for cluster in clusters {
+            queue.add(cluster, key.clone(), Priority::Live, now);
+        }
+    }
+    let mut count = 0;
+    while let Some(work) = queue.pop(now) {
+        queue.done(&work, Outcome::Success { requeue_after: None }, now);
+        count += 1;
+    }
+    count
+}
+
+/// A queue with these clusters engaged.
+pub fn engaged(clusters: &[Arc<str>], now: Instant) -> Queue {
+    let mut queue = QueueCore::new(QueueConfig::default().seed(1), now);
+    for cluster in clusters {
+        queue.engage(cluster.clone(), 1);
+    }
+    queue
+}
+
+fn rate(clusters: usize, keys: usize) -> f64 {
+    let now = Instant::now();
+    let (clusters, keys) = names(clusters, keys);
+    let mut queue = engaged(&clusters, now);
+    // The first round makes room; what comes after it is how a queue lives.
+    push_and_pop(&mut queue, &clusters, &keys, now);
+    let begun = std::time::Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < Duration::from_millis(1500) {
+        count += push_and_pop(&mut queue, &clusters, &keys, now);
+    }
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Pushes and pops a second, for as many keys in ever more clusters.
+pub const SHAPES: [(usize, usize); 4] = [(10, 10_000), (100, 1_000), (1_000, 100), (10_000, 10)];
+
+pub(super) fn measure() -> Figures {
+    SHAPES
+        .iter()
+        .map(|(clusters, keys)| (clusters.to_string(), rate(*clusters, *keys)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_that_is_pushed_is_popped_once_each_time() {
+        let now = Instant::now();
+        let (clusters, keys) = names(7, 5);
+        let mut queue = engaged(&clusters, now);
+        assert_eq!(push_and_pop(&mut queue, &clusters, &keys, now), 35);
+        assert_eq!(push_and_pop(&mut queue, &clusters, &keys, now), 35);
+    }
+}

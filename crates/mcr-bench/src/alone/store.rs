@@ -1,0 +1,151 @@
+//! What objects cost in a store: allocated bytes for each byte of their JSON, and the time to read one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use mcr::{Store, WatchRequest, core::WatchHandle};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    Figures, Heap,
+    canned::{self, Canned, Runs},
+};
+use crate::objects;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A store that is full, and what keeps it so.
+pub struct Full<K> {
+    /// The store.
+    pub store: Store<K>,
+    /// The watch that fills it, and its fleet.
+    pub held: (WatchHandle, Runs),
+}
+
+/// Fills a store from a list of `count` objects.
+///
+/// # Errors
+///
+/// When it is not full within a minute.
+pub async fn fill<K: DeserializeOwned>(
+    request: &WatchRequest,
+    make: fn(usize) -> Value,
+    count: usize,
+) -> Result<Full<K>> {
+    let server =
+        Canned::listing(move || canned::list((0..count).map(|number| canned::stored(make(number), number))));
+    let runs = canned::run([server])?;
+    let cluster = loop {
+        match runs.fleet.get("0") {
+            Ok(cluster) => break cluster,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    let handle = cluster.watch(request.clone(), None)?;
+    let store = cluster.store_of::<K>(request)?;
+    store.wait_synced(LIMIT).await?;
+    Ok(Full {
+        store,
+        held: (handle, runs),
+    })
+}
+
+/// Bytes that are allocated once they have stopped to change.
+async fn settled(heap: Heap) -> Result<f64> {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    Ok(heap().context("this is the program without an allocator that counts")? as f64)
+}
+
+async fn kind<K: DeserializeOwned>(
+    name: &str,
+    request: WatchRequest,
+    make: fn(usize) -> Value,
+    count: usize,
+    heap: Heap,
+    figures: &mut Figures,
+) -> Result<()> {
+    // The difference of two sizes leaves out what a fleet, a cluster and a watch cost.
+    let (few, many) = (count / 4, count);
+    let mut allocated = Vec::new();
+    for count in [few, many] {
+        let before = settled(heap).await?;
+        let full = fill::<K>(&request, make, count).await?;
+        allocated.push(settled(heap).await? - before);
+        if count == many {
+            let keys = full.store.keys()?;
+            let begun = Instant::now();
+            for key in &keys {
+                full.store
+                    .get(key)?
+                    .context("an object that is listed is not there")?;
+            }
+            let read = begun.elapsed().as_secs_f64() * 1e6 / keys.len().max(1) as f64;
+            figures.insert(format!("{name}.read_us"), read);
+        }
+        drop(full);
+    }
+    let difference = allocated
+        .iter()
+        .rev()
+        .copied()
+        .reduce(|many, few| many - few)
+        .unwrap_or_default();
+    let objects = (many - few) as f64;
+    let json: usize = (few..many)
+        .map(|number| {
+            let mut object = canned::stored(make(number), number);
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("managedFields");
+            }
+            object.to_string().len()
+        })
+        .sum();
+    figures.insert(format!("{name}.bytes"), difference / objects);
+    figures.insert(format!("{name}.json_bytes"), json as f64 / objects);
+    Ok(())
+}
+
+/// The kind of [`objects::custom`].
+pub fn custom() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("bench.mcr.rs", "v1", "Backup"))
+}
+
+fn of<K: Resource<DynamicType = ()>>() -> WatchRequest {
+    WatchRequest::of::<K>()
+}
+
+pub(super) async fn measure(count: usize, heap: Heap) -> Result<Figures> {
+    let mut figures = Figures::new();
+    let told = &mut figures;
+    kind::<ConfigMap>(
+        "configmap",
+        of::<ConfigMap>(),
+        objects::config_map,
+        count,
+        heap,
+        told,
+    )
+    .await?;
+    kind::<Pod>("pod", of::<Pod>(), objects::pod, count, heap, told).await?;
+    kind::<Deployment>(
+        "deployment",
+        of::<Deployment>(),
+        objects::deployment,
+        count,
+        heap,
+        told,
+    )
+    .await?;
+    let backups = WatchRequest::resource(&custom());
+    kind::<DynamicObject>("custom", backups, objects::custom, count, heap, told).await?;
+    Ok(figures)
+}

@@ -1,0 +1,101 @@
+//! `churn`: hundreds of clusters leave and join each second; what those that stay notice, and what is left of those that left.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Session, beats};
+use crate::{
+    driver::{Job, Running, Subject, sim::Sim},
+    row::Row,
+    stats,
+};
+
+const STABLE: usize = 100;
+/// As many leave each second, and as many others join.
+const MOVING: usize = 200;
+const OBJECTS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs the suite. The other subjects don't follow their kubeconfig, so only mcr has rows.
+///
+/// # Errors
+///
+/// When the simulator does not start, or mcr does not sync.
+pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let mut runs = Vec::new();
+    for run in 0..session.options.runs {
+        for _ in session.order_of(run, |subject| subject == Subject::Mcr) {
+            for row in one(session).await.context("churn")? {
+                session.ran(run, row, &mut runs);
+            }
+        }
+    }
+    Ok(session.tell(&runs))
+}
+
+/// Lets the clusters that move be those of this half, and the others leave.
+async fn turn(sim: &mut Sim, half: usize) -> Result<()> {
+    let from = STABLE + (half % 2) * MOVING;
+    sim.command(&format!("contexts {STABLE} {from} {}", from + MOVING))
+        .await?;
+    Ok(())
+}
+
+async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
+    let seconds = session.options.seconds.unwrap_or(120);
+    let mut sim = Sim::start(&session.programs, STABLE + 2 * MOVING, OBJECTS).await?;
+    turn(&mut sim, 0).await?;
+    let kubeconfig = sim.kubeconfig().to_owned();
+    let job = Job {
+        heap: true,
+        ..Job::new(&kubeconfig, (STABLE + MOVING) * OBJECTS)
+    };
+    let mut process = Running::subject(Subject::Mcr, &session.programs, &job)?;
+    process.synced(Duration::from_secs(120)).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let row = |variant: &str| Row {
+        variant: variant.to_owned(),
+        ..Row::new("churn", "mcr", STABLE + MOVING, OBJECTS)
+    };
+    let writes = usize::try_from(1000 / PAUSE.as_millis())?;
+    let quiet = beats(&mut sim, &mut process, 0..STABLE, 10 * writes, PAUSE).await?;
+
+    let before = sim.counts().await?;
+    let (mut heaps, mut p50s, mut p99s, mut missed) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for second in 0..seconds {
+        turn(&mut sim, second + 1).await?;
+        let latency = beats(&mut sim, &mut process, 0..STABLE, writes, PAUSE).await?;
+        missed += latency.missed;
+        p50s.extend(latency.p50_ms);
+        p99s.extend(latency.p99_ms);
+        heaps.push((second as f64, process.heap().await? as f64));
+    }
+    let joined = sim.counts().await?.lists - before.lists;
+
+    // What is there after one turn more, and time for it, must all have been seen.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let seen = process.seen().await?;
+    turn(&mut sim, seconds + 1).await?;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let more = usize::try_from(process.seen().await? - seen)?;
+    missed += (MOVING * OBJECTS).saturating_sub(more);
+    process.stop().await?;
+
+    // The first seconds are when buffers find their size.
+    let later: Vec<(f64, f64)> = heaps.iter().skip(heaps.len() / 4).copied().collect();
+    let mean = stats::median(&later.iter().map(|(_, heap)| *heap).collect::<Vec<_>>());
+    let growth = stats::slope(&later)
+        .zip(mean)
+        .map(|(slope, mean)| 60.0 * 100.0 * slope / mean);
+    let churning = Row {
+        p50_ms: stats::median(&p50s),
+        // The worst second does not count for all of them, and no second is left out.
+        p99_ms: stats::median(&p99s),
+        missed: Some(missed as f64),
+        lists: Some(joined as f64 / seconds.max(1) as f64),
+        value: growth,
+        ..row("churning")
+    };
+    Ok([quiet.into_row(row("quiet")), churning])
+}
