@@ -46,7 +46,7 @@ fn on_clusters(stages: &mut Stages) -> Result<()> {
             }
             Err(_) if interrupt::received() => Err(none),
             Err(why) => Ok(Done::Skipped(format!(
-                "no test ran against real clusters: {why:#}; {none:#}"
+                "nothing ran against real clusters: {why:#}\n{none:#}"
             ))),
         },
     });

@@ -54,7 +54,7 @@ impl Stages {
             total += *time;
             let text = match outcome {
                 Outcome::Passed => "ok".to_owned(),
-                Outcome::Skipped(why) => format!("SKIPPED {why}"),
+                Outcome::Skipped(why) => format!("SKIPPED {}", why.lines().next().unwrap_or_default()),
                 Outcome::Failed(why) => {
                     failed.push(name.as_str());
                     format!("FAILED {}", why.lines().next().unwrap_or_default())

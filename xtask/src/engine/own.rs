@@ -28,8 +28,15 @@ impl OwnEngine {
             bail!("`.ci/engine` starts one on Linux only");
         }
         let ran = process::run(script().arg("status"), Rules::within(Duration::from_secs(30)))?.is_success();
-        let output = process::must(script().arg("start"), Rules::within(START))?;
-        let place = output
+        let started = process::run(script().arg("start"), Rules::within(START))?;
+        if !started.is_success() {
+            eprint!("{}", started.output);
+            // Its last words say what to do.
+            let last = started.output.lines().rfind(|line| !line.trim().is_empty());
+            bail!("{}", last.map_or_else(|| started.why(), str::to_owned));
+        }
+        let place = started
+            .output
             .lines()
             .find_map(|line| line.strip_prefix("DOCKER_HOST="))
             .context("`.ci/engine start` does not say where the engine is")?;
