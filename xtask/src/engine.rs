@@ -55,7 +55,11 @@ impl Engine {
             match engine.answers(Rules::within(PATIENCE))? {
                 Answer::Yes => return Ok(engine),
                 Answer::NotInstalled if chosen.is_none() => {}
-                Answer::NotInstalled => silent.push((program.to_owned(), "is not installed".to_owned())),
+                Answer::NotInstalled => {
+                    bail!(
+                        "{program} is not installed: install it, or choose another with --engine or {CHOICE}"
+                    )
+                }
                 Answer::No(why) => silent.push((program.to_owned(), why)),
             }
         }
@@ -233,6 +237,6 @@ mod tests {
             assert!(text.contains(word), "{text}");
         }
         let error = Engine::find(Some("/nowhere/podman")).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/podman: is not installed"), "{error}");
+        assert!(error.starts_with("/nowhere/podman is not installed: "), "{error}");
     }
 }

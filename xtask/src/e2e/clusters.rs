@@ -218,7 +218,7 @@ impl<'a> Clusters<'a> {
         let files = CLUSTERS.iter().chain(&["all"]);
         let works = |cluster: &&str| self.ready(cluster).and_then(|()| self.controllers_work(cluster));
         files.into_iter().all(|file| self.kubeconfig(file).is_file())
-            && CLUSTERS.iter().all(|cluster| works(&cluster).is_ok())
+            && CLUSTERS.iter().all(|cluster| works(cluster).is_ok())
     }
 
     /// Sees that the cluster does something by itself: an API server may answer where all else is gone.
