@@ -1,0 +1,151 @@
+//! The command as a whole.
+
+use std::{ffi::OsString, future::Future, process::ExitCode};
+
+use clap::{Command, CommandFactory, FromArgMatches, builder::PossibleValue};
+use mcr_core::{BoxError, Provider};
+
+use crate::{
+    cli::{Cli, Do, KubeconfigSecret},
+    clusters, doctor, log, man,
+    output::printable,
+    providers::{Kind, Linked, ProviderOptions, builtin},
+    secret,
+};
+
+/// The command could not be carried out.
+const FAILED: u8 = 3;
+
+/// The command `mcr`, with the providers that it can be asked about.
+///
+/// Programs that link a provider of their own have the same command for it:
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use mcr_cli::Mcr;
+/// use mcr_core::{AccessPolicy, ClusterName};
+/// # mod mcr_provider_shop {
+/// #     use mcr_core::*;
+/// #     pub struct ShopProvider;
+/// #     impl ShopProvider {
+/// #         pub fn new(_: Option<&str>) -> Result<Self, InvalidClusterName> { Ok(Self) }
+/// #     }
+/// #     impl Provider for ShopProvider {
+/// #         fn name(&self) -> &str { "shop" }
+/// #         fn discover(&self, _: tokio_util::sync::CancellationToken) -> Discovery { unimplemented!() }
+/// #     }
+/// # }
+/// use mcr_provider_shop::ShopProvider;
+///
+/// #[tokio::main]
+/// async fn main() -> ExitCode {
+///     let shop = async |options: mcr_cli::ProviderOptions| Ok(ShopProvider::new(options.option("region"))?);
+///     Mcr::new().provider("shop", "Each shop of the chain", shop).run().await
+/// }
+/// ```
+///
+/// `mcr clusters --provider shop --provider-option region=eu` and `mcr doctor --provider shop` then work as with the others.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Mcr {
+    linked: Vec<Linked>,
+}
+
+impl Default for Mcr {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mcr {
+    /// The command with the providers this crate was compiled with.
+    pub fn new() -> Self {
+        Self { linked: builtin() }
+    }
+
+    /// Adds a provider to choose with `--provider NAME`, or replaces the one of this name. `about` is its line in the help.
+    pub fn provider<M, F, P>(mut self, name: impl Into<String>, about: impl Into<String>, make: M) -> Self
+    where
+        M: Fn(ProviderOptions) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<P, BoxError>> + Send + 'static,
+        P: Provider,
+    {
+        let linked = Linked::new(name, about, Kind::Other, make);
+        self.linked.retain(|known| known.name != linked.name);
+        self.linked.push(linked);
+        self
+    }
+
+    /// Carries out what the command line says. Must be called in a tokio runtime with all drivers.
+    pub async fn run(self) -> ExitCode {
+        self.run_from(std::env::args_os()).await
+    }
+
+    /// Carries out what these arguments say, of which the first is the program's name.
+    pub async fn run_from(self, args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+        let cli = self
+            .command()
+            .try_get_matches_from(args)
+            .and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = match cli {
+            Ok(cli) => cli,
+            Err(error) => {
+                let _ = error.print();
+                // Help and version are no errors.
+                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            }
+        };
+        log::log();
+        match self.carry_out(cli.what).await {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("error: {}", printable(&format!("{error:#}")));
+                ExitCode::from(FAILED)
+            }
+        }
+    }
+
+    /// Whether the news are good.
+    async fn carry_out(&self, what: Do) -> anyhow::Result<bool> {
+        match what {
+            Do::KubeconfigSecret(KubeconfigSecret::Create(args)) => secret::create(args).await.map(|()| true),
+            Do::Clusters(args) => clusters::run(args, &self.linked).await,
+            Do::Doctor(args) => doctor::run(args, &self.linked).await,
+            Do::Completions(args) => man::completions(self.command(), args.shell).map(|()| true),
+            Do::Man(args) => man::man(self.command(), args.dir.as_deref()).map(|()| true),
+        }
+    }
+
+    /// The command line, with the providers that there are.
+    fn command(&self) -> Command {
+        let mut command = Cli::command();
+        for part in ["clusters", "doctor"] {
+            let names: Vec<PossibleValue> = self
+                .linked
+                .iter()
+                .map(|linked| PossibleValue::new(linked.name.clone()).help(linked.about.clone()))
+                .collect();
+            let default = self
+                .linked
+                .first()
+                .map_or("file", |linked| linked.name.as_str())
+                .to_owned();
+            command = command.mut_subcommand(part, |command| {
+                command.mut_arg("provider", |arg| arg.value_parser(names).default_value(default))
+            });
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Mcr::new().command().debug_assert();
+    }
+}

@@ -1,0 +1,52 @@
+//! The report of a controller that runs.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use http::{Request, Uri};
+use kube::{Client, Config};
+use tokio::time::timeout;
+
+use super::report::Report;
+use crate::session::said;
+
+/// How often a controller is asked while its clusters are watched.
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
+
+/// A controller's own HTTP server.
+pub(super) struct Controller {
+    client: Client,
+    address: Uri,
+    within: Duration,
+}
+
+impl Controller {
+    pub(super) fn new(address: Uri, within: Duration) -> anyhow::Result<Self> {
+        if !matches!(address.scheme_str(), Some("http" | "https")) {
+            bail!("--server {address}: write http://host:port, where the controller serves /clusters");
+        }
+        let config = Config::new(address.clone());
+        let client = Client::try_from(config).with_context(|| format!("--server {address}"))?;
+        Ok(Self {
+            client,
+            address,
+            within,
+        })
+    }
+
+    pub(super) async fn report(&self) -> anyhow::Result<Report> {
+        let request = Request::get("/clusters").body(Vec::new())?;
+        let address = &self.address;
+        let text = match timeout(self.within, self.client.request_text(request)).await {
+            Ok(Ok(text)) => text,
+            Ok(Err(error)) => bail!("{address}clusters: {}", said(&error)),
+            Err(_) => bail!(
+                "{address}clusters: no answer within {} s",
+                self.within.as_secs_f32()
+            ),
+        };
+        serde_json::from_str(&text).ok().with_context(|| {
+            format!("{address}clusters: this is not the report of a controller; check the address")
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The report of a fleet of our own.
+
+use std::{collections::HashMap, time::Duration};
+
+use futures::{StreamExt, stream};
+use mcr_core::{Cluster, ClusterState, Provider};
+use tokio::time::timeout;
+
+use super::report::{ProviderRow, Report};
+use crate::{doctor::target, providers::Running};
+
+/// How long a version may take, and how many are asked for at once.
+const VERSION_WITHIN: Duration = Duration::from_secs(5);
+const AT_ONCE: usize = 16;
+
+/// The versions that are known, by cluster and engagement.
+#[derive(Debug, Default)]
+pub(super) struct Versions(HashMap<(String, u64), String>);
+
+impl Versions {
+    /// Asks those that are ready and have not been asked.
+    async fn ask(&mut self, clusters: &[Cluster]) {
+        let key = |cluster: &Cluster| (cluster.name().to_string(), cluster.epoch());
+        let new = clusters
+            .iter()
+            .filter(|cluster| cluster.state() == ClusterState::Ready && !self.0.contains_key(&key(cluster)));
+        let asked: Vec<_> = stream::iter(new)
+            .map(|cluster| async move {
+                let version = timeout(VERSION_WITHIN, cluster.client().apiserver_version()).await;
+                (key(cluster), version)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        for (key, version) in asked {
+            if let Ok(Ok(version)) = version {
+                self.0.insert(key, version.git_version);
+            }
+        }
+    }
+}
+
+pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow::Result<Report> {
+    let clusters = running.fleet.clusters();
+    versions.ask(&clusters).await;
+    let mut report: Report = serde_json::from_value(serde_json::to_value(running.fleet.snapshot())?)?;
+    for row in &mut report.clusters {
+        let spec = running.spec(&row.name);
+        row.address = spec.and_then(|spec| Some(target::of(&spec.access)?.address));
+        if let Some(cluster) = clusters
+            .iter()
+            .find(|cluster| cluster.name().as_str() == row.name)
+        {
+            row.version = versions.0.get(&(row.name.clone(), cluster.epoch())).cloned();
+        }
+    }
+    // A merging provider waits for all of its own; what each of them says is of more use.
+    report.providers = running
+        .taps
+        .iter()
+        .map(|tap| {
+            let heard = tap.heard();
+            ProviderRow {
+                name: tap.name().to_owned(),
+                synced: heard.synced,
+                last_error: heard.error,
+                rest: serde_json::Map::new(),
+            }
+        })
+        .chain(running.failed.iter().map(|(linked, why)| ProviderRow {
+            name: linked.name.clone(),
+            synced: false,
+            last_error: Some(why.clone()),
+            rest: serde_json::Map::new(),
+        }))
+        .collect();
+    Ok(report)
+}

@@ -1,0 +1,180 @@
+//! Asking an API server with the cluster's own credentials.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use futures::future::join_all;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::{Instant, timeout};
+
+use super::facts::{Api as ApiFacts, Right, Version};
+use crate::session::said;
+
+/// A kind that a controller works on: `configmaps`, `deployments.apps`, `pods/log`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    plural: String,
+    group: String,
+    subresource: Option<String>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (resource, subresource) = match text.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource)),
+            None => (text, None),
+        };
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let word = |word: &str| word == "*" || crate::values::is_dns_label(word);
+        let fits = word(plural)
+            && (group.is_empty() || crate::values::is_subdomain(group))
+            && subresource.is_none_or(word)
+            && !resource.ends_with('.');
+        if !fits {
+            return Err(format!(
+                "{text:?} is no resource; write configmaps, deployments.apps or pods/log"
+            ));
+        }
+        Ok(Self {
+            plural: plural.to_owned(),
+            group: group.to_owned(),
+            subresource: subresource.map(str::to_owned),
+        })
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plural)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        match &self.subresource {
+            Some(subresource) => write!(f, "/{subresource}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What an API server says to these credentials.
+pub(super) async fn api(
+    client: &Client,
+    wanted: &[Wanted],
+    verbs: &[String],
+    namespace: Option<&str>,
+    limit: Duration,
+) -> ApiFacts {
+    let rights = wanted
+        .iter()
+        .map(|wanted| right(client, wanted, verbs, namespace, limit));
+    let (version, rights) = futures::join!(version(client, limit), join_all(rights));
+    ApiFacts {
+        version,
+        rights,
+        namespace: namespace.map(str::to_owned),
+    }
+}
+
+pub(super) async fn version(client: &Client, limit: Duration) -> Result<Version, String> {
+    let begun = Instant::now();
+    let version = in_time(client.apiserver_version(), limit).await?;
+    let digits = |text: &str| {
+        text.trim_end_matches(|char: char| !char.is_ascii_digit())
+            .parse()
+            .ok()
+    };
+    Ok(Version {
+        minor: digits(&version.minor).filter(|_| version.major == "1"),
+        shown: version.git_version,
+        took: begun.elapsed(),
+    })
+}
+
+pub(super) async fn right(
+    client: &Client,
+    wanted: &Wanted,
+    verbs: &[String],
+    namespace: Option<&str>,
+    limit: Duration,
+) -> Right {
+    let reviews = verbs
+        .iter()
+        .map(|verb| may(client, wanted, verb, namespace, limit));
+    let answers = join_all(reviews).await;
+    let mut denied = Ok(Vec::new());
+    for (verb, answer) in verbs.iter().zip(answers) {
+        match (answer, &mut denied) {
+            (Ok(false), Ok(denied)) => denied.push(verb.clone()),
+            (Err(why), Ok(_)) => denied = Err(why),
+            _ => {}
+        }
+    }
+    Right {
+        resource: wanted.to_string(),
+        verbs: verbs.to_vec(),
+        denied,
+    }
+}
+
+async fn may(
+    client: &Client,
+    wanted: &Wanted,
+    verb: &str,
+    namespace: Option<&str>,
+    limit: Duration,
+) -> Result<bool, String> {
+    let attributes = ResourceAttributes {
+        group: Some(wanted.group.clone()),
+        resource: Some(wanted.plural.clone()),
+        subresource: wanted.subresource.clone(),
+        verb: Some(verb.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        ..ResourceAttributes::default()
+    };
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = in_time(reviews.create(&PostParams::default(), &review), limit).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+pub(super) async fn in_time<T>(
+    question: impl Future<Output = Result<T, kube::Error>>,
+    limit: Duration,
+) -> Result<T, String> {
+    match timeout(limit, question).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(said(&error)),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs_f32())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_written_as_kubectl_writes_them() {
+        for text in [
+            "configmaps",
+            "deployments.apps",
+            "pods/log",
+            "*",
+            "roles.rbac.authorization.k8s.io",
+        ] {
+            assert_eq!(text.parse::<Wanted>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "Pods", "pods/", "pods.", "a b", "/log"] {
+            assert!(wrong.parse::<Wanted>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+use std::time::Duration;
+
+use super::{
+    super::facts::{FileFact, Right, Version},
+    *,
+};
+
+fn facts(of: Source) -> ProviderFacts {
+    ProviderFacts {
+        name: "p".into(),
+        error: None,
+        synced: true,
+        clusters: 2,
+        of,
+    }
+}
+
+fn hub(namespace: Option<&str>) -> Hub {
+    let right = |resource: &str, verbs: &[&str]| Right {
+        resource: resource.into(),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        denied: Ok(Vec::new()),
+    };
+    Hub {
+        namespace: namespace.map(str::to_owned),
+        user: Some("system:serviceaccount:fleet:robot".into()),
+        rights: vec![
+            right("secrets", &["list", "watch"]),
+            right("events.events.k8s.io", &["create", "patch"]),
+        ],
+        version: Some(Version {
+            shown: "v1.36.1".into(),
+            minor: Some(36),
+            took: Duration::ZERO,
+        }),
+    }
+}
+
+#[track_caller]
+fn only(found: &[Finding], level: Level) -> Finding {
+    let bad: Vec<&Finding> = found
+        .iter()
+        .filter(|finding| finding.result != Level::Ok)
+        .collect();
+    assert!(bad.len() == 1 && bad[0].result == level, "{bad:#?}");
+    bad[0].clone()
+}
+
+#[test]
+fn a_provider_that_fails_is_told_with_its_own_words() {
+    let mut engine = facts(Source::Engine);
+    engine.error = Some("docker can't reach its engine".into());
+    let found = only(&provider(&engine), Level::Problem);
+    assert_eq!(
+        (found.check, found.fix.as_deref()),
+        (Check::Engine, Some("docker ps"))
+    );
+    let mut late = facts(Source::Other);
+    late.synced = false;
+    assert!(
+        only(&provider(&late), Level::Problem)
+            .fix
+            .unwrap()
+            .contains("--timeout")
+    );
+    assert!(
+        provider(&facts(Source::Engine))
+            .iter()
+            .all(|finding| finding.result == Level::Ok)
+    );
+}
+
+#[test]
+fn a_provider_without_clusters_is_told_with_how_to_make_one() {
+    let hint = |of| {
+        let mut facts = facts(of);
+        facts.clusters = 0;
+        only(&provider(&facts), Level::Warning).fix
+    };
+    assert_eq!(hint(Source::Engine).unwrap(), "kind create cluster");
+    assert!(
+        hint(Source::Secrets(Box::new(hub(Some("fleet")))))
+            .unwrap()
+            .ends_with("-n fleet")
+    );
+    assert!(
+        hint(Source::Secrets(Box::new(hub(None))))
+            .unwrap()
+            .ends_with("-n NAMESPACE")
+    );
+    assert!(hint(Source::Files(Vec::new())).is_some());
+    assert_eq!(hint(Source::Other), None);
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let file = |is| {
+        let path = "a b".to_owned();
+        provider(&facts(Source::Files(vec![FileFact { path, is }])))
+    };
+    assert_eq!(
+        only(&file(FileIs::Missing), Level::Problem).fix.unwrap(),
+        "ls -l 'a b'"
+    );
+    assert!(
+        only(&file(FileIs::Unreadable("denied".into())), Level::Problem)
+            .saw
+            .contains("denied")
+    );
+    assert_eq!(file(FileIs::There).len(), 1);
+}
+
+#[test]
+fn rights_at_the_hub_are_told_with_the_role_to_create() {
+    let denied = |which: usize, namespace| {
+        let mut hub = hub(namespace);
+        hub.rights[which].denied = Ok(vec!["watch".into()]);
+        provider(&facts(Source::Secrets(Box::new(hub))))
+    };
+    let found = only(&denied(0, Some("fleet")), Level::Problem);
+    assert_eq!(
+        found.fix.unwrap(),
+        "kubectl create role mcr-secrets -n fleet --verb=list,watch --resource=secrets; kubectl create rolebinding mcr-secrets \
+         -n fleet --role=mcr-secrets --user=system:serviceaccount:fleet:robot"
+    );
+    let found = only(&denied(0, None), Level::Problem);
+    assert!(
+        found
+            .fix
+            .unwrap()
+            .contains("clusterrolebinding mcr-secrets --clusterrole=mcr-secrets")
+    );
+    // Without events all else works.
+    assert!(
+        only(&denied(1, Some("fleet")), Level::Warning)
+            .saw
+            .contains("can't be told on it")
+    );
+    let mut unknown = hub(None);
+    unknown.rights[0].denied = Err("no answer".into());
+    assert!(
+        only(
+            &provider(&facts(Source::Secrets(Box::new(unknown)))),
+            Level::Warning
+        )
+        .saw
+        .contains("nobody knows")
+    );
+}
+
+fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
+    MissingFacts {
+        name: "eu-1".into(),
+        known: vec!["us-1".into()],
+        secrets: vec![SecretFact {
+            provider: "kubeconfig".into(),
+            namespace: namespace.into(),
+            name: "eu-1".into(),
+            label: "example.com/l".into(),
+            labelled: labelled.map(str::to_owned),
+            looks_in: Some("fleet".into()),
+        }],
+    }
+}
+
+#[test]
+fn a_secret_that_is_no_cluster_is_told_with_what_it_lacks() {
+    let label = "kubectl -n fleet label --overwrite secret eu-1 example.com/l=true";
+    let found = only(&missing(&secret("fleet", None)), Level::Problem);
+    assert!(found.saw.contains("without the label"));
+    assert_eq!(found.fix.as_deref(), Some(label));
+    let found = only(&missing(&secret("fleet", Some("yes"))), Level::Problem);
+    assert!(found.saw.contains("\"yes\" and not \"true\""));
+    assert_eq!(found.fix.as_deref(), Some(label));
+    let found = only(&missing(&secret("other", None)), Level::Problem);
+    assert!(found.saw.contains("in namespace other, but this looks in fleet"));
+    assert_eq!(found.fix.unwrap(), "repeat with -n other");
+    assert!(
+        only(&missing(&secret("fleet", Some("true"))), Level::Problem)
+            .saw
+            .contains("not said so yet")
+    );
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_told_with_those_that_are_known() {
+    let mut facts = secret("fleet", None);
+    facts.secrets.clear();
+    facts.known = vec!["kind#eu-1".into(), "kind#us-1".into()];
+    let found = only(&missing(&facts), Level::Problem);
+    assert!(found.saw.ends_with("(there are kind#eu-1)"), "{}", found.saw);
+    facts.name = "elsewhere".into();
+    assert!(
+        only(&missing(&facts), Level::Problem)
+            .saw
+            .ends_with("(there are kind#eu-1, kind#us-1)")
+    );
+    facts.known.clear();
+    assert!(
+        only(&missing(&facts), Level::Problem)
+            .saw
+            .ends_with("(there are none)")
+    );
+}

@@ -1,0 +1,436 @@
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::SystemTime,
+};
+
+use super::{
+    super::{
+        facts::{Answer, Failure},
+        target::Credential,
+    },
+    *,
+};
+
+const DAY: u64 = 86_400;
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// Long after the beginning of time.
+fn now() -> SystemTime {
+    at(1_000 * DAY)
+}
+
+/// A cluster that is in order.
+fn well() -> ClusterFacts {
+    ClusterFacts {
+        name: "eu-1".into(),
+        provider: "kubeconfig".into(),
+        origin: Origin::Secret {
+            namespace: "fleet".into(),
+            name: "eu-1".into(),
+        },
+        state: "Ready".into(),
+        reason: None,
+        warnings: Vec::new(),
+        place: Some(Place {
+            address: "https://eu-1:6443".into(),
+            host: "eu-1".into(),
+            credential: Credential {
+                token_expires: Some(at(1_300 * DAY)),
+                ..Credential::default()
+            },
+            proxied: false,
+            insecure: false,
+            reach: Some(Reach {
+                resolved: Some(Ok(vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))])),
+                forbidden: None,
+                connected: Some(Ok(Duration::from_millis(3))),
+                greeted: Some(Ok(Tls {
+                    verdict: Some(Verdict::Good),
+                    expires: Some(at(1_200 * DAY)),
+                    valid_from: Some(at(900 * DAY)),
+                })),
+                answered: Some(Ok(Answer {
+                    took: Duration::from_millis(9),
+                    ahead: Some(1),
+                })),
+            }),
+        }),
+        api: Some(Api {
+            version: Ok(Version {
+                shown: "v1.36.1".into(),
+                minor: Some(36),
+                took: Duration::from_millis(7),
+            }),
+            rights: vec![Right {
+                resource: "configmaps".into(),
+                verbs: vec!["get".into(), "list".into()],
+                denied: Ok(Vec::new()),
+            }],
+            namespace: None,
+        }),
+        now: now(),
+    }
+}
+
+/// One that is reached up to a step.
+fn unreached(change: impl FnOnce(&mut Reach)) -> ClusterFacts {
+    let mut facts = well();
+    facts.state = "Unreachable".into();
+    facts.reason = Some("whatever the fleet says".into());
+    facts.api = None;
+    change(facts.place.as_mut().unwrap().reach.as_mut().unwrap());
+    facts
+}
+
+fn failure<T>(kind: FailureKind) -> Option<Result<T, Failure>> {
+    Some(Err(Failure {
+        kind,
+        text: "it failed".into(),
+    }))
+}
+
+/// The only problem, or else the only warning.
+#[track_caller]
+fn only(facts: &ClusterFacts, level: Level) -> Finding {
+    let found = judge(facts);
+    let bad: Vec<&Finding> = found
+        .iter()
+        .filter(|finding| finding.result != Level::Ok)
+        .collect();
+    assert!(bad.len() == 1 && bad[0].result == level, "{bad:#?}");
+    bad[0].clone()
+}
+
+#[test]
+fn nothing_is_wrong_with_what_is_in_order() {
+    let found = judge(&well());
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding.result == Level::Ok && finding.fix.is_none()),
+        "{found:#?}"
+    );
+    let checks: Vec<Check> = found.iter().map(|finding| finding.check).collect();
+    use Check::{Clock, Connection, Credentials, Dns, Rights, Tls, Version};
+    assert_eq!(
+        checks,
+        [Dns, Connection, Tls, Clock, Credentials, Version, Rights]
+    );
+}
+
+#[test]
+fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
+    let mut facts = well();
+    facts.state = "Broken".into();
+    facts.reason = Some("users[name=\"x\"].user.exec: names a program".into());
+    (facts.place, facts.api) = (None, None);
+    let found = only(&facts, Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.contains("names a program")),
+        (Check::Description, true)
+    );
+    assert_eq!(
+        found.fix.unwrap(),
+        "mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
+    );
+
+    // The last good one goes on.
+    let mut facts = well();
+    facts.warnings.push("the new one is half".into());
+    assert_eq!(only(&facts, Level::Warning).check, Check::Description);
+}
+
+#[test]
+fn the_step_that_fails_is_the_one_that_is_told() {
+    let dns = unreached(|reach| {
+        *reach = Reach {
+            resolved: failure(FailureKind::UnknownHost),
+            ..Reach::default()
+        };
+    });
+    let found = only(&dns, Level::Problem);
+    assert_eq!(
+        (found.check, found.fix.as_deref()),
+        (Check::Dns, Some("getent hosts eu-1"))
+    );
+
+    let forbidden = unreached(|reach| {
+        reach.forbidden = Some("the server is at 127.0.0.1".into());
+    });
+    let found = only(&forbidden, Level::Problem);
+    assert_eq!(found.check, Check::Address);
+    assert!(found.fix.unwrap().contains("--server"));
+
+    for kind in [
+        FailureKind::Refused,
+        FailureKind::TimedOut,
+        FailureKind::Unroutable,
+        FailureKind::Other,
+    ] {
+        let mut facts = unreached(|reach| {
+            (reach.connected, reach.greeted, reach.answered) = (failure(kind), None, None);
+        });
+        let found = only(&facts, Level::Problem);
+        assert_eq!(
+            (found.check, found.fix.is_some()),
+            (Check::Connection, true),
+            "{kind:?}"
+        );
+        facts.origin = Origin::KindCluster { name: "dev".into() };
+        assert_eq!(
+            only(&facts, Level::Problem).fix.unwrap(),
+            "docker start dev-control-plane"
+        );
+    }
+
+    let hangs = unreached(|reach| {
+        (reach.greeted, reach.answered) = (failure(FailureKind::TimedOut), None);
+    });
+    assert_eq!(only(&hangs, Level::Problem).check, Check::Tls);
+    let silent = unreached(|reach| reach.answered = failure(FailureKind::TimedOut));
+    assert_eq!(only(&silent, Level::Problem).check, Check::Answer);
+}
+
+#[test]
+fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
+    let fix = |why| {
+        let facts = unreached(|reach| {
+            let Some(Ok(tls)) = &mut reach.greeted else {
+                panic!("it was greeted")
+            };
+            tls.verdict = Some(Verdict::Bad {
+                why,
+                text: "it is bad".into(),
+            });
+        });
+        let found = only(&facts, Level::Problem);
+        assert_eq!((found.check, found.saw.as_str()), (Check::Tls, "it is bad"));
+        found.fix.unwrap()
+    };
+    assert!(fix(Bad::UnknownIssuer).starts_with("mcr kubeconfig-secret create"));
+    assert!(fix(Bad::Other).starts_with("mcr kubeconfig-secret create"));
+    assert!(fix(Bad::Expired).contains("kubeadm certs renew"));
+    assert!(fix(Bad::NotYetValid).contains("timedatectl"));
+    assert!(fix(Bad::OtherName).contains("--server"));
+}
+
+#[test]
+fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
+    let mut facts = well();
+    let place = facts.place.as_mut().unwrap();
+    place.insecure = true;
+    let Some(Ok(tls)) = &mut place.reach.as_mut().unwrap().greeted else {
+        panic!("it was greeted")
+    };
+    tls.verdict = Some(Verdict::Bad {
+        why: Bad::UnknownIssuer,
+        text: String::new(),
+    });
+    assert!(
+        only(&facts, Level::Warning)
+            .saw
+            .contains("insecure-skip-tls-verify")
+    );
+}
+
+#[test]
+fn certificates_and_tokens_are_told_of_in_time() {
+    let server = |seconds: u64| {
+        let mut facts = well();
+        let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+        let Some(Ok(tls)) = &mut reach.greeted else {
+            panic!("it was greeted")
+        };
+        tls.expires = Some(at(seconds));
+        facts
+    };
+    assert_eq!(
+        only(&server(1_013 * DAY), Level::Warning).saw,
+        "the server's certificate expires in 13d"
+    );
+    assert_eq!(only(&server(999 * DAY), Level::Problem).check, Check::Tls);
+
+    let credential = |token: Option<u64>, certificate: Option<u64>| {
+        let mut facts = well();
+        let credential = &mut facts.place.as_mut().unwrap().credential;
+        credential.token_expires = token.map(at);
+        credential.certificate_expires = certificate.map(at);
+        facts
+    };
+    let found = only(&credential(Some(1_002 * DAY), None), Level::Warning);
+    assert_eq!(found.saw, "the token expires in 2d");
+    assert!(found.fix.unwrap().ends_with("--rotate"));
+    let found = only(&credential(None, Some(998 * DAY)), Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.as_str()),
+        (Check::Credentials, "the client certificate has expired 2d ago")
+    );
+    // A program that hands out short ones does so again.
+    let mut short = credential(Some(1_000 * DAY + 600), None);
+    short.place.as_mut().unwrap().credential.plugin = Some("aws".into());
+    assert!(judge(&short).iter().all(|finding| finding.result == Level::Ok));
+    let mut none = credential(None, None);
+    none.place.as_mut().unwrap().credential.none = true;
+    assert!(only(&none, Level::Warning).saw.contains("no credentials"));
+}
+
+#[test]
+fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
+    let skewed = |ahead| {
+        let mut facts = well();
+        let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+        reach.answered = Some(Ok(Answer {
+            took: Duration::ZERO,
+            ahead: Some(ahead),
+        }));
+        facts
+    };
+    for ahead in [-5, 0, 5] {
+        assert!(
+            judge(&skewed(ahead))
+                .iter()
+                .all(|finding| finding.result == Level::Ok),
+            "{ahead}"
+        );
+    }
+    assert_eq!(
+        only(&skewed(6), Level::Warning).saw,
+        "its clock is 6s ahead of this machine's"
+    );
+    assert_eq!(
+        only(&skewed(-59), Level::Warning).saw,
+        "its clock is 59s behind this machine's"
+    );
+    assert_eq!(only(&skewed(-60), Level::Problem).check, Check::Clock);
+    let found = only(&skewed(3600), Level::Problem);
+    assert!(found.saw.starts_with("its clock is 60m ahead"), "{}", found.saw);
+}
+
+#[test]
+fn refused_credentials_are_told_as_such_however_they_are_refused() {
+    let mut facts = unreached(|_| {});
+    facts.reason = Some("the API server refuses the credentials (401 Unauthorized)".into());
+    let found = only(&facts, Level::Problem);
+    assert_eq!(found.check, Check::Credentials);
+    assert!(found.fix.unwrap().ends_with("--rotate"));
+    facts.origin = Origin::File {
+        path: "/home/it's mine".into(),
+        context: "a b".into(),
+    };
+    let fix = only(&facts, Level::Problem).fix.unwrap();
+    assert!(fix.contains(r"'/home/it'\''s mine' --context 'a b'"), "{fix}");
+    // Why they are refused is known: that says it.
+    facts.place.as_mut().unwrap().credential.token_expires = Some(at(999 * DAY));
+    assert!(only(&facts, Level::Problem).saw.contains("the token has expired"));
+}
+
+#[test]
+fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
+    let mut facts = unreached(|_| {});
+    let found = only(&facts, Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.as_str()),
+        (Check::State, "Unreachable: whatever the fleet says")
+    );
+    assert_eq!(found.fix.unwrap(), "curl -vk 'https://eu-1:6443/livez?verbose'");
+    facts.state = "Connecting".into();
+    facts.place.as_mut().unwrap().credential.plugin = Some("/bin/aws iam".into());
+    let found = only(&facts, Level::Problem);
+    assert_eq!(
+        found.fix.unwrap(),
+        "run '/bin/aws iam' by hand: it hands out the credentials"
+    );
+
+    facts.state = "Suspended".into();
+    facts.origin = Origin::KindCluster { name: "dev".into() };
+    facts.reason = Some("its node is stopped".into());
+    let found = only(&facts, Level::Warning);
+    assert_eq!(found.fix.unwrap(), "docker start dev-control-plane");
+
+    // Nothing is known but that: a client that somebody made.
+    let mut facts = unreached(|_| {});
+    (facts.place, facts.origin) = (None, Origin::Other);
+    assert_eq!(only(&facts, Level::Problem).check, Check::State);
+}
+
+#[test]
+fn what_is_forbidden_is_told_with_the_rule_to_add() {
+    let mut facts = well();
+    let right = &mut facts.api.as_mut().unwrap().rights[0];
+    right.denied = Ok(vec!["list".into()]);
+    let found = only(&facts, Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.as_str()),
+        (Check::Rights, "may not list configmaps in all namespaces (403)")
+    );
+    assert!(found.fix.unwrap().contains("--rules-file"));
+    facts.origin = Origin::Other;
+    facts.api.as_mut().unwrap().namespace = Some("a".into());
+    let found = only(&facts, Level::Problem);
+    assert!(
+        found.saw.contains("in namespace a")
+            && found
+                .fix
+                .unwrap()
+                .contains("--verb=get,list --resource=configmaps")
+    );
+    facts.api.as_mut().unwrap().rights[0].denied = Err("no answer".into());
+    assert!(only(&facts, Level::Warning).saw.contains("nobody knows"));
+}
+
+#[test]
+fn versions_beyond_those_that_are_tested_are_told() {
+    let version = |minor| {
+        let mut facts = well();
+        let api = facts.api.as_mut().unwrap();
+        api.version = Ok(Version {
+            shown: "v1.x".into(),
+            minor,
+            took: Duration::ZERO,
+        });
+        facts
+    };
+    for minor in [Some(33), Some(37), None] {
+        assert!(
+            judge(&version(minor))
+                .iter()
+                .all(|finding| finding.result == Level::Ok)
+        );
+    }
+    for minor in [Some(32), Some(38)] {
+        assert!(only(&version(minor), Level::Warning).saw.contains("1.33 to 1.37"));
+    }
+    let mut facts = well();
+    facts.api.as_mut().unwrap().version = Err("forbidden".into());
+    assert_eq!(only(&facts, Level::Warning).check, Check::Version);
+}
+
+#[test]
+fn a_slow_answer_and_a_proxy_are_told() {
+    let mut facts = well();
+    let place = facts.place.as_mut().unwrap();
+    place.reach.as_mut().unwrap().answered = Some(Ok(Answer {
+        took: Duration::from_secs(3),
+        ahead: None,
+    }));
+    assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
+    let place = facts.place.as_mut().unwrap();
+    (place.reach, place.proxied) = (None, true);
+    let found = judge(&facts);
+    assert!(found.iter().all(|finding| finding.result == Level::Ok));
+    assert!(found[0].saw.contains("by a proxy"));
+}
+
+/// The table in STABILITY.md is for people; this is what the program goes by. A package has no such file.
+#[test]
+fn the_supported_versions_are_those_that_are_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../STABILITY.md");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return;
+    };
+    let documented = format!("| 1.{} – 1.{} |", SUPPORTED.start(), SUPPORTED.end());
+    assert!(text.contains(&documented), "STABILITY.md has no {documented:?}");
+}

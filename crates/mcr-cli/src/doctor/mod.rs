@@ -1,0 +1,269 @@
+//! `mcr doctor`: why a cluster is not there or does not work, and what to do.
+//!
+//! Probes see facts, and functions without I/O say what they mean.
+
+mod ask;
+mod facts;
+mod finding;
+mod judge;
+mod judge_sources;
+mod probe;
+mod sources;
+pub(crate) mod target;
+
+use std::time::{Duration, SystemTime};
+
+use futures::{StreamExt, stream};
+use mcr_core::{AddressPolicy, ClusterStatus, Trust};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    ask::Wanted,
+    facts::{ClusterFacts, Origin, Place},
+    finding::Findings,
+    target::Target,
+};
+use crate::{
+    clusters::choose,
+    output::{self, Progress},
+    providers::{ClusterFlags, Kind, Linked, ProviderOptions, Running},
+    stop, values,
+};
+
+pub(crate) use sources::LABEL;
+
+/// How many clusters are looked at at once.
+const AT_ONCE: usize = 16;
+
+/// The flags of `mcr doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    clusters: ClusterFlags,
+    /// Only these clusters; one that is not there is looked for
+    #[arg(value_name = "CLUSTER")]
+    names: Vec<String>,
+    /// What controllers work on there, to see whether they may
+    #[arg(
+        long = "for",
+        value_name = "RESOURCE[,RESOURCE]",
+        value_delimiter = ',',
+        default_value = "configmaps",
+        help_heading = "Checks"
+    )]
+    wanted: Vec<Wanted>,
+    /// What controllers do with it
+    #[arg(
+        long,
+        value_name = "VERB[,VERB]",
+        value_delimiter = ',',
+        default_value = "get,list,watch",
+        help_heading = "Checks"
+    )]
+    verbs: Vec<String>,
+    /// The namespace that controllers work in [default: all]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Checks")]
+    in_namespace: Option<String>,
+    /// How long providers and clusters have to answer; single questions have a third of it
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, help_heading = "Checks")]
+    timeout: Duration,
+    /// How to print
+    #[arg(long, short = 'o', value_enum, default_value_t, help_heading = "Output")]
+    output: Format,
+    /// Leave out what is in order
+    #[arg(long, short = 'q', help_heading = "Output")]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Whether no problem was found.
+pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<bool> {
+    let stop = stop::at_signal();
+    let chosen = choose(&args.clusters, linked)?;
+    let options = ProviderOptions::new(args.clusters.clone());
+    let running = crate::providers::start(chosen, options.clone()).await?;
+    let looked = tokio::select! {
+        found = look(&args, &running, &options, &stop) => Some(found),
+        () = stop.cancelled() => None,
+    };
+    drop(options);
+    running.stop().await;
+    let Some(mut found) = looked else {
+        anyhow::bail!("stopped before everything was looked at");
+    };
+    let good = found.problems == 0;
+    if args.quiet {
+        found
+            .findings
+            .retain(|finding| finding.result != finding::Level::Ok);
+    }
+    match args.output {
+        Format::Json => output::print(&output::json(&found)?)?,
+        Format::Table => output::print(&found.text())?,
+    }
+    Ok(good)
+}
+
+async fn look(
+    args: &DoctorArgs,
+    running: &Running,
+    options: &ProviderOptions,
+    stop: &CancellationToken,
+) -> Findings {
+    let deadline = Instant::now() + args.timeout;
+    let limit = (args.timeout / 3).max(Duration::from_millis(100));
+    let mut progress = Progress::new();
+    let snapshot = running.decided(deadline, stop, |text| progress.say(text)).await;
+
+    progress.say("looking at providers");
+    let mut found = Vec::new();
+    for facts in sources::providers(running, options, limit).await {
+        found.extend(judge_sources::provider(&facts));
+    }
+    let known: Vec<String> = snapshot
+        .clusters
+        .iter()
+        .map(|cluster| cluster.name.to_string())
+        .collect();
+    let asked =
+        |status: &ClusterStatus| args.names.is_empty() || args.names.iter().any(|name| *name == *status.name);
+    let looks: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
+    let all = looks.len();
+    let mut looking = stream::iter(looks)
+        .map(|status| cluster(status, args, running, limit))
+        .buffered(AT_ONCE)
+        .enumerate();
+    progress.say(&format!("looking at {all} clusters"));
+    while let Some((number, facts)) = looking.next().await {
+        progress.say(&format!("looked at {} of {all} clusters", number + 1));
+        found.extend(judge::judge(&facts));
+    }
+    for name in args.names.iter().filter(|name| !known.contains(name)) {
+        progress.say(&format!("looking for {name}"));
+        let facts = sources::missing(name, &known, running, options, limit).await;
+        found.extend(judge_sources::missing(&facts));
+    }
+    Findings::new(found)
+}
+
+/// All that can be seen of a cluster.
+async fn cluster(
+    status: ClusterStatus,
+    args: &DoctorArgs,
+    running: &Running,
+    limit: Duration,
+) -> ClusterFacts {
+    let name = status.name.to_string();
+    let spec = running.spec(&name);
+    let target = spec.as_ref().and_then(|spec| target::of(&spec.access));
+    // Of what is not to be used, nothing is.
+    let usable = !matches!(status.state, "Broken" | "Suspended");
+    let place = async {
+        match &target {
+            Some(target) if usable => Some(place(target, args, limit).await),
+            _ => None,
+        }
+    };
+    let api = async {
+        let cluster = running
+            .fleet
+            .get(&name)
+            .ok()
+            .filter(|_| status.state == "Ready")?;
+        let client = cluster.client();
+        Some(
+            ask::api(
+                &client,
+                &args.wanted,
+                &args.verbs,
+                args.in_namespace.as_deref(),
+                limit,
+            )
+            .await,
+        )
+    };
+    let (place, api) = futures::join!(place, api);
+    ClusterFacts {
+        origin: origin(&name, &status, running),
+        provider: status.provider.to_string(),
+        state: status.state.to_owned(),
+        reason: status.reason.as_deref().map(str::to_owned),
+        warnings: status.warnings.iter().map(|text| text.to_string()).collect(),
+        place,
+        api,
+        now: SystemTime::now(),
+        name,
+    }
+}
+
+async fn place(target: &Target, args: &DoctorArgs, limit: Duration) -> Place {
+    let policy: AddressPolicy = match target.trust {
+        Trust::Trusted => AddressPolicy::any(),
+        Trust::Untrusted => args.clusters.policy().addresses,
+    };
+    let reach = match target.proxied {
+        true => None,
+        false => Some(probe::reach(target, &policy, limit).await),
+    };
+    Place {
+        address: target.address.clone(),
+        host: target.host.clone(),
+        credential: target.credential.clone(),
+        proxied: target.proxied,
+        insecure: target.insecure,
+        reach,
+    }
+}
+
+/// What describes a cluster, as far as its provider is known.
+fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
+    let property = |key: &str| status.properties.get(key).cloned();
+    let Some((tap, plain)) = running.origin(name) else {
+        return Origin::Other;
+    };
+    match tap.kind {
+        Kind::Kubeconfig => {
+            // A cluster that was never usable has no properties, but its provider says which object is at fault.
+            let heard = tap.heard();
+            let object = heard
+                .broken
+                .get(plain)
+                .and_then(|(object, _)| Some(object.strip_prefix("Secret ")?.split(',').next()?.to_owned()));
+            match property("secret")
+                .or(object)
+                .as_deref()
+                .and_then(|secret| secret.split_once('/'))
+            {
+                Some((namespace, name)) => Origin::Secret {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                },
+                None => Origin::Other,
+            }
+        }
+        Kind::File => match (property("file"), property("context")) {
+            (Some(path), Some(context)) => Origin::File { path, context },
+            _ => {
+                // The name is that of the file, or begins with it.
+                let path = plain.split('+').next().unwrap_or(plain).to_owned();
+                Origin::File {
+                    path,
+                    context: String::new(),
+                }
+            }
+        },
+        Kind::KindClusters => Origin::KindCluster {
+            name: plain.to_owned(),
+        },
+        Kind::Other => Origin::Other,
+    }
+}

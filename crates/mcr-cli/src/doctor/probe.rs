@@ -1,0 +1,364 @@
+//! Going the way to an API server step by step, without credentials.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use http::{Request, header};
+use http_body_util::Empty;
+use hyper::{body::Bytes, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use jiff::fmt::rfc2822;
+use mcr_core::{AddressPolicy, Trust, explain_error};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, lookup_host},
+    time::{Instant, timeout},
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    facts::{Answer, Bad, Failure, FailureKind, Reach, Tls, Verdict},
+    target::{Target, certificate},
+};
+
+/// Goes as far as it can, each step within a limit.
+pub(super) async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
+    let mut reach = Reach::default();
+    let addresses = match resolve(target, limit).await {
+        Ok(addresses) => addresses,
+        Err(failure) => {
+            reach.resolved = Some(Err(failure));
+            return reach;
+        }
+    };
+    if target.host.parse::<IpAddr>().is_err() {
+        reach.resolved = Some(Ok(addresses.iter().map(SocketAddr::ip).collect()));
+    }
+    if target.trust == Trust::Untrusted
+        && let Some(error) = addresses
+            .iter()
+            .find_map(|address| policy.check(address.ip()).err())
+    {
+        reach.forbidden = Some(error.to_string());
+        return reach;
+    }
+    let stream = match connect(&addresses, limit).await {
+        Ok((stream, took)) => {
+            reach.connected = Some(Ok(took));
+            stream
+        }
+        Err(failure) => {
+            reach.connected = Some(Err(failure));
+            return reach;
+        }
+    };
+    if !target.tls {
+        reach.answered = Some(ask(stream, target, limit).await);
+        return reach;
+    }
+    match greet(stream, target, limit).await {
+        Ok((stream, tls)) => {
+            reach.greeted = Some(Ok(tls));
+            reach.answered = Some(ask(stream, target, limit).await);
+        }
+        Err(failure) => reach.greeted = Some(Err(failure)),
+    }
+    reach
+}
+
+async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, Failure> {
+    let unknown = |text: String| Failure {
+        kind: FailureKind::UnknownHost,
+        text,
+    };
+    match timeout(limit, lookup_host((target.host.as_str(), target.port))).await {
+        Ok(Ok(found)) => {
+            let found: Vec<SocketAddr> = found.collect();
+            if found.is_empty() {
+                return Err(unknown(format!("the host name {} has no address", target.host)));
+            }
+            Ok(found)
+        }
+        Ok(Err(error)) => Err(unknown(format!(
+            "the host name {} can't be resolved ({error}); check its spelling, the DNS, and whether the cluster still exists",
+            target.host
+        ))),
+        Err(_) => Err(timed_out("the DNS did not answer", limit)),
+    }
+}
+
+/// Connects to the first address that lets it, as clients do.
+async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream, Duration), Failure> {
+    let begun = Instant::now();
+    let mut failed = None;
+    for address in addresses {
+        let left = limit.saturating_sub(begun.elapsed());
+        match timeout(left, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok((stream, begun.elapsed())),
+            Ok(Err(error)) => failed = Some(of_io(&error)),
+            Err(_) => {
+                let text = "no connection; the address may be wrong, or a firewall drops packets";
+                failed = Some(timed_out(text, limit));
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| timed_out("no connection", limit)))
+}
+
+fn of_io(error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused => FailureKind::Refused,
+        io::ErrorKind::TimedOut => FailureKind::TimedOut,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => FailureKind::Unroutable,
+        _ => FailureKind::Other,
+    };
+    Failure {
+        kind,
+        text: explain_error(error),
+    }
+}
+
+fn timed_out(what: &str, limit: Duration) -> Failure {
+    Failure {
+        kind: FailureKind::TimedOut,
+        text: format!("{what} (within {} s)", limit.as_secs_f32()),
+    }
+}
+
+/// The TLS greeting. A certificate that is not good does not end it, since nothing is sent that anybody could not know.
+async fn greet(
+    stream: TcpStream,
+    target: &Target,
+    limit: Duration,
+) -> Result<(impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Tls), Failure> {
+    let other = |text: String| Failure {
+        kind: FailureKind::Other,
+        text,
+    };
+    let name = target.server_name.as_deref().unwrap_or(&target.host);
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|_| other(format!("{name:?} is no name that a certificate could have")))?;
+    let provider = Arc::new(ring::default_provider());
+    let witness = Arc::new(Witness::new(target.authority.as_deref(), provider.clone()));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| other(explain_error(&error)))?
+        .dangerous()
+        .with_custom_certificate_verifier(witness.clone())
+        .with_no_client_auth();
+    let greeted = timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
+    let stream = match greeted {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(of_io(&error)),
+        Err(_) => {
+            return Err(timed_out(
+                "something accepts connections and says nothing: the API server hangs, or it is not one",
+                limit,
+            ));
+        }
+    };
+    Ok((stream, witness.seen()))
+}
+
+/// Looks at a certificate and lets it pass. Used where no secret is sent.
+#[derive(Debug)]
+struct Witness {
+    judge: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+    seen: Mutex<Option<Tls>>,
+}
+
+impl Witness {
+    fn new(authority: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Self {
+        let judge = authority.and_then(|pem| {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .build()
+                .ok()
+        });
+        Self {
+            judge,
+            provider,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn seen(&self) -> Tls {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        seen.unwrap_or(Tls {
+            verdict: None,
+            expires: None,
+            valid_from: None,
+        })
+    }
+}
+
+impl ServerCertVerifier for Witness {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let judged = self
+            .judge
+            .as_ref()
+            .map(|judge| judge.verify_server_cert(end_entity, intermediates, name, ocsp, now));
+        let parsed = certificate(end_entity);
+        let seen = Tls {
+            verdict: judged.map(|judged| judged.map_or_else(|error| bad(&error), |_| Verdict::Good)),
+            expires: parsed.as_ref().map(|parsed| parsed.not_after),
+            valid_from: parsed.as_ref().map(|parsed| parsed.not_before),
+        };
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn bad(error: &rustls::Error) -> Verdict {
+    use CertificateError as Why;
+    let why = match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            Why::UnknownIssuer | Why::BadSignature => Bad::UnknownIssuer,
+            Why::Expired | Why::ExpiredContext { .. } => Bad::Expired,
+            Why::NotValidYet | Why::NotValidYetContext { .. } => Bad::NotYetValid,
+            Why::NotValidForName | Why::NotValidForNameContext { .. } => Bad::OtherName,
+            _ => Bad::Other,
+        },
+        _ => Bad::Other,
+    };
+    Verdict::Bad {
+        why,
+        text: explain_error(error),
+    }
+}
+
+/// Asks for the version without credentials. Whatever the answer is, it has the time.
+async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    target: &Target,
+    limit: Duration,
+) -> Result<Answer, Failure> {
+    let begun = Instant::now();
+    let asked = async {
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let request = Request::get(format!("{}/version", target.path))
+            .header(header::HOST, format!("{}:{}", target.host, target.port))
+            .header(header::USER_AGENT, "mcr")
+            .body(Empty::<Bytes>::new());
+        let Ok(request) = request else { return Ok(None) };
+        // The connection lives as long as the question.
+        let response = tokio::select! {
+            response = sender.send_request(request) => response?,
+            ended = connection => {
+                ended?;
+                return Ok(None);
+            }
+        };
+        Ok::<_, hyper::Error>(Some(response))
+    };
+    match timeout(limit, asked).await {
+        Ok(Ok(Some(response))) => {
+            let took = begun.elapsed();
+            let date = response
+                .headers()
+                .get(header::DATE)
+                .and_then(|date| date.to_str().ok());
+            Ok(Answer {
+                took,
+                ahead: date.and_then(|date| ahead(date, SystemTime::now(), took)),
+            })
+        }
+        Ok(Ok(None)) => Err(Failure {
+            kind: FailureKind::Other,
+            text: "the connection was closed without an answer".to_owned(),
+        }),
+        Ok(Err(error)) => Err(Failure {
+            kind: FailureKind::Other,
+            text: explain_error(&error),
+        }),
+        Err(_) => Err(timed_out(
+            "no answer; the API server may be overloaded or hang",
+            limit,
+        )),
+    }
+}
+
+/// By how many seconds a server's clock is ahead, whose answer took so long and came now. Its time is of whole seconds.
+fn ahead(date: &str, now: SystemTime, took: Duration) -> Option<i64> {
+    // The zone is written GMT, which RFC 2822 calls obsolete, and nobody else does.
+    let server = rfc2822::DateTimeParser::new()
+        .parse_timestamp(date.replace("GMT", "+0000"))
+        .ok()?;
+    let now = jiff::Timestamp::try_from(now.checked_sub(took / 2)?).ok()?;
+    Some(server.as_second() - now.as_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_compared_with_the_middle_of_the_question() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_100);
+        let date = "Sun, 09 Sep 2001 01:46:40 GMT"; // 1_000_000_000
+        assert_eq!(ahead(date, now, Duration::ZERO), Some(-100));
+        assert_eq!(ahead(date, now, Duration::from_secs(20)), Some(-90));
+        assert_eq!(ahead("yesterday", now, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_has_a_name() {
+        let of = |why| match bad(&rustls::Error::InvalidCertificate(why)) {
+            Verdict::Bad { why, .. } => why,
+            Verdict::Good => panic!("it is not"),
+        };
+        assert_eq!(of(CertificateError::UnknownIssuer), Bad::UnknownIssuer);
+        assert_eq!(of(CertificateError::Expired), Bad::Expired);
+        assert_eq!(of(CertificateError::NotValidYet), Bad::NotYetValid);
+        assert_eq!(of(CertificateError::NotValidForName), Bad::OtherName);
+        assert_eq!(of(CertificateError::Revoked), Bad::Other);
+    }
+}

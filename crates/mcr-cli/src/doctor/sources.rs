@@ -1,0 +1,181 @@
+//! What a provider reads: whether it is there and may be read.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::{authentication::v1::SelfSubjectReview, core::v1::Secret};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use mcr_core::Provider;
+
+use super::{
+    ask::{Wanted, in_time, right, version},
+    facts::{FileFact, FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+};
+use crate::providers::{Kind, ProviderOptions, Running};
+
+/// The label and the key that Go's multicluster-runtime takes, too.
+pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+/// What is known of each provider.
+pub(super) async fn providers(
+    running: &Running,
+    options: &ProviderOptions,
+    limit: Duration,
+) -> Vec<ProviderFacts> {
+    let mut found = Vec::new();
+    for tap in &running.taps {
+        let heard = tap.heard();
+        let mut names: Vec<&String> = heard.specs.keys().chain(heard.broken.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        found.push(ProviderFacts {
+            name: tap.name().to_owned(),
+            error: heard.error,
+            synced: heard.synced,
+            clusters: names.len(),
+            of: source(tap.kind, options, limit).await,
+        });
+    }
+    for (linked, why) in &running.failed {
+        found.push(ProviderFacts {
+            name: linked.name.clone(),
+            error: Some(why.clone()),
+            synced: false,
+            clusters: 0,
+            of: Source::Other,
+        });
+    }
+    found
+}
+
+async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Source {
+    match kind {
+        Kind::File => Source::Files(files(options)),
+        Kind::KindClusters => Source::Engine,
+        Kind::Kubeconfig => match options.hub().await {
+            Ok(client) => Source::Secrets(Box::new(hub(&client, options, limit).await)),
+            Err(_) => Source::Other,
+        },
+        Kind::Other => Source::Other,
+    }
+}
+
+fn files(options: &ProviderOptions) -> Vec<FileFact> {
+    let flags = options.flags();
+    let mut facts: Vec<FileFact> = flags.kubeconfigs.iter().map(|path| file(path, false)).collect();
+    facts.extend(flags.kubeconfig_dirs.iter().map(|path| file(path, true)));
+    facts
+}
+
+fn file(path: &PathBuf, folder: bool) -> FileFact {
+    let seen = if folder {
+        std::fs::read_dir(path).map(drop)
+    } else {
+        std::fs::File::open(path).map(drop)
+    };
+    let is = match seen {
+        Ok(()) => FileIs::There,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileIs::Missing,
+        Err(error) => FileIs::Unreadable(error.to_string()),
+    };
+    FileFact {
+        path: path.display().to_string(),
+        is,
+    }
+}
+
+/// Where the Secrets of a hub are looked for.
+pub(super) fn looks_in(client: &Client, options: &ProviderOptions) -> Option<String> {
+    let flags = options.flags();
+    match (&flags.namespace, flags.all_namespaces) {
+        (Some(namespace), _) => Some(namespace.clone()),
+        (None, true) => None,
+        (None, false) => Some(client.default_namespace().to_owned()),
+    }
+}
+
+async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub {
+    let namespace = looks_in(client, options);
+    let place = namespace.as_deref();
+    let wanted = |text: &str| text.parse::<Wanted>();
+    let list: Vec<String> = ["list", "watch"].map(str::to_owned).to_vec();
+    let create: Vec<String> = ["create", "patch"].map(str::to_owned).to_vec();
+    let mut rights = Vec::new();
+    if let Ok(secrets) = wanted("secrets") {
+        rights.push(right(client, &secrets, &list, place, limit).await);
+    }
+    if let Ok(events) = wanted("events.events.k8s.io") {
+        rights.push(right(client, &events, &create, place, limit).await);
+    }
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = SelfSubjectReview::default();
+    let who = in_time(reviews.create(&PostParams::default(), &review), limit).await;
+    Hub {
+        user: who.ok().and_then(|who| who.status?.user_info?.username),
+        version: version(client, limit).await.ok(),
+        namespace,
+        rights,
+    }
+}
+
+/// What is known of a name that no provider says.
+pub(super) async fn missing(
+    name: &str,
+    known: &[String],
+    running: &Running,
+    options: &ProviderOptions,
+    limit: Duration,
+) -> MissingFacts {
+    let mut facts = MissingFacts {
+        name: name.to_owned(),
+        known: known.to_vec(),
+        secrets: Vec::new(),
+    };
+    for tap in running.taps.iter().filter(|tap| tap.kind == Kind::Kubeconfig) {
+        let Ok(client) = options.hub().await else { continue };
+        // With several providers, names begin with theirs; who asks may have left that out.
+        let plain = name.strip_prefix(&format!("{}#", tap.name())).unwrap_or(name);
+        let (namespace, secret) = match plain.split_once('/') {
+            Some((namespace, secret)) => (Some(namespace.to_owned()), secret),
+            None => (looks_in(&client, options), plain),
+        };
+        if !crate::values::is_subdomain(secret) {
+            continue;
+        }
+        for found in secrets(&client, namespace.as_deref(), secret, limit).await {
+            let label = options.flags().kubeconfig_label.as_deref().unwrap_or(LABEL);
+            facts.secrets.push(SecretFact {
+                provider: tap.name().to_owned(),
+                namespace: found.namespace().unwrap_or_default(),
+                name: found.name_any(),
+                label: label.to_owned(),
+                labelled: found.labels().get(label).cloned(),
+                looks_in: looks_in(&client, options),
+            });
+        }
+    }
+    facts
+}
+
+/// Secrets of a name, where they are looked for or else anywhere, as far as that may be seen. Their content is not asked for.
+async fn secrets(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+    limit: Duration,
+) -> Vec<kube::core::PartialObjectMeta<Secret>> {
+    if let Some(namespace) = namespace {
+        let here: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        if let Ok(Some(found)) = in_time(here.get_metadata_opt(name), limit).await {
+            return vec![found];
+        }
+    }
+    let everywhere: Api<Secret> = Api::all(client.clone());
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    in_time(everywhere.list_metadata(&named), limit)
+        .await
+        .map(|list| list.items)
+        .unwrap_or_default()
+}

@@ -1,0 +1,261 @@
+//! Where a cluster's access leads, as far as can be seen without using it.
+
+use std::{fmt, path::PathBuf, time::SystemTime};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::Uri;
+use kube::config::{AuthInfo, Kubeconfig};
+use mcr_core::{Access, Endpoint, KubeconfigAccess, Trust};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use secrecy::ExposeSecret;
+
+use crate::claims;
+
+/// Where a cluster's access leads, and what its credentials say of themselves. Never the credentials.
+#[derive(Clone)]
+pub(crate) struct Target {
+    /// Scheme, host, port and path.
+    pub(crate) address: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+    pub(crate) tls: bool,
+    /// The name that the certificate has to be for, if not the host.
+    pub(crate) server_name: Option<String>,
+    /// PEM.
+    pub(crate) authority: Option<Vec<u8>>,
+    pub(crate) insecure: bool,
+    pub(crate) proxied: bool,
+    pub(crate) trust: Trust,
+    pub(crate) credential: Credential,
+}
+
+/// What a credential says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Credential {
+    pub(crate) token_expires: Option<SystemTime>,
+    pub(crate) certificate_expires: Option<SystemTime>,
+    /// The program that hands it out.
+    pub(crate) plugin: Option<String>,
+    /// There is none at all.
+    pub(crate) none: bool,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where this access leads; none for a client that is ready, a place in a scope, and what can't be read.
+pub(crate) fn of(access: &Access) -> Option<Target> {
+    match access {
+        Access::Kubeconfig(kubeconfig) => of_kubeconfig(kubeconfig),
+        Access::Parts(parts) => of_endpoint(&parts.endpoint),
+        _ => None,
+    }
+}
+
+fn at(uri: &Uri) -> Option<Target> {
+    let tls = match uri.scheme_str()? {
+        "https" => true,
+        "http" => false,
+        _ => return None,
+    };
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    let port = uri.port_u16();
+    let path = uri.path().trim_end_matches('/');
+    let shown_port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    Some(Target {
+        address: format!("{}://{}{shown_port}{path}", uri.scheme_str()?, uri.host()?),
+        host: host.to_owned(),
+        port: port.unwrap_or(if tls { 443 } else { 80 }),
+        path: path.to_owned(),
+        tls,
+        server_name: None,
+        authority: None,
+        insecure: false,
+        proxied: false,
+        trust: Trust::Trusted,
+        credential: Credential::default(),
+    })
+}
+
+fn of_endpoint(endpoint: &Endpoint) -> Option<Target> {
+    let mut target = at(&endpoint.server)?;
+    target.server_name = endpoint.tls_server_name.as_deref().map(str::to_owned);
+    target.authority = endpoint.certificate_authority.as_deref().map(<[u8]>::to_vec);
+    target.insecure = endpoint.insecure_skip_tls_verify;
+    target.proxied = endpoint.proxy.is_some();
+    Some(target)
+}
+
+fn of_kubeconfig(access: &KubeconfigAccess) -> Option<Target> {
+    let parsed = Kubeconfig::from_yaml(std::str::from_utf8(&access.yaml).ok()?).ok()?;
+    let wanted = access.context.as_deref().or(parsed.current_context.as_deref())?;
+    let context = parsed
+        .contexts
+        .iter()
+        .find(|entry| entry.name == wanted)?
+        .context
+        .as_ref()?;
+    let cluster = parsed
+        .clusters
+        .iter()
+        .find(|entry| entry.name == context.cluster)?;
+    let cluster = cluster.cluster.as_ref()?;
+    let user = context
+        .user
+        .as_ref()
+        .and_then(|user| parsed.auth_infos.iter().find(|entry| entry.name == *user))
+        .and_then(|entry| entry.auth_info.as_ref());
+    let mut target = at(&cluster.server.as_deref()?.trim().parse().ok()?)?;
+    target.server_name.clone_from(&cluster.tls_server_name);
+    target.authority = inline_or_file(
+        access,
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+    );
+    target.insecure = cluster.insecure_skip_tls_verify == Some(true);
+    target.proxied = cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty());
+    target.trust = access.trust;
+    target.credential = user.map_or_else(
+        || Credential {
+            none: true,
+            ..Credential::default()
+        },
+        |user| credential(access, user),
+    );
+    Some(target)
+}
+
+fn credential(access: &KubeconfigAccess, user: &AuthInfo) -> Credential {
+    let certificate = inline_or_file(
+        access,
+        user.client_certificate_data.as_deref(),
+        user.client_certificate.as_deref(),
+    );
+    let token = match (&user.token, &user.token_file) {
+        (Some(token), _) => Some(token.expose_secret().to_owned()),
+        (None, Some(path)) => file(access, path).and_then(|bytes| String::from_utf8(bytes).ok()),
+        (None, None) => None,
+    };
+    let plugin = user.exec.as_ref().and_then(|exec| exec.command.clone());
+    Credential {
+        token_expires: token
+            .as_deref()
+            .and_then(|token| claims::of(token.trim())?.expires),
+        certificate_expires: certificate
+            .as_deref()
+            .and_then(|pem| Some(certificate_of(pem)?.not_after)),
+        none: token.is_none()
+            && certificate.is_none()
+            && plugin.is_none()
+            && user.username.is_none()
+            && user.token_file.is_none()
+            && user.auth_provider.is_none(),
+        plugin,
+    }
+}
+
+fn inline_or_file(access: &KubeconfigAccess, data: Option<&str>, path: Option<&str>) -> Option<Vec<u8>> {
+    match data.filter(|data| !data.trim().is_empty()) {
+        Some(data) => {
+            let data: String = data.split_whitespace().collect();
+            STANDARD.decode(data).ok()
+        }
+        None => file(access, path?),
+    }
+}
+
+/// A file that a kubeconfig names, if whoever wrote it may name files.
+fn file(access: &KubeconfigAccess, path: &str) -> Option<Vec<u8>> {
+    if access.trust != Trust::Trusted || path.is_empty() {
+        return None;
+    }
+    let path = match &access.base_dir {
+        Some(dir) => dir.join(path),
+        None => PathBuf::from(path),
+    };
+    std::fs::read(path).ok()
+}
+
+/// What is of use in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    pub(crate) not_before: SystemTime,
+    pub(crate) not_after: SystemTime,
+}
+
+/// The first certificate in a PEM text.
+fn certificate_of(pem: &[u8]) -> Option<Certificate> {
+    let first = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    certificate(&first)
+}
+
+pub(crate) fn certificate(der: &[u8]) -> Option<Certificate> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(der).ok()?;
+    let time = |seconds: i64| {
+        let seconds = u64::try_from(seconds).ok()?;
+        SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds))
+    };
+    Some(Certificate {
+        not_before: time(parsed.validity().not_before.timestamp()).unwrap_or(SystemTime::UNIX_EPOCH),
+        not_after: time(parsed.validity().not_after.timestamp())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const YAML: &str = "
+current-context: x
+contexts: [{name: x, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: 'https://[::1]:6443/clusters/a/', certificate-authority: ca.pem, tls-server-name: k}}]
+users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
+";
+
+    #[test]
+    fn an_address_and_an_expiry_and_nothing_secret() {
+        let target = of(&Access::kubeconfig(YAML, Trust::Untrusted)).unwrap();
+        assert_eq!(target.address, "https://[::1]:6443/clusters/a");
+        assert_eq!(
+            (target.host.as_str(), target.port, target.tls),
+            ("::1", 6443, true)
+        );
+        assert_eq!(target.server_name.as_deref(), Some("k"));
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+        assert_eq!(target.credential.token_expires, Some(at));
+        assert!(!format!("{target:?}").contains("e30"));
+    }
+
+    #[test]
+    fn only_trusted_kubeconfigs_name_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("ca.pem"), "authority").unwrap();
+        let authority = |trust| {
+            let access = KubeconfigAccess::new(YAML, trust).base_dir(dir.path());
+            of(&access.into()).unwrap().authority
+        };
+        assert_eq!(
+            authority(Trust::Trusted).as_deref(),
+            Some(b"authority".as_slice())
+        );
+        assert_eq!(authority(Trust::Untrusted), None);
+    }
+
+    #[test]
+    fn a_certificate_tells_its_time() {
+        let mut params = rcgen::CertificateParams::new(["a".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(2031, 1, 1);
+        let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+        let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(1_924_992_000);
+        assert_eq!(certificate_of(made.pem().as_bytes()).unwrap().not_after, expected);
+        assert_eq!(certificate(b"x"), None);
+    }
+}

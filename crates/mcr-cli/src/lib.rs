@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod app;
+mod claims;
+mod cli;
+mod clusters;
+mod contexts;
+mod doctor;
+mod log;
+mod man;
+mod output;
+mod providers;
+mod secret;
+mod session;
+mod stop;
+mod values;
+
+pub use app::Mcr;
+pub use providers::ProviderOptions;

@@ -1,0 +1,150 @@
+//! What is printed: text that can't break a terminal, tables, JSON, progress.
+
+use std::io::{self, IsTerminal, Write, stderr, stdout};
+
+use serde::Serialize;
+
+/// A text as one line without control characters: what comes from a cluster may hold anything, sequences that move a
+/// cursor or change the direction of writing included.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|char| if is_unruly(char) { ' ' } else { char })
+        .collect()
+}
+
+fn is_unruly(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A name as one word, so that one with spaces in it can't look like several columns.
+pub(crate) fn one_word(name: &str) -> String {
+    match printable(name) {
+        plain if plain.contains(char::is_whitespace) => format!("{plain:?}"),
+        plain => plain,
+    }
+}
+
+/// Lines up rows below a header. The last column is a sentence, as long as it is; the others are words.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let last = header.len().saturating_sub(1);
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let cells = row.iter().enumerate();
+            cells.map(|(column, cell)| shown(cell, column == last)).collect()
+        })
+        .collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        widest.max(header.get(column).map_or(0, |title| title.chars().count()))
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect::<Vec<_>>();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(&mut header.iter().copied());
+    for row in &rows {
+        text.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    text
+}
+
+fn shown(cell: &str, sentence: bool) -> String {
+    match cell.trim() {
+        "" => "-".to_owned(),
+        cell if sentence => printable(cell),
+        cell => one_word(cell),
+    }
+}
+
+/// Writes to stdout. A reader who has gone (`| head -1`) is no error.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether there is still somebody to write a line for.
+pub(crate) fn print_line(text: &str) -> io::Result<bool> {
+    let mut out = stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
+        Ok(()) => Ok(true),
+    }
+}
+
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// One line on stderr that is written over, if somebody looks at it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    on: bool,
+    shown: String,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self {
+            on: stderr().is_terminal(),
+            shown: String::new(),
+        }
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        // A longer one would wrap, and then not be written over.
+        let text: String = printable(text).chars().take(78).collect();
+        if self.on && text != self.shown {
+            let _ = write!(stderr(), "\r\x1b[2K{text}");
+            let _ = stderr().flush();
+            self.shown = text;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if !self.shown.is_empty() {
+            let _ = write!(stderr(), "\r\x1b[2K");
+            let _ = stderr().flush();
+            self.shown.clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_stays_in_its_cell() {
+        let rows = vec![
+            vec![
+                "a\x1b[2J\nb\u{202e}".to_owned(),
+                "Ready".to_owned(),
+                "x".to_owned(),
+            ],
+            vec!["eu".to_owned(), String::new(), "fine\r\nreally".to_owned()],
+        ];
+        assert_eq!(
+            table(&["NAME", "STATE", "REASON"], &rows),
+            "NAME        STATE  REASON\n\
+             \"a [2J b \"  Ready  x\n\
+             eu          -      fine  really\n"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! The providers this was compiled with.
+
+use super::{Kind, Linked};
+
+pub(crate) fn builtin() -> Vec<Linked> {
+    vec![
+        #[cfg(feature = "file")]
+        file(),
+        #[cfg(feature = "kubeconfig")]
+        kubeconfig(),
+        #[cfg(feature = "kind")]
+        kind(),
+        #[cfg(feature = "namespace")]
+        namespace(),
+        #[cfg(feature = "single")]
+        single(),
+    ]
+}
+
+#[cfg(feature = "file")]
+fn file() -> Linked {
+    let about = "Every context of kubeconfig files is a cluster";
+    Linked::new(
+        "file",
+        about,
+        Kind::File,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let built = mcr_provider_file::FileProvider::builder()
+                .files(&flags.kubeconfigs)
+                .dirs(&flags.kubeconfig_dirs)
+                .globs(&flags.globs)
+                .build()?;
+            Ok(built)
+        },
+    )
+}
+
+#[cfg(feature = "kubeconfig")]
+fn kubeconfig() -> Linked {
+    use mcr_provider_kubeconfig::{KubeconfigProvider, SECRET_KEY, SECRET_LABEL};
+    let about = "Each Secret of the hub that holds a kubeconfig is a cluster";
+    Linked::new(
+        "kubeconfig",
+        about,
+        Kind::Kubeconfig,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let mut builder = KubeconfigProvider::builder()
+                .client(options.hub().await?)
+                .label(flags.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL), "true")
+                .key(flags.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
+                .access_policy(flags.policy())
+                // Looking leaves no trace: the controller's provider writes these events.
+                .events(false);
+            if let Some(namespace) = &flags.namespace {
+                builder = builder.namespace(namespace);
+            } else if flags.all_namespaces {
+                builder = builder.all_namespaces();
+            }
+            Ok(builder.build()?)
+        },
+    )
+}
+
+#[cfg(feature = "kind")]
+fn kind() -> Linked {
+    let about = "Each kind cluster in Docker, nerdctl or Podman";
+    Linked::new(
+        "kind",
+        about,
+        Kind::KindClusters,
+        async |options: super::ProviderOptions| {
+            let prefix = options.flags().prefix.clone().unwrap_or_default();
+            Ok(mcr_provider_kind::KindProvider::builder()
+                .prefix(prefix)
+                .build()?)
+        },
+    )
+}
+
+#[cfg(feature = "namespace")]
+fn namespace() -> Linked {
+    let about = "Each namespace of the hub is a cluster";
+    Linked::new(
+        "namespace",
+        about,
+        Kind::Other,
+        async |options: super::ProviderOptions| {
+            let host = options.hub_access().await?;
+            Ok(mcr_provider_namespace::NamespaceProvider::builder()
+                .access(host)
+                .build()?)
+        },
+    )
+}
+
+#[cfg(feature = "single")]
+fn single() -> Linked {
+    let about = "The hub itself, named local";
+    Linked::new(
+        "single",
+        about,
+        Kind::Other,
+        async |options: super::ProviderOptions| {
+            let access = options.hub_access().await?;
+            let name = mcr_core::ClusterName::new(mcr_core::SINGLE_CLUSTER)?;
+            Ok(mcr_provider_single::SingleProvider::new(name, access))
+        },
+    )
+}

@@ -1,0 +1,169 @@
+//! A fleet over the chosen providers.
+
+use std::time::Duration;
+
+use mcr_core::{ClusterSpec, Fleet, FleetSnapshot};
+use mcr_provider_multi::{MultiProvider, split_cluster_name};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Linked, ProviderOptions, Tap, tap::explain_all};
+
+/// Stands between provider and cluster in a name, where there are several providers.
+const SEPARATOR: &str = "#";
+/// How often it is looked whether everything is decided. Not all of it is told as an event.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A fleet that runs.
+pub(crate) struct Running {
+    pub(crate) fleet: Fleet,
+    pub(crate) taps: Vec<Tap>,
+    /// Providers that could not be made, and why.
+    pub(crate) failed: Vec<(Linked, String)>,
+    options: ProviderOptions,
+    merged: bool,
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+/// Starts a fleet over these providers. What can't be made is left out and told.
+pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyhow::Result<Running> {
+    let merged = chosen.len() > 1;
+    let mut taps = Vec::new();
+    let mut failed = Vec::new();
+    for linked in chosen {
+        match linked.make(options.clone()).await {
+            Ok(provider) => taps.push(Tap::new(&linked.name, linked.kind, provider)),
+            Err(error) => {
+                let why = explain_all(error.as_ref());
+                failed.push((linked, why));
+            }
+        }
+    }
+    let mut fleet = Fleet::builder().settings(|settings| {
+        settings.access_policy = options.access_policy();
+        settings.drain_grace = Duration::from_secs(1);
+        settings.reconnect_cap = Duration::from_secs(5);
+    });
+    if merged {
+        let mut multi = MultiProvider::builder()
+            .separator(SEPARATOR)
+            .sync_timeout(Duration::from_secs(5));
+        for tap in &taps {
+            multi = multi.child(tap.clone());
+        }
+        fleet = fleet.provider(multi.build()?);
+    } else {
+        for tap in &taps {
+            fleet = fleet.provider(tap.clone());
+        }
+    }
+    let fleet = fleet.build();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (fleet, stop) = (fleet.clone(), stop.clone());
+        async move { fleet.run(stop).await }
+    });
+    Ok(Running {
+        fleet,
+        taps,
+        failed,
+        options,
+        merged,
+        stop: stop.drop_guard(),
+        task,
+    })
+}
+
+impl Running {
+    /// What is in a name: the provider it comes from, and the name it has there.
+    pub(crate) fn origin<'a>(&'a self, cluster: &'a str) -> Option<(&'a Tap, &'a str)> {
+        use mcr_core::Provider;
+        if !self.merged {
+            return self.taps.first().map(|tap| (tap, cluster));
+        }
+        let (provider, rest) = split_cluster_name(cluster, SEPARATOR)?;
+        let tap = self.taps.iter().find(|tap| tap.name() == provider)?;
+        Some((tap, rest))
+    }
+
+    /// The name that a provider's cluster has in the fleet.
+    fn shown(&self, tap: &Tap, cluster: &str) -> String {
+        use mcr_core::Provider;
+        match self.merged {
+            true => format!("{}{SEPARATOR}{cluster}", tap.name()),
+            false => cluster.to_owned(),
+        }
+    }
+
+    pub(crate) fn spec(&self, cluster: &str) -> Option<ClusterSpec> {
+        let (tap, name) = self.origin(cluster)?;
+        tap.heard().specs.remove(name)
+    }
+
+    /// What is not decided yet, in words for people: nothing once each provider has said everything or failed, and each
+    /// cluster has answered or not.
+    pub(crate) fn undecided(&self, snapshot: &FleetSnapshot) -> Option<String> {
+        use mcr_core::Provider;
+        if let Some(tap) = self.taps.iter().find(|tap| !tap.has_spoken()) {
+            return Some(format!("asking provider {}", tap.name()));
+        }
+        let there = |name: &str| {
+            snapshot
+                .clusters
+                .iter()
+                .any(|cluster| cluster.name.as_str() == name)
+        };
+        let announced = self.taps.iter().flat_map(|tap| {
+            let heard = tap.heard();
+            let names: Vec<String> = heard.specs.keys().chain(heard.broken.keys()).cloned().collect();
+            names.into_iter().map(|name| self.shown(tap, &name))
+        });
+        let coming = announced.filter(|name| !there(name)).count();
+        let waiting = |state: &str| matches!(state, "Discovered" | "Connecting");
+        let open: Vec<&str> = snapshot
+            .clusters
+            .iter()
+            .filter(|cluster| waiting(cluster.state))
+            .map(|cluster| cluster.name.as_str())
+            .collect();
+        match (open.len() + coming, open.first()) {
+            (0, _) => None,
+            (count, Some(first)) => Some(format!(
+                "waiting for {count} of {} clusters: {first} …",
+                snapshot.clusters.len() + coming
+            )),
+            (count, None) => Some(format!("waiting for {count} clusters")),
+        }
+    }
+
+    /// Waits until everything is decided, at most until the deadline or until it is to stop.
+    pub(crate) async fn decided(
+        &self,
+        deadline: Instant,
+        stop: &CancellationToken,
+        mut progress: impl FnMut(&str),
+    ) -> FleetSnapshot {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            let snapshot = self.fleet.snapshot();
+            match self.undecided(&snapshot) {
+                Some(text) if Instant::now() < deadline && !stop.is_cancelled() => progress(&text),
+                _ => return snapshot,
+            }
+        }
+    }
+
+    /// Lets go of all clusters.
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        let _ = self.task.await;
+        drop((self.fleet, self.taps));
+        self.options.close().await;
+    }
+}

@@ -1,0 +1,159 @@
+//! Providers to choose from, and what they are made of.
+
+use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::BoxFuture};
+use kube::Client;
+use mcr_core::{Access, AccessPolicy, BoxError, Provider};
+use tokio::sync::OnceCell;
+
+use super::ClusterFlags;
+use crate::{contexts::Contexts, session::Session};
+
+/// How long a hub may take to answer.
+const HUB_WITHIN: Duration = Duration::from_secs(10);
+
+type Make =
+    Arc<dyn Fn(ProviderOptions) -> BoxFuture<'static, Result<Box<dyn Provider>, BoxError>> + Send + Sync>;
+
+/// Which provider it is, where a command knows more of it than what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Kubeconfig,
+    KindClusters,
+    Other,
+}
+
+/// A provider to choose with `--provider`.
+#[derive(Clone)]
+pub(crate) struct Linked {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) kind: Kind,
+    make: Make,
+}
+
+impl Linked {
+    pub(crate) fn new<M, F, P>(name: impl Into<String>, about: impl Into<String>, kind: Kind, make: M) -> Self
+    where
+        M: Fn(ProviderOptions) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<P, BoxError>> + Send + 'static,
+        P: Provider,
+    {
+        Self {
+            name: name.into(),
+            about: about.into(),
+            kind,
+            make: Arc::new(move |options| {
+                let made = make(options);
+                async move { Ok(Box::new(made.await?) as Box<dyn Provider>) }.boxed()
+            }),
+        }
+    }
+
+    pub(crate) async fn make(&self, options: ProviderOptions) -> Result<Box<dyn Provider>, BoxError> {
+        (self.make)(options).await
+    }
+}
+
+impl fmt::Debug for Linked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linked")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the command line says about where clusters come from; given to what makes a provider.
+#[derive(Debug, Clone)]
+pub struct ProviderOptions(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    flags: ClusterFlags,
+    options: BTreeMap<String, String>,
+    hub: OnceCell<Session>,
+}
+
+impl ProviderOptions {
+    pub(crate) fn new(flags: ClusterFlags) -> Self {
+        Self(Arc::new(Inner {
+            options: flags.provider_option.iter().cloned().collect(),
+            flags,
+            hub: OnceCell::new(),
+        }))
+    }
+
+    pub(crate) fn flags(&self) -> &ClusterFlags {
+        &self.0.flags
+    }
+
+    /// The kubeconfig files of `--kubeconfigs`.
+    pub fn kubeconfigs(&self) -> &[PathBuf] {
+        &self.0.flags.kubeconfigs
+    }
+
+    /// The namespace of `--namespace`.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.flags.namespace.as_deref()
+    }
+
+    /// An option of `--provider-option KEY=VALUE`.
+    pub fn option(&self, key: &str) -> Option<&str> {
+        self.0.options.get(key).map(String::as_str)
+    }
+
+    /// What access that others wrote may do. The fleet holds to the same.
+    pub fn access_policy(&self) -> AccessPolicy {
+        self.0.flags.policy()
+    }
+
+    /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or the one that kubectl would use, or
+    /// that of the pod this runs in. All who ask share one connection.
+    ///
+    /// # Errors
+    /// If there is no such context, or the hub does not answer.
+    pub async fn hub(&self) -> Result<Client, BoxError> {
+        let session = self.0.hub.get_or_try_init(|| async {
+            let flags = &self.0.flags;
+            let (name, access) = hub(flags).await?;
+            Session::open(&name, access, HUB_WITHIN).await
+        });
+        Ok(session.await?.client())
+    }
+
+    /// How the hub is reached, for a provider that connects there through the fleet.
+    ///
+    /// # Errors
+    /// If there is no such context.
+    pub async fn hub_access(&self) -> Result<Access, BoxError> {
+        Ok(hub(&self.0.flags).await?.1)
+    }
+
+    /// Ends the connection to the hub, if nobody else holds it.
+    pub(crate) async fn close(self) {
+        if let Some(mut inner) = Arc::into_inner(self.0)
+            && let Some(session) = inner.hub.take()
+        {
+            session.close().await;
+        }
+    }
+}
+
+async fn hub(flags: &ClusterFlags) -> anyhow::Result<(String, Access)> {
+    let contexts = Contexts::read(flags.hub_kubeconfig.as_deref())?;
+    if contexts.is_empty() && flags.hub_kubeconfig.is_none() && flags.hub_context.is_none() {
+        let config = kube::Config::incluster().map_err(|error| {
+            anyhow::anyhow!(
+                "there is no kubeconfig and this is no pod ({error}); give the hub's with --hub-kubeconfig"
+            )
+        })?;
+        return Ok(("hub".to_owned(), Access::from(Client::try_from(config)?)));
+    }
+    let (name, access) = match &flags.hub_context {
+        Some(name) => contexts.named("--hub-context", name)?,
+        None => contexts.current("--hub-context")?,
+    };
+    Ok((name, access.into()))
+}

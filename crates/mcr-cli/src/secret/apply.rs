@@ -1,0 +1,367 @@
+//! Writing to the cluster and to the hub.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::{
+    authentication::v1::{SelfSubjectReview, TokenRequest, TokenRequestSpec},
+    core::v1::{Namespace, Secret, ServiceAccount},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+};
+use mcr_core::{Access, KubeconfigAccess, Trust};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{WITHIN, document, objects, plan::Plan, show::PLACEHOLDER};
+use crate::{
+    doctor::LABEL,
+    session::{Session, is_forbidden, said},
+};
+
+/// Who writes, for server-side apply.
+const MANAGER: &str = "mcr";
+/// How long an object may take to be written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
+
+/// The cluster that is handed over.
+pub(super) struct Member {
+    client: Client,
+}
+
+/// A token, and when it expires. Not to be shown.
+pub(super) struct Token {
+    pub(super) token: String,
+    pub(super) expires: SystemTime,
+}
+
+impl Member {
+    pub(super) fn new(client: Client, _: &Plan) -> Self {
+        Self { client }
+    }
+
+    /// Writes the ServiceAccount, and what it may do.
+    pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
+        self.namespace_is_there(plan).await?;
+        self.role_is_ours(plan).await?;
+        let mut written = Vec::new();
+        for object in std::iter::once(objects::account(plan)).chain(objects::rbac(plan)) {
+            match apply(&self.client, &object).await {
+                Ok(()) => {
+                    written.push(shown(&object));
+                    println!("{} applied to {}", shown(&object), plan.member);
+                }
+                Err(error) => {
+                    let before = match written.as_slice() {
+                        [] => "nothing was written".to_owned(),
+                        written => format!(
+                            "{} had been applied, which does no harm; the command can be repeated",
+                            written.join(" and ")
+                        ),
+                    };
+                    bail!(
+                        "{} in {}: {}; {before}",
+                        shown(&object),
+                        plan.member,
+                        explained(plan, &object, &error)
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn namespace_is_there(&self, plan: &Plan) -> anyhow::Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let name = &plan.remote_namespace;
+        match namespaces.get_opt(name).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => bail!(
+                "there is no namespace {name} in {0}; make it (kubectl --context {0} create namespace {name}) or choose another \
+                 with --remote-namespace",
+                plan.member
+            ),
+            // Who may not read namespaces may still write in one.
+            Err(error) if is_forbidden(&error) => Ok(()),
+            Err(error) => bail!("namespace {name} in {}: {}", plan.member, said(&error)),
+        }
+    }
+
+    /// A role of this name that others have made is not changed: it could be `view`, or `cluster-admin`.
+    async fn role_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
+        let Some(role) = objects::rbac(plan).into_iter().next() else {
+            return Ok(());
+        };
+        let found = match api(&self.client, &role).get_opt(&plan.name).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(()),
+            // Who may not read roles may still write them, if they are not those of others.
+            Err(error) if is_forbidden(&error) => return Ok(()),
+            Err(error) => bail!("{}: {}; nothing was written", shown(&role), said(&error)),
+        };
+        let ours = found
+            .managed_fields()
+            .iter()
+            .any(|fields| fields.manager.as_deref() == Some(MANAGER));
+        if !ours && (found.data["rules"] != role["rules"] || !found.data["aggregationRule"].is_null()) {
+            bail!(
+                "{} in {} was made by others and allows other things; it is left as it is, and nothing was written: choose another \
+                 --name, or arrange yourself what the ServiceAccount may do, with --skip-create-rbac",
+                shown(&role),
+                plan.member
+            );
+        }
+        Ok(())
+    }
+
+    /// A token of another account than there was would be a surprise.
+    pub(super) async fn account_is_there(&self, plan: &Plan) -> anyhow::Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
+        match accounts.get_opt(&plan.account).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => bail!(
+                "--rotate: there is no ServiceAccount {}/{} in {}; leave --rotate out to make it, with what it may do",
+                plan.remote_namespace,
+                plan.account,
+                plan.member
+            ),
+            Err(error) if is_forbidden(&error) => Ok(()),
+            Err(error) => bail!("ServiceAccount {}: {}", plan.account, said(&error)),
+        }
+    }
+
+    /// Asks for a token.
+    pub(super) async fn token(&self, plan: &Plan) -> anyhow::Result<Token> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: i64::try_from(plan.lifetime.as_secs()).ok(),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let answer: Result<TokenRequest, kube::Error> = accounts
+            .create_subresource("token", &plan.account, &PostParams::default(), &request)
+            .await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => bail!(
+                "{} gives no token for ServiceAccount {}/{}: {}",
+                plan.member,
+                plan.remote_namespace,
+                plan.account,
+                said(&error)
+            ),
+        };
+        let status = answer.status.unwrap_or_default();
+        match (status.token, status.expiration_timestamp) {
+            (Some(token), Some(expires)) => Ok(Token {
+                token,
+                expires: expires.0.into(),
+            }),
+            _ => bail!("{} answered without a token", plan.member),
+        }
+    }
+}
+
+/// Sees whether the token is taken where it is from, by the address that works from here.
+pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
+    let mut here = plan.clone();
+    here.server.clone_from(&plan.server_here);
+    let access = KubeconfigAccess::new(document::kubeconfig(&here, token)?, Trust::Trusted);
+    let session = Session::open(&plan.member, Access::from(access), WITHIN)
+        .await
+        .context("the fresh token was tried, and does not work")?;
+    let reviews: Api<SelfSubjectReview> = Api::all(session.client());
+    let answer = timeout(
+        WITHIN,
+        reviews.create(&PostParams::default(), &SelfSubjectReview::default()),
+    )
+    .await;
+    session.close().await;
+    let user = match answer {
+        Ok(Ok(review)) => review.status.and_then(|status| status.user_info?.username),
+        // An API server that is too old for this, or forbids it, has taken the token all the same.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => return Ok(()),
+        Ok(Err(error)) => bail!("the fresh token was tried, and does not work: {}", said(&error)),
+        Err(_) => bail!(
+            "the fresh token was tried: no answer within {} s",
+            WITHIN.as_secs()
+        ),
+    };
+    match user {
+        Some(user) if user == plan.account_user() => Ok(()),
+        user => bail!(
+            "the fresh token was tried: the API server takes it for {:?}, not for {}",
+            user.unwrap_or_default(),
+            plan.account_user()
+        ),
+    }
+}
+
+/// The cluster that has the Secrets.
+pub(super) struct Hub {
+    client: Client,
+    secrets: Api<Secret>,
+}
+
+impl Hub {
+    pub(super) fn new(client: Client, plan: &Plan) -> Self {
+        Self {
+            secrets: Api::namespaced(client.clone(), &plan.namespace),
+            client,
+        }
+    }
+
+    /// The Secret that is there.
+    pub(super) async fn found(&self, plan: &Plan) -> anyhow::Result<Option<Secret>> {
+        let found = self.secrets.get_opt(&plan.name).await;
+        found.map_err(|error| {
+            anyhow::anyhow!(
+                "Secret {}/{} in the hub ({}): {}; nothing was written",
+                plan.namespace,
+                plan.name,
+                plan.hub,
+                said(&error)
+            )
+        })
+    }
+
+    /// Sees whether the Secret could be written, before the cluster is touched.
+    pub(super) async fn may_write(&self, plan: &Plan, found: Option<&Secret>) -> anyhow::Result<()> {
+        if let Some(secret) = found
+            && secret.labels().get(LABEL).map(String::as_str) != Some("true")
+        {
+            bail!(
+                "there is a Secret {}/{} in the hub ({}) that is no cluster's: it has no label {LABEL}=true; choose another --name, or \
+                 label it if it is meant to be replaced; nothing was written",
+                plan.namespace,
+                plan.name,
+                plan.hub
+            );
+        }
+        let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER)?);
+        let params = PatchParams::apply(MANAGER).force().dry_run();
+        match self
+            .secrets
+            .patch(&plan.name, &params, &Patch::Apply(secret))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(&error, kube::Error::Api(status) if status.is_not_found()) => bail!(
+                "there is no namespace {0} in the hub ({1}); make it: kubectl --context {1} create namespace {0}; nothing was written",
+                plan.namespace,
+                plan.hub
+            ),
+            Err(error) => bail!(
+                "the hub ({}) would not take the Secret: {}; nothing was written",
+                plan.hub,
+                said(&error)
+            ),
+        }
+    }
+
+    /// Writes the Secret, or a fresh kubeconfig into the one that is there.
+    pub(super) async fn write(&self, plan: &Plan, kubeconfig: &str) -> anyhow::Result<()> {
+        let done = if plan.is_rotation() {
+            let params = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let patch = Patch::Merge(objects::fresh_token(plan, kubeconfig));
+            self.secrets.patch(&plan.name, &params, &patch).await.map(drop)
+        } else {
+            // Whatever else has written this field wanted the same cluster to be reached, and the flags say how.
+            let params = PatchParams::apply(MANAGER).force();
+            apply_with(&self.client, &objects::secret(plan, kubeconfig), &params).await
+        };
+        let name = format!("secret/{} in namespace {}", plan.name, plan.namespace);
+        match done {
+            Ok(()) => {
+                let what = if plan.is_rotation() {
+                    "has a fresh token in"
+                } else {
+                    "applied to"
+                };
+                println!("{name} {what} {}", plan.hub);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                bail!("{name}: somebody else changed it just now; it is as they left it, repeat the command")
+            }
+            Err(error) => bail!(
+                "{name}: {}; the cluster is prepared and the hub is as it was: repeat the command",
+                said(&error)
+            ),
+        }
+    }
+}
+
+/// Applies an object, unless others have other plans for what is in it.
+async fn apply(client: &Client, object: &Value) -> Result<(), kube::Error> {
+    apply_with(client, object, &PatchParams::apply(MANAGER)).await
+}
+
+async fn apply_with(client: &Client, object: &Value, params: &PatchParams) -> Result<(), kube::Error> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let objects = api(client, object);
+    match timeout(WRITTEN_WITHIN, objects.patch(name, params, &Patch::Apply(object))).await {
+        Ok(patched) => patched.map(drop),
+        Err(_) => Err(kube::Error::Service(
+            format!("no answer within {} s", WRITTEN_WITHIN.as_secs()).into(),
+        )),
+    }
+}
+
+/// Where objects like this one are.
+fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text("apiVersion")));
+    let kind = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: text("apiVersion").to_owned(),
+        kind: text("kind").to_owned(),
+        // None of those that are written has an irregular one.
+        plural: format!("{}s", text("kind").to_lowercase()),
+    };
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    }
+}
+
+/// As kubectl calls it.
+fn shown(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!(
+        "{}/{}",
+        text(&object["kind"]).to_lowercase(),
+        text(&object["metadata"]["name"])
+    )
+}
+
+fn explained(plan: &Plan, object: &Value, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.is_conflict() => format!(
+            "there is one already that others have made ({}); it is left as it is: choose another --name, or arrange what the \
+             ServiceAccount may do yourself, with --skip-create-rbac",
+            status.message.lines().next().unwrap_or_default()
+        ),
+        error if is_forbidden(error) => {
+            let hint = match object["kind"].as_str() {
+                Some("ClusterRole" | "ClusterRoleBinding") => {
+                    "; only who may all this can allow it to others: ask an administrator of the cluster, use --role-type role, or \
+                     --skip-create-rbac if it is arranged"
+                }
+                _ => "",
+            };
+            format!("{}{hint}", said(error))
+        }
+        error => format!("{} (context {})", said(error), plan.member),
+    }
+}

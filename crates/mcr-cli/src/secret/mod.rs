@@ -1,0 +1,159 @@
+//! `mcr kubeconfig-secret create`: a ServiceAccount with few rights in one cluster, and a Secret with its kubeconfig in another.
+
+mod apply;
+mod args;
+mod document;
+mod objects;
+mod plan;
+mod rules;
+mod show;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use kube::Client;
+use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
+
+pub(crate) use self::args::{AFTER_HELP, CreateArgs};
+use self::{
+    apply::{Hub, Member},
+    plan::Plan,
+};
+use crate::{claims, contexts::Contexts, doctor::target, output, session::Session, values::short};
+
+/// How long a cluster may take to answer at first.
+const WITHIN: Duration = Duration::from_secs(15);
+
+/// Carries it out. What can be found out without writing is found out first, then the member is written to, and the hub last:
+/// so whatever fails, no Secret leads to a cluster that does not work.
+pub(crate) async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let contexts = Contexts::read(args.kubeconfig.as_deref())?;
+    let (member, member_access) = contexts.named("--context", &args.context)?;
+    let (hub, hub_access) = match &args.hub_context {
+        Some(name) => contexts.named("--hub-context", name)?,
+        None => contexts.current("--hub-context")?,
+    };
+    let mut plan = Plan::new(&args, &member, &hub, &member_access)?;
+    if args.dry_run && !args.rotate {
+        return Ok(output::print(&show::dry_run(&plan, args.output)?)?);
+    }
+
+    let session = Session::open(&hub, hub_access, WITHIN).await.context("the hub")?;
+    let result = with_hub(&args, &mut plan, session.client(), member_access).await;
+    session.close().await;
+    result
+}
+
+async fn with_hub(
+    args: &CreateArgs,
+    plan: &mut Plan,
+    hub: Client,
+    member_access: KubeconfigAccess,
+) -> anyhow::Result<()> {
+    let hub = Hub::new(hub, plan);
+    let found = hub.found(plan).await?;
+    if args.rotate {
+        plan.rotate(args, found.as_ref())?;
+    }
+    if args.dry_run {
+        return Ok(output::print(&show::dry_run(plan, args.output)?)?);
+    }
+    if !plan.is_rotation() {
+        hub.may_write(plan, found.as_ref()).await?;
+    }
+    warn(plan).await;
+    let session = Session::open(&plan.member, member_access, WITHIN)
+        .await
+        .context("the cluster")?;
+    let result = with_member(plan, &hub, session.client()).await;
+    session.close().await;
+    result
+}
+
+async fn with_member(plan: &Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
+    let member = Member::new(client, plan);
+    if plan.is_rotation() {
+        member.account_is_there(plan).await?;
+    } else {
+        member.write(plan).await?;
+    }
+    let repeat = if plan.is_rotation() {
+        "the Secret is as it was; repeat the command once this is corrected"
+    } else {
+        "no Secret was written; what was written to the cluster does no harm, and the command can be repeated"
+    };
+    let token = member.token(plan).await.context(repeat)?;
+    let lifetime = token
+        .expires
+        .duration_since(std::time::SystemTime::now())
+        .unwrap_or_default();
+    // A second of the way is no shortening.
+    if lifetime + Duration::from_secs(60) < plan.lifetime {
+        eprintln!(
+            "note: {} was asked for, and the API server gave a token that is valid for {}; repeat with --rotate before it expires",
+            short(plan.lifetime),
+            short(lifetime)
+        );
+    }
+    let text = document::kubeconfig(plan, &token.token)?;
+    apply::try_token(plan, &token.token).await.context(repeat)?;
+    eprintln!("the token works: it is {}", plan.account_user());
+    hub.write(plan, &text).await?;
+    if let Some(old) = plan.old_token_expires() {
+        let left = old.duration_since(std::time::SystemTime::now()).map(short);
+        match left {
+            Ok(left) => eprintln!(
+                "note: the old token stays valid for {left}; it ends earlier only with its ServiceAccount \
+                 (kubectl --context {} -n {} delete serviceaccount {})",
+                plan.member, plan.remote_namespace, plan.account
+            ),
+            Err(_) => eprintln!("note: the old token had expired"),
+        }
+    }
+    Ok(())
+}
+
+/// Tells what a controller with default settings would not accept.
+async fn warn(plan: &Plan) {
+    let Ok(text) = document::kubeconfig(plan, "a-token") else {
+        return;
+    };
+    let access = KubeconfigAccess::new(text, Trust::Untrusted);
+    let policy = AccessPolicy::default();
+    let mut refused = check(&access, &policy).err().map(|error| error.to_string());
+    // An address is looked at above; a name may lead to one that is refused.
+    if refused.is_none()
+        && let Some(target) = target::of(&access.into())
+        && let Ok(Ok(found)) = tokio::time::timeout(
+            Duration::from_secs(3),
+            tokio::net::lookup_host((target.host.as_str(), target.port)),
+        )
+        .await
+    {
+        refused = found
+            .filter_map(|address| policy.addresses.check(address.ip()).err())
+            .map(|error| error.to_string())
+            .next();
+    }
+    if let Some(refused) = refused {
+        eprintln!(
+            "warning: controllers will not use this kubeconfig unless they are told to: {}\n  \
+             Other pods can't reach this machine by that address. Give the one that they reach with --server, \
+             or, to try things here, let the controller use it (AddressPolicy::allow_loopback)",
+            output::printable(&refused)
+        );
+    }
+}
+
+/// When the token in a kubeconfig expires, and whose it is.
+pub(super) fn claims_in(kubeconfig: &kube::config::Kubeconfig) -> Option<claims::Claims> {
+    use secrecy::ExposeSecret;
+    let token = kubeconfig
+        .auth_infos
+        .first()?
+        .auth_info
+        .as_ref()?
+        .token
+        .as_ref()?;
+    claims::of(token.expose_secret())
+}

@@ -1,0 +1,88 @@
+//! The objects, as they are applied and shown.
+
+use serde_json::{Value, json};
+
+use super::{
+    args::RoleType,
+    plan::{KEY, Plan, base64},
+};
+use crate::doctor::LABEL;
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn account(plan: &Plan) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": plan.account, "namespace": plan.remote_namespace},
+    })
+}
+
+/// The role and its binding, unless they are arranged elsewhere.
+pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
+    let Some(rules) = &plan.rules else {
+        return Vec::new();
+    };
+    let (role, binding) = match plan.role_type {
+        RoleType::Clusterrole => ("ClusterRole", "ClusterRoleBinding"),
+        RoleType::Role => ("Role", "RoleBinding"),
+    };
+    let metadata = |name: &str| match plan.role_type {
+        RoleType::Clusterrole => json!({"name": name}),
+        RoleType::Role => json!({"name": name, "namespace": plan.remote_namespace}),
+    };
+    vec![
+        json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.name), "rules": rules}),
+        json!({
+            "apiVersion": RBAC,
+            "kind": binding,
+            "metadata": metadata(&plan.binding()),
+            "roleRef": {"apiGroup": GROUP, "kind": role, "name": plan.name},
+            "subjects": [{"kind": "ServiceAccount", "name": plan.account, "namespace": plan.remote_namespace}],
+        }),
+    ]
+}
+
+fn metadata(plan: &Plan) -> Value {
+    let mut labels = serde_json::Map::new();
+    for (key, value) in &plan.labels {
+        labels.insert(key.clone(), value.as_str().into());
+    }
+    labels.insert(LABEL.to_owned(), "true".into());
+    json!({"name": plan.name, "namespace": plan.namespace, "labels": labels})
+}
+
+/// The Secret, as it is applied.
+pub(super) fn secret(plan: &Plan, kubeconfig: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": metadata(plan),
+        "data": {KEY: base64(kubeconfig.as_bytes())},
+    })
+}
+
+/// The Secret, to be read by people.
+pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
+    let metadata = match plan.is_rotation() {
+        true => json!({"name": plan.name, "namespace": plan.namespace}),
+        false => metadata(plan),
+    };
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": metadata,
+        "stringData": {KEY: kubeconfig},
+    })
+}
+
+/// The patch that changes nothing but the kubeconfig of a Secret that is as it was looked at.
+pub(super) fn fresh_token(plan: &Plan, kubeconfig: &str) -> Value {
+    json!({
+        "metadata": {"resourceVersion": plan.resource_version()},
+        "data": {KEY: base64(kubeconfig.as_bytes())},
+    })
+}

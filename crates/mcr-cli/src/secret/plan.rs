@@ -1,0 +1,245 @@
+//! What is to be written where. Without I/O, but for the files that flags and kubeconfig name.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
+use kube::config::Kubeconfig;
+use mcr_core::KubeconfigAccess;
+
+use super::{
+    args::{CreateArgs, RoleType},
+    claims_in, rules,
+};
+use crate::{doctor::target, values};
+
+/// What Go's script calls it.
+const ACCOUNT: &str = "multicluster-kubeconfig-provider";
+/// The key in a Secret that has the kubeconfig.
+pub(super) const KEY: &str = "kubeconfig";
+
+/// What is to be written where.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// The context of the cluster, and that of the hub.
+    pub(super) member: String,
+    pub(super) hub: String,
+    /// Of the Secret.
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) labels: Vec<(String, String)>,
+    /// Of the ServiceAccount.
+    pub(super) account: String,
+    pub(super) remote_namespace: String,
+    /// None if that is arranged elsewhere.
+    pub(super) rules: Option<Vec<PolicyRule>>,
+    pub(super) role_type: RoleType,
+    pub(super) lifetime: Duration,
+    /// By which controllers reach the cluster.
+    pub(super) server: String,
+    pub(super) tls_server_name: Option<String>,
+    /// By which it is reached from here, for trying the token.
+    pub(super) server_here: String,
+    pub(super) authority: Vec<u8>,
+    rotation: Option<Rotation>,
+}
+
+/// What is in the Secret that gets a fresh token.
+#[derive(Debug, Clone)]
+struct Rotation {
+    resource_version: String,
+    old_expires: Option<SystemTime>,
+}
+
+impl Plan {
+    pub(super) fn new(
+        args: &CreateArgs,
+        member: &str,
+        hub: &str,
+        access: &KubeconfigAccess,
+    ) -> anyhow::Result<Self> {
+        let name = args.name.clone().unwrap_or_else(|| member.to_owned());
+        if !values::is_subdomain(&name) {
+            bail!(
+                "{name:?} can't be the name of a Secret, which has at most 253 lower-case letters, digits, `-` and `.`; \
+                 give one with --name, for example --name {}",
+                suggestion(&name)
+            );
+        }
+        let remote_namespace = args
+            .remote_namespace
+            .clone()
+            .unwrap_or_else(|| args.namespace.clone());
+        for (flag, namespace) in [
+            ("--namespace", &args.namespace),
+            ("--remote-namespace", &remote_namespace),
+        ] {
+            if !values::is_dns_label(namespace) {
+                bail!(
+                    "{flag} {namespace:?}: this can't be the name of a namespace, which has at most 63 lower-case letters, digits and `-`"
+                );
+            }
+        }
+        let account = args.service_account.clone().unwrap_or_else(|| ACCOUNT.to_owned());
+        if !values::is_subdomain(&account) {
+            bail!(
+                "--service-account {account:?}: this can't be a name, which has at most 253 lower-case letters, digits, `-` and `.`"
+            );
+        }
+        let rules = match &args.rules_file {
+            Some(path) => Some(rules::read(path)?),
+            None => Some(rules::default()),
+        };
+        let target = target::of(&access.clone().into())
+            .with_context(|| format!("context {member} has no address that can be used"))?;
+        if !target.tls {
+            bail!(
+                "context {member} leads to {} without TLS, and a token is not sent there; use its https address",
+                target.address
+            );
+        }
+        if target.insecure {
+            bail!(
+                "context {member} has insecure-skip-tls-verify, so nobody knows who would get the token; put the cluster's \
+                 certificate authority into its certificate-authority-data"
+            );
+        }
+        let Some(authority) = target.authority else {
+            bail!(
+                "context {member} has no certificate authority, which the kubeconfig needs; put it into the cluster's \
+                 certificate-authority-data"
+            );
+        };
+        let server = match &args.server {
+            Some(uri) if uri.scheme_str() == Some("https") && uri.host().is_some() => uri.to_string(),
+            Some(uri) => bail!("--server {uri}: write https://host:port"),
+            None => target.address.clone(),
+        };
+        Ok(Self {
+            member: member.to_owned(),
+            hub: hub.to_owned(),
+            name,
+            namespace: args.namespace.clone(),
+            labels: args.label.clone(),
+            account,
+            remote_namespace,
+            rules: rules.filter(|_| !args.skip_create_rbac && !args.rotate),
+            role_type: args.role_type,
+            lifetime: args.token_lifetime,
+            server: server.trim_end_matches('/').to_owned(),
+            tls_server_name: target.server_name,
+            server_here: target.address,
+            authority,
+            rotation: None,
+        })
+    }
+
+    /// Takes over what the Secret that is there says: whose token it has, and by which address the cluster is reached.
+    pub(super) fn rotate(&mut self, args: &CreateArgs, found: Option<&Secret>) -> anyhow::Result<()> {
+        let (namespace, name) = (&self.namespace, &self.name);
+        let Some(secret) = found else {
+            bail!(
+                "--rotate: there is no Secret {namespace}/{name} in the hub ({}); leave --rotate out to make it",
+                self.hub
+            );
+        };
+        let old = kubeconfig_in(secret);
+        let claims = old.as_ref().and_then(claims_in);
+        if let Some((namespace, account)) = claims.as_ref().and_then(|claims| claims.account.clone()) {
+            let other = |flag: &Option<String>, now: &str| flag.as_ref().is_some_and(|flag| flag != now);
+            if other(&args.service_account, &account) || other(&args.remote_namespace, &namespace) {
+                bail!(
+                    "--rotate: the Secret {}/{} has a token of ServiceAccount {namespace}/{account}, which --rotate keeps; leave \
+                     --service-account and --remote-namespace out, or leave --rotate out to give it another account",
+                    self.namespace,
+                    self.name
+                );
+            }
+            self.account = account;
+            self.remote_namespace = namespace;
+        }
+        if args.server.is_none()
+            && let Some(cluster) = old
+                .as_ref()
+                .and_then(|old| old.clusters.first()?.cluster.as_ref())
+            && let Some(server) = cluster
+                .server
+                .as_deref()
+                .filter(|server| server.starts_with("https://"))
+        {
+            server.trim_end_matches('/').clone_into(&mut self.server);
+            self.tls_server_name.clone_from(&cluster.tls_server_name);
+        }
+        self.rotation = Some(Rotation {
+            resource_version: secret.metadata.resource_version.clone().unwrap_or_default(),
+            old_expires: claims.and_then(|claims| claims.expires),
+        });
+        Ok(())
+    }
+
+    pub(super) fn is_rotation(&self) -> bool {
+        self.rotation.is_some()
+    }
+
+    /// The version of the Secret that was looked at.
+    pub(super) fn resource_version(&self) -> Option<&str> {
+        self.rotation
+            .as_ref()
+            .map(|rotation| rotation.resource_version.as_str())
+    }
+
+    pub(super) fn old_token_expires(&self) -> Option<SystemTime> {
+        self.rotation.as_ref()?.old_expires
+    }
+
+    /// The name of the role's binding, as Go's script has it.
+    pub(super) fn binding(&self) -> String {
+        format!("{}-binding", self.name)
+    }
+
+    /// Whom the API server sees.
+    pub(super) fn account_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.remote_namespace, self.account)
+    }
+}
+
+/// The kubeconfig in a Secret, if it can be read.
+fn kubeconfig_in(secret: &Secret) -> Option<Kubeconfig> {
+    let bytes = &secret.data.as_ref()?.get(KEY)?.0;
+    Kubeconfig::from_yaml(std::str::from_utf8(bytes).ok()?).ok()
+}
+
+/// A name that is like this one and could be a Secret's.
+fn suggestion(name: &str) -> String {
+    let last = name
+        .rsplit(['/', ':', '@'])
+        .find(|part| !part.is_empty())
+        .unwrap_or(name);
+    let plain: String = last
+        .chars()
+        .map(|char| char.to_ascii_lowercase())
+        .map(|char| {
+            if char.is_ascii_alphanumeric() || char == '.' {
+                char
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let plain = plain.trim_matches(['-', '.']).to_owned();
+    if values::is_subdomain(&plain) {
+        plain
+    } else {
+        "eu-1".to_owned()
+    }
+}
+
+/// As it stands in a kubeconfig.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

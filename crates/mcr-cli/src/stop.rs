@@ -1,0 +1,44 @@
+//! How a command ends early.
+
+use std::process;
+
+use tokio_util::sync::CancellationToken;
+
+/// A token that the first SIGINT or SIGTERM cancels. The second one ends the process at once.
+///
+/// The task that listens lasts as long as the process: there is nothing to wait for in it.
+pub(crate) fn at_signal() -> CancellationToken {
+    let stop = CancellationToken::new();
+    tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            signal().await;
+            stop.cancel();
+            signal().await;
+            process::exit(130);
+        }
+    });
+    stop
+}
+
+#[cfg(unix)]
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // Then they do what they do by default: end the process.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,132 @@
+//! Values of flags.
+
+use std::time::Duration;
+
+/// A time span as kubectl takes it: `15s`, `10m`, `1h30m`, `8760h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time span; write for example 30s, 10m or 8760h");
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();
+        let (number, unit) = rest.split_at(digits);
+        let unit_length = unit
+            .find(|char: char| char.is_ascii_digit())
+            .unwrap_or(unit.len());
+        let (unit, left) = unit.split_at(unit_length);
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let part = match unit {
+            "ms" => Duration::from_millis(number),
+            "s" => Duration::from_secs(number),
+            "m" => Duration::from_secs(number.checked_mul(60).ok_or_else(wrong)?),
+            "h" => Duration::from_secs(number.checked_mul(3600).ok_or_else(wrong)?),
+            "d" => Duration::from_secs(number.checked_mul(86_400).ok_or_else(wrong)?),
+            _ => return Err(wrong()),
+        };
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = left;
+    }
+    if total.is_zero() {
+        return Err(wrong());
+    }
+    Ok(total)
+}
+
+/// `key=value`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} has to be KEY=VALUE")),
+    }
+}
+
+/// A time span in words as short as kubectl's: `45s`, `12m`, `3h`, `6d`.
+pub(crate) fn short(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A label's name, `[domain/]name`, and value, as Kubernetes takes them.
+pub(crate) fn is_label(key: &str, value: &str) -> bool {
+    let name = match key.split_once('/') {
+        Some((domain, name)) if is_subdomain(domain) => name,
+        Some(_) => return false,
+        None => key,
+    };
+    is_word(name) && (value.is_empty() || is_word(value))
+}
+
+fn is_word(text: &str) -> bool {
+    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && end(bytes.first())
+        && end(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// What the names of most objects are: at most 253 lower-case letters, digits, hyphens and dots.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(|part| is_dns(part, 253))
+}
+
+/// What the names of namespaces are: at most 63 lower-case letters, digits and hyphens.
+pub(crate) fn is_dns_label(text: &str) -> bool {
+    is_dns(text, 63)
+}
+
+fn is_dns(text: &str, most: usize) -> bool {
+    let inside = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
+    let bytes = text.as_bytes();
+    !text.is_empty()
+        && text.len() <= most
+        && bytes.iter().all(inside)
+        && bytes.first() != Some(&b'-')
+        && bytes.last() != Some(&b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_spans_read_as_kubectl_reads_them() {
+        assert_eq!(duration("8760h"), Ok(Duration::from_secs(8760 * 3600)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in [
+            "",
+            "0s",
+            "10",
+            "h",
+            "1y",
+            "-5s",
+            "1.5h",
+            "99999999999999999999h",
+            "18446744073709551615h",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        let shown = [5, 119, 120, 7200, 172_800].map(|seconds| short(Duration::from_secs(seconds)));
+        assert_eq!(shown, ["5s", "119s", "2m", "2h", "2d"]);
+    }
+
+    #[test]
+    fn names_are_those_that_kubernetes_takes() {
+        assert!(is_subdomain("kind-a") && is_subdomain("eu-1.example.com"));
+        for wrong in ["", "arn:aws:eks/x", "Kind", "-a", "a-", "a..b", "a_b"] {
+            assert!(!is_subdomain(wrong), "{wrong}");
+        }
+        assert!(is_dns_label("default") && !is_dns_label("a.b") && !is_dns_label(&"a".repeat(64)));
+        assert!(is_label("region", "eu") && is_label("example.com/tier", ""));
+        assert!(!is_label("/tier", "") && !is_label("a b", "") && !is_label("a", "b c"));
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(pair("a").is_err() && pair("=b").is_err());
+    }
+}

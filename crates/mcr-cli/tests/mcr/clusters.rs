@@ -1,0 +1,226 @@
+//! `mcr clusters`.
+
+use std::net::TcpListener;
+
+use mcr::{Action, BoxError, Controller, Manager, Request};
+use mcr_core::{Access, ClusterName, ClusterSpec, Trust};
+use mcr_provider_clusters::ClustersProvider;
+use mcr_testkit::{
+    sim::{SimCluster, SimServer},
+    waiting::{Background, OrFail},
+};
+
+use crate::harness::User;
+
+async fn sim(name: &str) -> SimServer {
+    SimCluster::builder().name(name).build().serve().await.or_fail()
+}
+
+fn down(name: &str) -> String {
+    // Bound and let go again: nobody listens there.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    format!(
+        "current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_are_shown_with_what_is_wrong() {
+    let (eu, us) = (sim("eu").await, sim("us").await);
+    let user = User::new();
+    for (name, text) in [
+        ("eu.kubeconfig", eu.kubeconfig()),
+        ("us.kubeconfig", us.kubeconfig()),
+        ("down.kubeconfig", down("down")),
+        ("half.kubeconfig", "contexts: [".to_owned()),
+    ] {
+        user.file(name, text);
+    }
+    let said = user
+        .mcr(["clusters", "--kubeconfig-dirs", "."])
+        .await
+        .ended(0)
+        .prints("NAME");
+    let line = |name: &str| {
+        let line = said.out.lines().find(|line| line.contains(name));
+        line.unwrap_or_else(|| panic!("no {name} in {}", said.out))
+            .to_owned()
+    };
+    let ready = line("eu.kubeconfig+");
+    assert!(
+        ready.contains("Ready") && ready.contains("v1.") && ready.contains("file"),
+        "{ready}"
+    );
+    assert!(line("down.kubeconfig+").contains("connection refused"));
+    assert!(line("half.kubeconfig").contains("Broken") && line("half.kubeconfig").contains("line "));
+
+    let wide = user
+        .mcr(["clusters", "--kubeconfig-dirs", ".", "-o", "wide"])
+        .await
+        .ended(0);
+    wide.prints(&eu.url());
+    let json = user
+        .mcr(["clusters", "--kubeconfig-dirs", ".", "-o", "json"])
+        .await
+        .ended(0)
+        .json();
+    assert_eq!(json["clusters"].as_array().unwrap().len(), 4);
+    let of = |end: &str| {
+        let all = json["clusters"].as_array().unwrap();
+        all.iter()
+            .find(|cluster| cluster["name"].as_str().unwrap().contains(end))
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(of("us.kubeconfig")["state"], "Ready");
+    assert_eq!(
+        of("us.kubeconfig")["properties"]["file"]
+            .as_str()
+            .unwrap()
+            .split('/')
+            .next_back(),
+        Some("us.kubeconfig")
+    );
+    assert_eq!(of("down.kubeconfig")["state"], "Unreachable");
+
+    user.mcr(["clusters", "--kubeconfig-dirs", ".", "--fail-unless-ready"])
+        .await
+        .ended(1);
+    let name = of("eu.kubeconfig")["name"].as_str().unwrap().to_owned();
+    user.mcr(["clusters", "--kubeconfig-dirs", ".", "--fail-unless-ready", &name])
+        .await
+        .ended(0);
+    user.mcr(["clusters", "--kubeconfig-dirs", ".", "eu-9"])
+        .await
+        .ended(3)
+        .tells("there is no cluster eu-9");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
+    let eu = sim("eu").await;
+    let user = User::new();
+    user.file("eu.kubeconfig", eu.kubeconfig());
+    let args = [
+        "clusters",
+        "--provider",
+        "file,single,namespace",
+        "--kubeconfigs",
+        "eu.kubeconfig",
+        "--hub-kubeconfig",
+        "eu.kubeconfig",
+    ];
+    let said = user.mcr(args).await.ended(0);
+    let said = said
+        .prints("file#")
+        .prints("single#local")
+        .prints("namespace#default");
+    assert!(
+        said.out.lines().skip(1).all(|line| line.contains("Ready")),
+        "{}",
+        said.out
+    );
+    let args = [
+        "clusters",
+        "--provider",
+        "file",
+        "--provider",
+        "single",
+        "--kubeconfigs",
+        "eu.kubeconfig",
+        "--hub-context",
+        "x",
+    ];
+    let said = user
+        .mcr(args)
+        .await
+        .ended(0)
+        .prints("file#")
+        .tells("provider single");
+    said.tells("--hub-context x");
+    user.mcr(["clusters", "--provider", "single", "--hub-kubeconfig", "none"])
+        .await
+        .ended(3)
+        .tells("can't read kubeconfig none");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_are_followed_until_the_user_has_seen_enough() {
+    let (eu, us) = (sim("eu").await, sim("us").await);
+    let user = User::new();
+    user.file("eu.kubeconfig", eu.kubeconfig());
+    let mut lines = user.start(["clusters", "--kubeconfig-dirs", ".", "--watch", "-o", "json"]);
+    let [line] = lines.with(["\"Ready\""]).await;
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(line["name"].as_str().unwrap().contains("eu.kubeconfig"), "{line}");
+    user.file("us.kubeconfig", us.kubeconfig());
+    lines.with(["us.kubeconfig"]).await;
+    std::fs::remove_file(user.home().join("us.kubeconfig")).unwrap();
+    lines.with(["\"removed\""]).await;
+    assert_eq!(lines.interrupt().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_that_runs_is_asked() {
+    async fn reconcile(
+        _: Request<k8s_openapi::api::core::v1::ConfigMap>,
+        _: std::sync::Arc<()>,
+    ) -> Result<Action, BoxError> {
+        Ok(Action::await_change())
+    }
+    let eu = sim("eu").await;
+    let clusters = ClustersProvider::new();
+    let spec = |name: &str, kubeconfig: String| {
+        let access = Access::kubeconfig(kubeconfig, Trust::Trusted);
+        ClusterSpec::new(ClusterName::new(name).unwrap(), access)
+    };
+    let handle = clusters.handle();
+    handle.add(spec("eu \u{202e}x", eu.kubeconfig()));
+    handle.add(spec("down", down("down")));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let manager = Manager::builder()
+        .provider(clusters)
+        .controller(Controller::new("c").build(reconcile, std::sync::Arc::new(())))
+        .serve(listener)
+        .build()
+        .or_fail();
+    let running = Background::start(|stop| manager.run_until(stop));
+
+    let user = User::new();
+    let mut lines = user.start(["clusters", "--server", &server, "--watch"]);
+    let [line, _] = lines.with(["  Ready", "connection refused"]).await;
+    assert!(line.contains("\"eu  x\""), "{line}");
+    assert_eq!(lines.interrupt().await, Some(0));
+    let said = user
+        .mcr(["clusters", "--server", &server])
+        .await
+        .ended(0)
+        .prints("\"eu  x\"");
+    said.prints("Unreachable");
+    let json = user
+        .mcr(["clusters", "--server", &server, "-o", "json", "down"])
+        .await
+        .ended(0)
+        .json();
+    assert_eq!(json["clusters"].as_array().unwrap().len(), 1);
+    assert_eq!(json["controllers"][0]["name"], "c");
+    user.mcr(["clusters", "--server", &server, "--fail-unless-ready"])
+        .await
+        .ended(1);
+    running.stop().await.or_fail();
+    user.mcr(["clusters", "--server", &server])
+        .await
+        .ended(3)
+        .tells("connection refused");
+    user.mcr(["clusters", "--server", &eu.url()]).await.ended(3);
+    user.mcr(["clusters", "--server", "localhost:8080"])
+        .await
+        .ended(3)
+        .tells("http://host:port");
+}

@@ -1,0 +1,113 @@
+//! Help, completions and manual pages.
+
+use std::path::Path;
+
+use crate::harness::User;
+
+const COMMANDS: [&[&str]; 7] = [
+    &[],
+    &["kubeconfig-secret"],
+    &["kubeconfig-secret", "create"],
+    &["clusters"],
+    &["doctor"],
+    &["completions"],
+    &["man"],
+];
+
+/// With `MCR_UPDATE_SNAPSHOTS=1` what the program says is written down in place of being compared.
+#[tokio::test]
+async fn the_help_is_as_it_was_written_down() {
+    let user = User::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcr/help");
+    let mut wrong = Vec::new();
+    for command in COMMANDS {
+        let said = user.mcr(command.iter().chain(&["--help"])).await.ended(0);
+        let name = ["mcr"]
+            .iter()
+            .chain(command)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("-");
+        let path = folder.join(format!("{name}.txt"));
+        if std::env::var_os("MCR_UPDATE_SNAPSHOTS").is_some() {
+            std::fs::write(&path, &said.out).unwrap();
+        }
+        if std::fs::read_to_string(&path).unwrap_or_default() != said.out {
+            wrong.push(name);
+        }
+    }
+    assert_eq!(
+        wrong, [""; 0],
+        "look at the changes with MCR_UPDATE_SNAPSHOTS=1 and git diff"
+    );
+}
+
+#[tokio::test]
+async fn completions_and_manual_pages_know_all_commands() {
+    let user = User::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let said = user.mcr(["completions", shell]).await.ended(0);
+        for word in COMMANDS
+            .iter()
+            .flat_map(|command| command.iter())
+            .chain(&["rotate", "fail-unless-ready"])
+        {
+            assert!(said.out.contains(word), "{word} in {shell}");
+        }
+    }
+    let page = user.mcr(["man"]).await.ended(0).out;
+    for word in COMMANDS.iter().filter_map(|command| command.first()) {
+        let word = word.replace('-', "\\-");
+        assert!(page.contains(&format!("mcr\\-{word}(1)")), "{word} in {page}");
+    }
+    let dir = user.home().join("man1");
+    std::fs::create_dir(&dir).unwrap();
+    user.mcr(["man", "--dir", dir.to_str().unwrap()]).await.ended(0);
+    for command in COMMANDS {
+        let name = ["mcr"]
+            .iter()
+            .chain(command)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("-");
+        let page = std::fs::read_to_string(dir.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH OPTIONS"), "{name}");
+    }
+    user.mcr(["man", "--dir", "nowhere"])
+        .await
+        .ended(3)
+        .tells("--dir nowhere");
+}
+
+#[tokio::test]
+async fn mistakes_end_with_the_code_of_mistakes() {
+    let user = User::new();
+    user.mcr(["no-such-command"]).await.ended(2);
+    user.mcr(["clusters", "--no-such-flag"]).await.ended(2);
+    user.mcr(["clusters", "--provider", "nobody"])
+        .await
+        .ended(2)
+        .tells("possible values: file, kubeconfig, kind, namespace, single");
+    user.mcr(["doctor", "--for", "Pods!"])
+        .await
+        .ended(2)
+        .tells("is no resource");
+    user.mcr(["kubeconfig-secret", "create"])
+        .await
+        .ended(2)
+        .tells("--context");
+    user.mcr(["kubeconfig-secret", "create", "-c", "x", "-o", "yaml"])
+        .await
+        .ended(2)
+        .tells("--dry-run");
+    user.mcr(["kubeconfig-secret", "create", "-c", "x"])
+        .await
+        .ended(3)
+        .tells("there is no such context")
+        .tells("there are none");
+    user.mcr(["--version"])
+        .await
+        .ended(0)
+        .prints(env!("CARGO_PKG_VERSION"));
+    user.mcr([""; 0]).await.ended(2).tells("Usage: mcr");
+}

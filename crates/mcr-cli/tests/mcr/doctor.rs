@@ -1,0 +1,269 @@
+//! `mcr doctor`: each fault is found, and nothing else is.
+
+use std::{os::unix::fs::PermissionsExt, time::Duration};
+
+use mcr_testkit::{
+    faults::{Fault, FaultProxy, Upstream},
+    sim::{SimCluster, SimRule, SimServer, SimUser},
+    waiting::OrFail,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinSet,
+};
+
+use crate::harness::User;
+
+async fn sim() -> SimServer {
+    let cluster = SimCluster::builder().admin_token("admin").build();
+    cluster.set_user(
+        "reader",
+        SimUser::new("reader").rule(SimRule::new([""], ["configmaps"], ["get"])),
+    );
+    cluster.serve().await.or_fail()
+}
+
+async fn proxy(sim: &SimServer, name: &str, fault: Option<Fault>) -> FaultProxy {
+    let upstream = Upstream::new(sim.url()).ca_pem(sim.ca_pem());
+    let proxy = FaultProxy::builder(upstream).name(name).start().await.or_fail();
+    if let Some(fault) = fault {
+        proxy.set(fault).await;
+    }
+    proxy
+}
+
+/// A kubeconfig with one context.
+fn at(name: &str, server: &str, token: &str) -> String {
+    format!(
+        "current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{token: {token}}}}}]\n"
+    )
+}
+
+/// Answers everything, with the time of a clock that is wrong by so much.
+async fn wrong_clock(ahead: i64) -> (String, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut answering = JoinSet::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            answering.spawn(async move {
+                let mut some = [0; 8192];
+                while let Ok(1..) = stream.read(&mut some).await {
+                    let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead);
+                    let date = time.strftime("%a, %d %b %Y %H:%M:%S GMT");
+                    let body = r#"{"major":"1","minor":"36","gitVersion":"v1.36.0","gitCommit":"","gitTreeState":"","buildDate":"","goVersion":"","compiler":"","platform":""}"#;
+                    let answer = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ndate: {date}\r\ncontent-length: {}\r\n\r\n{body}",
+                        body.len()
+                    );
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, tasks)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_fault_is_found_where_it_is() {
+    let sim = sim().await;
+    let faults = [
+        ("well", None, "admin"),
+        ("weak", None, "reader"),
+        ("refused", Some(Fault::Refuse), "admin"),
+        ("silent", Some(Fault::Silent), "admin"),
+        ("wrong-ca", Some(Fault::WrongCa), "admin"),
+        ("expired", Some(Fault::ExpiredCertificate), "admin"),
+        ("other-name", Some(Fault::WrongHost), "admin"),
+        // {"exp": 1000000000}
+        ("unauthorized", None, "e30.eyJleHAiOjEwMDAwMDAwMDB9.c2ln"),
+        ("unknown-token", None, "x"),
+        ("overloaded", Some(Fault::InternalError), "admin"),
+    ];
+    let user = User::new();
+    let mut proxies = Vec::new();
+    for (name, fault, token) in faults {
+        let proxy = proxy(&sim, name, fault).await;
+        user.file(&format!("{name}.kubeconfig"), proxy.kubeconfig_with_token(token));
+        proxies.push(proxy);
+    }
+    let (clock, _answers) = wrong_clock(3600).await;
+    user.file("clock.kubeconfig", at("clock", &clock, "t"));
+    user.file(
+        "nowhere.kubeconfig",
+        at("nowhere", "https://no-such-host.invalid:6443", "t"),
+    );
+    user.file("half.kubeconfig", "apiVersion: v1\ncontexts: [{name: half");
+
+    let said = user
+        .mcr([
+            "doctor",
+            "--kubeconfig-dirs",
+            ".",
+            "--timeout",
+            "6s",
+            "-o",
+            "json",
+        ])
+        .await
+        .ended(1);
+    let is = |cluster: &str, check: &str, result: &str, part: &str| {
+        let (level, saw, fix) = said.found(cluster, check);
+        assert!(
+            level == result && saw.contains(part),
+            "{cluster}, {check}: {level}, {saw}, {fix}"
+        );
+        assert!(
+            level == "ok" || level == "warning" || !fix.is_empty(),
+            "{cluster}, {check}: {saw}"
+        );
+        fix
+    };
+    for check in ["connection", "tls", "clock", "version", "rights"] {
+        is("well", check, "ok", "");
+    }
+    is(
+        "weak",
+        "rights",
+        "problem",
+        "may not list, watch configmaps in all namespaces (403)",
+    );
+    is("weak", "connection", "ok", "");
+    is("refused", "connection", "problem", "connection refused");
+    is("silent", "tls", "problem", "accepts connections and says nothing");
+    is(
+        "wrong-ca",
+        "tls",
+        "problem",
+        "not signed by a trusted certificate authority",
+    );
+    is("expired", "tls", "problem", "has expired");
+    is("other-name", "tls", "problem", "127.0.0.1");
+    is("unauthorized", "credentials", "problem", "the token has expired");
+    is("unknown-token", "credentials", "problem", "401");
+    is("overloaded", "state", "problem", "500");
+    is("clock", "clock", "problem", "ahead of this machine's");
+    is("nowhere", "dns", "problem", "");
+    // Files that are no kubeconfig are named by their path.
+    let json = said.json();
+    let half = json["findings"].as_array().unwrap().iter().find(|finding| {
+        finding["cluster"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("half.kubeconfig"))
+    });
+    let half = half.unwrap();
+    assert!(
+        half["check"] == "description" && half["saw"].as_str().unwrap().contains("line "),
+        "{half}"
+    );
+    assert!(
+        half["fix"].as_str().unwrap().ends_with("half.kubeconfig"),
+        "{half}"
+    );
+
+    // One that is in order is no problem, whatever the others are.
+    let well = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|finding| finding["cluster"].as_str());
+    let well = well
+        .filter(|name| name.ends_with("+well"))
+        .next_back()
+        .unwrap()
+        .to_owned();
+    user.mcr(["doctor", "--kubeconfig-dirs", ".", "--timeout", "6s", &well])
+        .await
+        .ended(0)
+        .prints("no problems");
+    user.mcr(["doctor", "--kubeconfigs", "well.kubeconfig", "-q"])
+        .await
+        .ended(0)
+        .prints("no problems");
+    let said = user
+        .mcr([
+            "doctor",
+            "--kubeconfigs",
+            "well.kubeconfig",
+            "--for",
+            "secrets,pods/log",
+            "eu-9",
+        ])
+        .await
+        .ended(1);
+    said.prints("no provider says that there is such a cluster")
+        .prints("cluster eu-9");
+    let said = user
+        .mcr(["doctor", "--kubeconfigs", "missing.kubeconfig", "--timeout", "1s"])
+        .await
+        .ended(1);
+    said.prints("there is no missing.kubeconfig");
+}
+
+#[tokio::test]
+async fn what_never_answers_ends_in_time() {
+    let sim = sim().await;
+    let proxy = proxy(&sim, "hole", Some(Fault::BlackHole)).await;
+    let user = User::new();
+    user.file("hole.kubeconfig", proxy.kubeconfig_with_token("admin"));
+    let begun = std::time::Instant::now();
+    let said = user
+        .mcr([
+            "doctor",
+            "--kubeconfigs",
+            "hole.kubeconfig",
+            "--timeout",
+            "1500ms",
+            "-o",
+            "json",
+        ])
+        .await
+        .ended(1);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let json = said.json();
+    let timed_out = json["findings"].as_array().unwrap().iter().any(|finding| {
+        finding["result"] == "problem" && finding["saw"].as_str().unwrap().contains("within 0.5 s")
+    });
+    assert!(timed_out, "{}", said.out);
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_there_or_not_running_is_told() {
+    let user = User::new();
+    let bin = user.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let path = bin.to_str().unwrap().to_owned();
+    let doctor = ["doctor", "--provider", "kind", "--timeout", "5s"];
+    user.mcr_with("PATH", &path, doctor)
+        .await
+        .ended(1)
+        .prints("none of docker, nerdctl and podman is on PATH");
+    let docker = bin.join("docker");
+    let script = "#!/bin/sh\n[ \"$1\" = -v ] && echo 'Docker version 28.0.0' && exit\n\
+                  echo 'Cannot connect to the Docker daemon at unix:///x.sock.' >&2\nexit 1\n";
+    std::fs::write(&docker, script).unwrap();
+    std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = user.mcr_with("PATH", &path, doctor).await.ended(1);
+    said.prints("can't reach its engine").prints("fix: docker ps");
+    // What can't be asked is no empty list.
+    user.mcr_with(
+        "PATH",
+        &path,
+        [
+            "clusters",
+            "--provider",
+            "kind",
+            "--timeout",
+            "5s",
+            "--fail-unless-ready",
+        ],
+    )
+    .await
+    .ended(1)
+    .tells("can't reach its engine");
+}

@@ -1,0 +1,12 @@
+//! The command as a user runs it: the program, its output and exit code, against API servers.
+//!
+//! Needs the control-plane binaries (`cargo xtask assets`); `cargo xtask test` sets everything up.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod clusters;
+mod command_line;
+mod doctor;
+mod harness;
+mod hostile;
+mod secret;

@@ -1,0 +1,445 @@
+//! `mcr kubeconfig-secret create`.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    core::v1::{ConfigMap, Secret, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use mcr_core::{AccessPolicy, AddressPolicy, Fleet};
+use mcr_provider_kubeconfig::KubeconfigProvider;
+use mcr_testkit::{
+    control_plane::{ControlPlane, Etcd, policy_rule},
+    waiting::{Background, OrFail, eventually},
+};
+use serde_json::json;
+
+use crate::harness::{LABEL, User, kubeconfig_in, namespace, planes, put, secrets, token_in};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// The token of a Secret, used at a cluster.
+async fn client(plane: &ControlPlane, secret: &Secret) -> Client {
+    let mut config = kube::Config::new(plane.url().parse().unwrap());
+    let ca = mcr_testkit::control_plane::ControlPlane::ca_pem(plane);
+    config.root_cert = Some(pem(&ca));
+    config.auth_info.token = Some(token_in(secret).into());
+    Client::try_from(config).or_fail()
+}
+
+fn pem(text: &str) -> Vec<Vec<u8>> {
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
+    CertificateDer::pem_slice_iter(text.as_bytes())
+        .map(|der| der.unwrap().to_vec())
+        .collect()
+}
+
+async fn who(client: &Client) -> Result<String, kube::Error> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await?;
+    Ok(review.status.unwrap().user_info.unwrap().username.unwrap())
+}
+
+/// What was asked of a cluster, but for reads.
+async fn writes(plane: &ControlPlane) -> Vec<String> {
+    let log = plane.audit().await.or_fail();
+    let of = log.events().filter(|event| {
+        event.is_start()
+            && matches!(&*event.verb, "create" | "patch" | "update" | "delete")
+            && !event.uri.contains("dryRun")
+    });
+    let of = of.filter(|event| !event.uri.contains("review") && !event.user.starts_with("system:"));
+    of.map(|event| format!("{} {}", event.verb, event.uri)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_handed_over_and_its_token_rotated() {
+    let etcd = Etcd::start().await.or_fail();
+    let [hub, member] = planes(&etcd, ["hub", "eu-1"]).await;
+    namespace(&hub, "fleet").await;
+    let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
+    let create = ["kubeconfig-secret", "create", "--context", "eu-1", "-n", "fleet"];
+    let with = |more: &[&str]| {
+        create
+            .iter()
+            .chain(more)
+            .map(|arg| (*arg).to_owned())
+            .collect::<Vec<_>>()
+    };
+
+    // A dry run writes nothing and shows no token, and says all that would be written.
+    let before = (writes(&hub).await, writes(&member).await);
+    let dry = user.mcr(with(&["--dry-run"])).await.ended(0);
+    for part in [
+        "kind: ServiceAccount",
+        "kind: ClusterRole\n",
+        "kind: ClusterRoleBinding",
+        "kind: Secret",
+        "a dry run asks for no token",
+        "to the hub, context hub",
+    ] {
+        assert!(dry.out.contains(part), "{part}: {}", dry.out);
+    }
+    let dry = user
+        .mcr(with(&["--dry-run", "-o", "json", "--skip-create-rbac"]))
+        .await
+        .ended(0)
+        .json();
+    assert_eq!(dry["cluster"]["objects"].as_array().unwrap().len(), 1);
+    assert_eq!(dry["hub"]["objects"][0]["metadata"]["labels"][LABEL], "true");
+    assert_eq!(before, (writes(&hub).await, writes(&member).await));
+
+    // The member has no such namespace: told before anything is written.
+    user.mcr(with(&[]))
+        .await
+        .ended(3)
+        .tells("kubectl --context eu-1 create namespace fleet");
+    assert!(secrets(&hub, "fleet").get_opt("eu-1").await.or_fail().is_none());
+    namespace(&member, "fleet").await;
+
+    let said = user.mcr(with(&["--label", "region=eu"])).await.ended(0);
+    let said = said
+        .prints("clusterrole/eu-1 applied to eu-1")
+        .prints("secret/eu-1 in namespace fleet applied to hub");
+    let said = said
+        .tells("warning: controllers will not use this kubeconfig")
+        .tells("loopback")
+        .tells("--server");
+    let first = secrets(&hub, "fleet").get("eu-1").await.or_fail();
+    assert_eq!(first.labels()["region"], "eu");
+    assert_eq!(first.type_.as_deref(), Some("Opaque"));
+    assert!(!format!("{}{}", said.out, said.err).contains(&token_in(&first)));
+    let config = kubeconfig_in(&first);
+    assert_eq!(config["clusters"][0]["cluster"]["server"], member.url());
+    assert_eq!(config["users"][0]["name"], "multicluster-kubeconfig-provider");
+    let sa = "system:serviceaccount:fleet:multicluster-kubeconfig-provider";
+    assert_eq!(who(&client(&member, &first).await).await.or_fail(), sa);
+
+    // The provider takes it, untrusted as it is, and has those rights and no others.
+    engages(&hub).await;
+
+    // Once more: nothing is different but the token.
+    user.mcr(with(&["--label", "region=eu", "--token-lifetime", "10m"]))
+        .await
+        .ended(0);
+    let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
+    assert_eq!(again.labels(), first.labels());
+    assert_ne!(token_in(&again), token_in(&first));
+
+    // Others add to it. A fresh token leaves that alone, and is there only if it works.
+    let more = json!({"metadata": {"labels": {"tier": "1"}, "annotations": {"mcr.dev/note": "x"}}, "stringData": {"other": "kept"}});
+    secrets(&hub, "fleet")
+        .patch("eu-1", &PatchParams::default(), &Patch::Merge(more))
+        .await
+        .or_fail();
+    let before = writes(&member).await.len();
+    let version = async || {
+        secrets(&hub, "fleet")
+            .get("eu-1")
+            .await
+            .or_fail()
+            .resource_version()
+    };
+    let there = version().await;
+    user.mcr(with(&["--rotate", "--dry-run"]))
+        .await
+        .ended(0)
+        .prints("a dry run asks for no token");
+    assert_eq!(version().await, there);
+    let rotated = user
+        .mcr(with(&["--rotate"]))
+        .await
+        .ended(0)
+        .prints("has a fresh token in hub");
+    rotated
+        .tells("the old token stays valid for")
+        .tells("the token works");
+    let last = secrets(&hub, "fleet").get("eu-1").await.or_fail();
+    assert_ne!(token_in(&last), token_in(&again));
+    assert_eq!(last.labels()["tier"], "1");
+    assert_eq!(last.annotations()["mcr.dev/note"], "x");
+    assert_eq!(last.data.as_ref().unwrap()["other"].0, b"kept");
+    assert_eq!(last.labels()["region"], "eu");
+    for secret in [&again, &last] {
+        assert_eq!(who(&client(&member, secret).await).await.or_fail(), sa);
+    }
+    // The cluster was asked for a token, and for nothing else.
+    let written = writes(&member).await.split_off(before);
+    assert!(
+        written.len() == 1 && written[0].contains("/serviceaccounts/multicluster-kubeconfig-provider/token"),
+        "{written:?}"
+    );
+
+    // Without its account there is nothing to rotate, and the Secret stays.
+    let accounts: Api<ServiceAccount> = Api::namespaced(member.client(), "fleet");
+    accounts
+        .delete("multicluster-kubeconfig-provider", &DeleteParams::default())
+        .await
+        .or_fail();
+    user.mcr(with(&["--rotate"]))
+        .await
+        .ended(3)
+        .tells("there is no ServiceAccount fleet/multicluster-kubeconfig-provider");
+    let kept = secrets(&hub, "fleet").get("eu-1").await.or_fail();
+    assert_eq!(kept.resource_version(), last.resource_version());
+    user.mcr(with(&["--rotate", "--name", "eu-2"]))
+        .await
+        .ended(3)
+        .tells("there is no Secret fleet/eu-2");
+}
+
+/// A fleet over the hub's Secrets engages the cluster, which lets it read ConfigMaps and nothing else.
+async fn engages(hub: &ControlPlane) {
+    // All that is not the default is that clusters of this test are on this machine.
+    let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));
+    let provider = KubeconfigProvider::builder()
+        .client(hub.client())
+        .namespace("fleet")
+        .access_policy(locally.clone())
+        .build()
+        .or_fail();
+    let fleet = Fleet::builder()
+        .provider(provider)
+        .settings(|settings| settings.access_policy = locally)
+        .build();
+    let runs = fleet.clone();
+    let running = Background::start(|stop| async move { runs.run(stop).await });
+    let cluster = eventually(SOON, "it is ready", || {
+        fleet
+            .get("eu-1")
+            .ok()
+            .filter(|cluster| cluster.state() == mcr_core::ClusterState::Ready)
+    })
+    .await;
+    assert_eq!(cluster.label("region").as_deref(), Some("eu"));
+    let maps: Api<ConfigMap> = Api::all(cluster.client());
+    maps.list(&ListParams::default()).await.or_fail();
+    let forbidden = |result: Result<(), kube::Error>| {
+        let error = result.expect_err("it is more than what was given");
+        assert!(
+            matches!(&error, kube::Error::Api(status) if status.code == 403),
+            "{error}"
+        );
+    };
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "x"}})).unwrap();
+    let maps = cluster.namespaced::<ConfigMap>("fleet");
+    forbidden(maps.create(&PostParams::default(), &map).await.map(drop));
+    forbidden(
+        Api::<Secret>::all(cluster.client())
+            .list(&ListParams::default())
+            .await
+            .map(drop),
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_not_be_done_is_told_before_anything_is_written() {
+    let etcd = Etcd::start().await.or_fail();
+    let [hub, member] = planes(&etcd, ["hub", "kind-a"]).await;
+    let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
+    let create = |more: &[&str]| {
+        let all = ["kubeconfig-secret", "create"].iter().chain(more);
+        all.map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
+    };
+    let (hub_before, member_before) = (writes(&hub).await, writes(&member).await);
+
+    let missing = user.mcr(create(&["-c", "kind-b"])).await.ended(3);
+    missing
+        .tells("--context kind-b: there is no such context")
+        .tells("there are hub, kind-a");
+    user.mcr(create(&["-c", "kind-a", "--hub-context", "x"]))
+        .await
+        .ended(3)
+        .tells("--hub-context x: there is no such context");
+    user.mcr(create(&["-c", "kind-a", "--role-type", "admin"]))
+        .await
+        .ended(2)
+        .tells("clusterrole");
+    user.mcr(create(&["-c", "kind-a", "--token-lifetime", "5m"]))
+        .await
+        .ended(2)
+        .tells("10m");
+    let bad = user.file(
+        "rules.yaml",
+        "rules:\n- apiGroups: ['']\n  ressources: [pods]\n  verbs: [get]\n",
+    );
+    let bad = user
+        .mcr(create(&["-c", "kind-a", "-r", bad.to_str().unwrap()]))
+        .await
+        .ended(3);
+    bad.tells("rules.yaml").tells("ressources").tells("line 3");
+    user.mcr(create(&["-c", "kind-a", "--name", "Not_a_name"]))
+        .await
+        .ended(3)
+        .tells("can't be the name of a Secret");
+
+    // A hub that does not let us write Secrets, though it lets us read them.
+    let reader = hub
+        .user("reader")
+        .rules([policy_rule([""], ["secrets"], ["get"])])
+        .create()
+        .await
+        .or_fail();
+    let weak = User::with([reader.kubeconfig(), member.kubeconfig()]);
+    let said = weak.mcr(create(&["-c", "kind-a"])).await.ended(3);
+    said.tells("would not take the Secret")
+        .tells("nothing was written");
+
+    // A Secret that is somebody's.
+    let stranger: Secret =
+        serde_json::from_value(json!({"metadata": {"name": "kind-a"}, "stringData": {"x": "y"}})).unwrap();
+    secrets(&hub, "default")
+        .create(&PostParams::default(), &stranger)
+        .await
+        .or_fail();
+    let said = user.mcr(create(&["-c", "kind-a"])).await.ended(3);
+    said.tells("is no cluster's").tells("nothing was written");
+    let stranger = secrets(&hub, "default").get("kind-a").await.or_fail();
+    assert!(stranger.labels().is_empty());
+
+    // A role of others is left as it is.
+    let said = user
+        .mcr(create(&["-c", "kind-a", "--name", "view"]))
+        .await
+        .ended(3);
+    said.tells("clusterrole/view")
+        .tells("was made by others")
+        .tells("nothing was written");
+    assert!(secrets(&hub, "default").get_opt("view").await.or_fail().is_none());
+    let view: ClusterRole = Api::all(member.client()).get("view").await.or_fail();
+    assert!(view.aggregation_rule.is_some());
+
+    let since = writes(&member).await.split_off(member_before.len());
+    assert_eq!(since, [""; 0], "the member was not touched");
+    // What the test itself wrote there: a role and a binding for the reader, and the stranger.
+    let since = writes(&hub).await.split_off(hub_before.len());
+    assert_eq!(since.len(), 3, "{since:?}");
+
+    // In its own namespace, by rules of one's own, for another account, at another address.
+    let rules = user.file(
+        "own.yaml",
+        "rules:\n- {apiGroups: [apps], resources: [deployments], verbs: [get]}\n",
+    );
+    let args = [
+        "-c",
+        "kind-a",
+        "--name",
+        "a",
+        "-t",
+        "role",
+        "-r",
+        rules.to_str().unwrap(),
+        "-a",
+        "robot",
+    ];
+    let args = [
+        args.as_slice(),
+        &[
+            "--server",
+            "https://a.example:6443/",
+            "--remote-namespace",
+            "kube-system",
+        ],
+    ]
+    .concat();
+    let said = user.mcr(create(&args)).await.ended(0);
+    // The name of this address leads nowhere, so nothing is wrong with where it leads.
+    assert!(!said.err.contains("warning"), "{}", said.err);
+    let role: Role = Api::namespaced(member.client(), "kube-system")
+        .get("a")
+        .await
+        .or_fail();
+    assert_eq!(
+        role.rules.unwrap()[0].resources.as_ref().unwrap(),
+        &["deployments"]
+    );
+    let all: Api<ClusterRoleBinding> = Api::all(member.client());
+    assert!(all.get_opt("a-binding").await.or_fail().is_none());
+    let secret = secrets(&hub, "default").get("a").await.or_fail();
+    assert_eq!(
+        kubeconfig_in(&secret)["clusters"][0]["cluster"]["server"],
+        "https://a.example:6443"
+    );
+    assert_eq!(kubeconfig_in(&secret)["users"][0]["name"], "robot");
+    // A fresh token keeps both, without being told.
+    user.mcr(create(&["-c", "kind-a", "--name", "a", "--rotate"]))
+        .await
+        .ended(0);
+    let rotated = secrets(&hub, "default").get("a").await.or_fail();
+    assert_eq!(
+        kubeconfig_in(&rotated)["clusters"],
+        kubeconfig_in(&secret)["clusters"]
+    );
+    let whose = who(&client(&member, &rotated).await).await.or_fail();
+    assert_eq!(whose, "system:serviceaccount:kube-system:robot");
+    let said = user
+        .mcr(create(&[
+            "-c", "kind-a", "--name", "a", "--rotate", "-a", "other",
+        ]))
+        .await
+        .ended(3);
+    said.tells("ServiceAccount kube-system/robot");
+
+    no_token_is_ever_shown(&hub, &member).await;
+}
+
+/// With all that can be logged, in all commands.
+async fn no_token_is_ever_shown(hub: &ControlPlane, member: &ControlPlane) {
+    let user = User::with([hub.kubeconfig(), member.kubeconfig()]).traced();
+    let create = ["kubeconfig-secret", "create", "-c", "kind-a", "--name", "canary"];
+    let of_secrets = [
+        "--provider",
+        "kubeconfig,file",
+        "-n",
+        "default",
+        "--allow-loopback",
+    ];
+    let mut said = vec![user.mcr(create).await.ended(0)];
+    let first = token_in(&secrets(hub, "default").get("canary").await.or_fail());
+    said.push(user.mcr(create.into_iter().chain(["--rotate"])).await.ended(0));
+    let second = token_in(&secrets(hub, "default").get("canary").await.or_fail());
+    said.push(user.mcr(create.into_iter().chain(["--dry-run"])).await.ended(0));
+    said.push(
+        user.mcr(["clusters"].into_iter().chain(of_secrets))
+            .await
+            .ended(0)
+            .prints("kubeconfig#canary"),
+    );
+    said.push(
+        user.mcr(["clusters", "-o", "json"].into_iter().chain(of_secrets))
+            .await
+            .ended(0),
+    );
+    said.push(
+        user.mcr(["doctor", "kubeconfig#canary"].into_iter().chain(of_secrets))
+            .await,
+    );
+    // A kubeconfig that is half a token.
+    put(
+        hub,
+        "default",
+        "broken",
+        format!("users: [{{name: x, user: {{token: {first}}}}}]\ncontexts: ["),
+    )
+    .await;
+    said.push(user.mcr(["doctor"].into_iter().chain(of_secrets)).await.ended(1));
+    let logged: usize = said.iter().map(|said| said.err.len()).sum();
+    assert!(logged > 100_000, "there is a log to look into: {logged}");
+    for said in &said {
+        for token in [&first, &second] {
+            // The signature is what makes it one.
+            let signature = token.rsplit('.').next().unwrap();
+            assert!(!said.out.contains(signature), "a token in stdout");
+            let line = said.err.lines().find(|line| line.contains(signature));
+            assert!(line.is_none(), "a token in the log: {}", line.unwrap_or_default());
+        }
+    }
+}
