@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: the suites that need real clusters, on kind clusters that are made for them.
 //!
 //! A suite is a test target named `e2e` of a package. Each of its cases is a process of its own, so one that hangs, aborts or prints
-//! what it likes is still one result. What the suites find in their environment is told in `mcr-testkit/src/e2e.rs`.
+//! what it likes is still one result. What the suites find in their environment is told in `mcr-testkit/src/e2e`.
 
 mod case;
 mod clusters;

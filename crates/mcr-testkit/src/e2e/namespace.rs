@@ -1,0 +1,250 @@
+//! A namespace that one test has for itself, and what it may put there.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::config::Kubeconfig;
+use kube::{Api, Client, Resource};
+
+use super::{DEADLINE, E2e, E2eCluster, say};
+
+const ASKED: &str = "mcr-e2e";
+const ANSWERED: &str = "cluster";
+
+/// A namespace of a test. [`remove`](Self::remove) it at the end; dropped, as after a panic, it is removed if possible.
+#[derive(Debug)]
+pub struct E2eNamespace {
+    name: String,
+    /// What the ConfigMaps of the test are labelled with, in all its namespaces.
+    asked: String,
+    /// For what is not in it and has to go with it.
+    owner: Option<OwnerReference>,
+    namespaces: Api<Namespace>,
+    kubeconfig: PathBuf,
+    kubectl: PathBuf,
+    removed: bool,
+}
+
+impl E2eNamespace {
+    pub(super) async fn make(e2e: &E2e, cluster: E2eCluster, client: Client, purpose: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("e2e-{purpose}-{}-{count}", std::process::id());
+        let namespaces = Api::<Namespace>::all(client);
+        let object = Namespace {
+            metadata: named(&name),
+            ..Namespace::default()
+        };
+        let made = match namespaces.create(&PostParams::default(), &object).await {
+            Ok(made) => made,
+            Err(error) => panic!("the namespace {name} can't be made in {cluster}: {error}"),
+        };
+        Self {
+            name,
+            owner: made.owner_ref(&()),
+            asked: format!("{purpose}-{}", std::process::id()),
+            namespaces,
+            kubeconfig: e2e.kubeconfig(cluster),
+            kubectl: e2e.kubectl(),
+            removed: false,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Selects the ConfigMaps of [`ask`](Self::ask), in this and all other namespaces that were made for the same purpose.
+    pub fn selector(&self) -> String {
+        format!("{ASKED}={}", self.asked)
+    }
+
+    /// Makes a ConfigMap that waits for an [`answer`], or makes it wait for another one.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not take it.
+    pub async fn ask(&self, name: &str) {
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {ASKED: self.asked}},
+            "data": {ANSWERED: ""},
+        });
+        let params = PatchParams::apply("mcr-e2e").force();
+        if let Err(error) = self.maps().patch(name, &params, &Patch::Apply(map)).await {
+            panic!("the ConfigMap {}/{name} can't be made: {error}", self.name);
+        }
+    }
+
+    /// Waits until a ConfigMap was answered by the cluster of this name.
+    ///
+    /// # Panics
+    ///
+    /// If it is not within the [`DEADLINE`].
+    pub async fn answered(&self, name: &str, by: &str) {
+        let maps = self.maps();
+        let started = tokio::time::Instant::now();
+        let mut last = String::from("nothing");
+        while started.elapsed() < DEADLINE {
+            match maps.get(name).await {
+                Ok(map) => match map.data.unwrap_or_default().remove(ANSWERED) {
+                    Some(answer) if answer == by => return,
+                    answer => last = format!("{answer:?}"),
+                },
+                Err(error) => last = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!(
+            "the ConfigMap {}/{name} is not answered by {by} within {DEADLINE:?}: {last}",
+            self.name
+        );
+    }
+
+    /// Makes a ServiceAccount that has a ClusterRole in the whole cluster. It loses that with the namespace.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not take it.
+    pub async fn account(&self, name: &str, cluster_role: &str) {
+        let account = ServiceAccount {
+            metadata: named(name),
+            ..ServiceAccount::default()
+        };
+        let binding = ClusterRoleBinding {
+            metadata: ObjectMeta {
+                owner_references: self.owner.clone().map(|owner| vec![owner]),
+                ..named(&format!("{}-{name}", self.name))
+            },
+            role_ref: RoleRef {
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: cluster_role.to_owned(),
+            },
+            subjects: Some(vec![self.subject(name)]),
+        };
+        let accounts = self.api::<ServiceAccount>();
+        let bindings = Api::<ClusterRoleBinding>::all(self.namespaces.clone().into_client());
+        let made = match accounts.create(&PostParams::default(), &account).await {
+            Ok(_) => bindings.create(&PostParams::default(), &binding).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            panic!(
+                "the ServiceAccount {}/{name} can't be made a {cluster_role}: {error}",
+                self.name
+            );
+        }
+    }
+
+    /// A ServiceAccount that is in it, as bindings name it.
+    pub fn subject(&self, account: &str) -> Subject {
+        Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account.to_owned(),
+            namespace: Some(self.name.clone()),
+            ..Subject::default()
+        }
+    }
+
+    /// A kubeconfig with a new token of a ServiceAccount that is in it, good for an hour.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster gives none, or its own kubeconfig is not usable.
+    pub async fn kubeconfig(&self, account: &str) -> String {
+        let accounts = self.api::<ServiceAccount>();
+        let (params, request) = (PostParams::default(), TokenRequest::default());
+        let answer = accounts.create_token_request(account, &params, &request).await;
+        let token = match answer {
+            Ok(answer) => answer.status.unwrap_or_default().token,
+            Err(error) => panic!("no token for the ServiceAccount {}/{account}: {error}", self.name),
+        };
+        let clusters = match Kubeconfig::read_from(&self.kubeconfig) {
+            Ok(kubeconfig) => kubeconfig.clusters,
+            Err(error) => panic!("{}: {error}", self.kubeconfig.display()),
+        };
+        let cluster = clusters.first().map(|cluster| &cluster.name);
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": account,
+            "clusters": clusters,
+            "contexts": [{"name": account, "context": {"cluster": cluster, "user": account, "namespace": self.name}}],
+            "users": [{"name": account, "user": {"token": token}}],
+        });
+        kubeconfig.to_string()
+    }
+
+    /// An API of what is in it, with the administrator's rights.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.namespaces.clone().into_client(), &self.name)
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        self.api()
+    }
+
+    /// Has it deleted with all that is in it, and does not wait for that.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not do it.
+    pub async fn remove(mut self) {
+        self.removed = true;
+        let deleted = self.namespaces.delete(&self.name, &DeleteParams::default()).await;
+        if let Err(error) = deleted
+            && !matches!(&error, kube::Error::Api(status) if status.code == 404)
+        {
+            panic!("the namespace {} can't be deleted: {error}", self.name);
+        }
+    }
+}
+
+impl Drop for E2eNamespace {
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        // The runtime of the client may be gone, and nothing can be awaited here.
+        let deleted = Command::new(&self.kubectl)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["delete", "namespace", &self.name])
+            .args(["--wait=false", "--ignore-not-found", "--request-timeout=10s"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !deleted.is_ok_and(|status| status.success()) {
+            say(&format!("the namespace {} stays", self.name));
+        }
+    }
+}
+
+/// What a reconciler under test does with a ConfigMap of [`E2eNamespace::ask`]: it writes down which cluster it found it in.
+///
+/// # Errors
+///
+/// What the API server says.
+pub async fn answer(maps: &Api<ConfigMap>, name: &str, cluster: &str) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(serde_json::json!({"data": {ANSWERED: cluster}}));
+    maps.patch(name, &PatchParams::default(), &patch).await.map(drop)
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    }
+}
