@@ -23,7 +23,7 @@ use k8s_openapi::{
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::Selector,
+    core::{Selector, SelectorExt},
 };
 use mcr::{BoxError, Controller, ObjectKey, Request, WatchOptions, Watched};
 use serde::Deserialize;
@@ -138,6 +138,7 @@ struct Ctx {
     /// Who we are to the API servers, which note who wrote what.
     manager: String,
     policy: Policy,
+    selector: Selector,
     output: Output,
 }
 
@@ -154,7 +155,14 @@ async fn reconcile(request: Request<Namespace>, ctx: Arc<Ctx>) -> Result<(), Box
             provide(&request, &ctx, &ours).await?;
         }
         None if ours.is_empty() => return Ok(()),
-        None => label(&request, &ctx, &BTreeMap::new(), &ours).await?,
+        None => {
+            let now = request.cluster.api::<Namespace>().get_opt(request.name()).await?;
+            // What has just been selected is reconciled again when the store knows.
+            if now.is_some_and(|now| ctx.selector.matches(now.labels())) {
+                return Ok(());
+            }
+            label(&request, &ctx, &BTreeMap::new(), &ours).await?;
+        }
     }
     // Last: they say which labels were ours.
     let wanted = request.live().map(|_| ctx.policy.config_map.name.as_str());
@@ -299,10 +307,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let (policy, selector) = Policy::read(&args.policy)?;
     let (output, stop) = args.output.start()?;
     let in_namespace = |map: Watched<ConfigMap>| map.object.namespace().map(ObjectKey::cluster_scoped);
-    let made_for = format!("{OURS}={}", args.name);
+    let (made_for, selected) = (format!("{OURS}={}", args.name), selector.to_string());
     let controller = Controller::<Namespace>::new("fleet-policy")
         .clusters(args.fleet.selector())
-        .watch_request(|watch| watch.labels(selector.to_string()))
+        .watch_request(|watch| watch.labels(selected))
         .watches_with(
             &(),
             in_namespace,
@@ -316,6 +324,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
             name: args.name,
             manager,
             policy,
+            selector,
             output,
         }),
     );

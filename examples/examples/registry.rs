@@ -12,6 +12,7 @@ use examples::{ClusterArgs, Format, Output, OutputArgs, printable};
 use mcr::{Fleet, core::ClusterStatus};
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 /// Print the fleet as it changes.
 ///
@@ -93,11 +94,14 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .provider(args.clusters.provider().await?)
         .settings(|settings| args.clusters.settings(settings))
         .build();
+    // Ends later than what is shown: that the clusters leave because this program ends is nobody's news.
+    let end = CancellationToken::new();
     let running = tokio::spawn({
-        let (fleet, stop) = (fleet.clone(), stop.clone());
-        async move { fleet.run(stop).await }
+        let (fleet, end) = (fleet.clone(), end.clone());
+        async move { fleet.run(end).await }
     });
     stop.run_until_cancelled(show(&fleet, &output)).await;
+    end.cancel();
     Ok(running.await?)
 }
 

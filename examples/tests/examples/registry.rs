@@ -37,7 +37,12 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
 
         std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
         program.line("one that leaves", of("+lyon", "left", ""));
-        program.interrupt();
+        let lines = program.interrupt();
+        let left = lines.iter().filter(|line| line["event"] == "left").count();
+        assert_eq!(
+            left, 1,
+            "the end of the program is no news of clusters: {lines:#?}"
+        );
 
         let text = run(
             "registry",
