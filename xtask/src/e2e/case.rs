@@ -77,11 +77,12 @@ fn skipped(output: &str, name: &str) -> Skipped {
                 .in_part
                 .push(why.trim_start_matches([':', ' ']).to_owned());
         } else if let Some(why) = line.strip_prefix(SKIPPED) {
-            // The name is known.
-            let why = why.strip_prefix(name).unwrap_or(why);
-            skipped
-                .whole
-                .get_or_insert_with(|| why.trim_start_matches([':', ' ']).to_owned());
+            // The case's own name is known; of another thing it is said what it is.
+            let why = match why.split_once(": ") {
+                Some((what, why)) if name == what || name.ends_with(&format!("::{what}")) => why,
+                _ => why,
+            };
+            skipped.whole.get_or_insert_with(|| why.to_owned());
         }
     }
     skipped
@@ -142,8 +143,12 @@ mod tests {
             "not in its form"
         );
         assert_eq!(
-            judge(exit(0), "SKIPPED a::case: no Pod runs here\nSKIPPED b: c\n"),
+            judge(exit(0), "SKIPPED case: no Pod runs here\nSKIPPED b: c\n"),
             why
+        );
+        assert_eq!(
+            judge(exit(0), "SKIPPED the Pod: none runs here\n"),
+            Outcome::Skipped("the Pod: none runs here".to_owned())
         );
         assert_eq!(judge(exit(0), "it says SKIPPED a::case: no\n"), Outcome::Passed);
     }
