@@ -27,9 +27,19 @@ pub(super) struct ClusterFacts {
 /// What describes a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    Secret { namespace: String, name: String },
-    File { path: String, context: String },
-    KindCluster { name: String },
+    Secret {
+        namespace: String,
+        name: String,
+    },
+    File {
+        path: String,
+        context: String,
+    },
+    /// With the program of its engine.
+    KindCluster {
+        name: String,
+        engine: String,
+    },
     Other,
 }
 
@@ -144,6 +154,8 @@ pub(super) struct ProviderFacts {
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Secrets(Box<Hub>),
+    /// A hub that can't be asked.
+    NoHub,
     Files(Vec<FileFact>),
     Engine,
     Other,

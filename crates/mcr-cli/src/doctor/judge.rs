@@ -134,7 +134,7 @@ impl Judge<'_> {
         match &reach.resolved {
             Some(Err(failure)) => {
                 let fix = format!("getent hosts {}", word(&place.host));
-                self.say(Check::Dns, Level::Problem, failure.text.as_str(), Some(fix));
+                self.say(Check::Dns, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
             Some(Ok(addresses)) => {
@@ -166,7 +166,7 @@ impl Judge<'_> {
                 let fix = self.unreached(place, failure);
                 self.say(
                     Check::Connection,
-                    Level::Problem,
+                    self.in_the_way(),
                     format!("{}: {}", place.address, failure.text),
                     Some(fix),
                 );
@@ -182,7 +182,7 @@ impl Judge<'_> {
         match &reach.greeted {
             Some(Err(failure)) => {
                 let fix = format!("curl -vk {}/version", word(&place.address));
-                self.say(Check::Tls, Level::Problem, failure.text.as_str(), Some(fix));
+                self.say(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
             Some(Ok(tls)) => good = self.tls(place, tls),
@@ -191,7 +191,7 @@ impl Judge<'_> {
         match &reach.answered {
             Some(Err(failure)) => {
                 let fix = format!("curl -vk {}/version", word(&place.address));
-                self.say(Check::Answer, Level::Problem, failure.text.as_str(), Some(fix));
+                self.say(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
             Some(Ok(answer)) => {
@@ -209,11 +209,18 @@ impl Judge<'_> {
         good
     }
 
+    /// How bad it is if a step fails for somebody without credentials. A cluster that is ready answers others, for example those
+    /// who show a certificate in the greeting.
+    fn in_the_way(&self) -> Level {
+        match self.facts.state.as_str() {
+            "Ready" => Level::Warning,
+            _ => Level::Problem,
+        }
+    }
+
     fn unreached(&self, place: &Place, failure: &Failure) -> String {
         match (&self.facts.origin, failure.kind) {
-            (Origin::KindCluster { name }, _) => {
-                format!("docker start {}", word(&format!("{name}-control-plane")))
-            }
+            (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name),
             (_, FailureKind::Refused) => format!(
                 "curl -vk {}/livez where the API server runs",
                 word(&place.address)
@@ -249,7 +256,7 @@ impl Judge<'_> {
                     _ => "correct the address, or set tls-server-name".to_owned(),
                 },
             };
-            self.say(Check::Tls, Level::Problem, text.as_str(), Some(fix));
+            self.say(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
             return false;
         }
         match tls.expires.map(|at| at.duration_since(now)) {
@@ -420,7 +427,7 @@ impl Judge<'_> {
                 word(namespace)
             ),
             Origin::File { path, .. } => format!("correct {}", word(path)),
-            Origin::KindCluster { name } => {
+            Origin::KindCluster { name, .. } => {
                 format!(
                     "kind delete cluster --name {0}; kind create cluster --name {0}",
                     word(name)
@@ -443,18 +450,14 @@ impl Judge<'_> {
                 word(path),
                 word(context)
             ),
-            Origin::KindCluster { name } => {
-                format!("docker restart {}", word(&format!("{name}-control-plane")))
-            }
+            Origin::KindCluster { name, engine } => on_node(engine, "restart", name),
             Origin::Other => "renew the credentials where its provider has them from".to_owned(),
         }
     }
 
     fn wake(&self) -> Option<String> {
         match &self.facts.origin {
-            Origin::KindCluster { name } => {
-                Some(format!("docker start {}", word(&format!("{name}-control-plane"))))
-            }
+            Origin::KindCluster { name, engine } => Some(on_node(engine, "start", name)),
             _ => None,
         }
     }
@@ -467,6 +470,15 @@ impl Judge<'_> {
             None => format!("curl -vk {}", word(&format!("{}/livez?verbose", place.address))),
         })
     }
+}
+
+/// What is to be done with the container of a kind cluster.
+fn on_node(engine: &str, what: &str, cluster: &str) -> String {
+    format!(
+        "{} {what} {}",
+        word(engine),
+        word(&format!("{cluster}-control-plane"))
+    )
 }
 
 fn is_file(origin: &Origin) -> bool {

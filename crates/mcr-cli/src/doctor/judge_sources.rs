@@ -24,7 +24,13 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     };
     match (&facts.error, facts.synced) {
         (Some(error), _) => {
-            let fix = matches!(facts.of, Source::Engine).then(|| "docker ps".to_owned());
+            let fix = match facts.of {
+                Source::Engine => Some("docker ps".to_owned()),
+                Source::NoHub => Some(
+                    "kubectl version, or choose another with --hub-context or --hub-kubeconfig".to_owned(),
+                ),
+                _ => None,
+            };
             say(check, Level::Problem, error.clone(), fix);
         }
         (None, true) => {
@@ -69,7 +75,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             }
         }
         Source::Secrets(hub) => of_hub(hub, &mut say),
-        Source::Engine | Source::Other => {}
+        Source::Engine | Source::NoHub | Source::Other => {}
     }
     found
 }
@@ -89,7 +95,7 @@ fn none_hint(facts: &ProviderFacts) -> Option<String> {
         }
         Source::Engine => Some("kind create cluster".to_owned()),
         Source::Files(_) => Some("kubectl config get-contexts".to_owned()),
-        Source::Other => None,
+        Source::NoHub | Source::Other => None,
     }
 }
 

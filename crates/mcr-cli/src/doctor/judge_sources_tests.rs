@@ -55,6 +55,14 @@ fn a_provider_that_fails_is_told_with_its_own_words() {
         (found.check, found.fix.as_deref()),
         (Check::Engine, Some("docker ps"))
     );
+    let mut hub = facts(Source::NoHub);
+    hub.error = Some("connection refused".into());
+    assert!(
+        only(&provider(&hub), Level::Problem)
+            .fix
+            .unwrap()
+            .contains("--hub-context")
+    );
     let mut late = facts(Source::Other);
     late.synced = false;
     assert!(

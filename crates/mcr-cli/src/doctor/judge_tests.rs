@@ -179,10 +179,13 @@ fn the_step_that_fails_is_the_one_that_is_told() {
             (Check::Connection, true),
             "{kind:?}"
         );
-        facts.origin = Origin::KindCluster { name: "dev".into() };
+        facts.origin = Origin::KindCluster {
+            name: "dev".into(),
+            engine: "podman".into(),
+        };
         assert_eq!(
             only(&facts, Level::Problem).fix.unwrap(),
-            "docker start dev-control-plane"
+            "podman start dev-control-plane"
         );
     }
 
@@ -345,10 +348,13 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
     );
 
     facts.state = "Suspended".into();
-    facts.origin = Origin::KindCluster { name: "dev".into() };
+    facts.origin = Origin::KindCluster {
+        name: "dev".into(),
+        engine: "podman".into(),
+    };
     facts.reason = Some("its node is stopped".into());
     let found = only(&facts, Level::Warning);
-    assert_eq!(found.fix.unwrap(), "docker start dev-control-plane");
+    assert_eq!(found.fix.unwrap(), "podman start dev-control-plane");
 
     // Nothing is known but that: a client that somebody made.
     let mut facts = unreached(|_| {});
@@ -433,4 +439,15 @@ fn the_supported_versions_are_those_that_are_documented() {
     };
     let documented = format!("| 1.{} – 1.{} |", SUPPORTED.start(), SUPPORTED.end());
     assert!(text.contains(&documented), "STABILITY.md has no {documented:?}");
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_of_everybody_is_no_problem_if_it_is_ready() {
+    let mut facts = well();
+    let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+    reach.answered = failure(FailureKind::Other);
+    assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
+    let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+    (reach.greeted, reach.answered) = (failure(FailureKind::Other), None);
+    assert_eq!(only(&facts, Level::Warning).check, Check::Tls);
 }

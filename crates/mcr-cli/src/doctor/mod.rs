@@ -261,8 +261,9 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
                 }
             }
         },
-        Kind::KindClusters => Origin::KindCluster {
+        Kind::Engine => Origin::KindCluster {
             name: plain.to_owned(),
+            engine: property("engine").unwrap_or_else(|| "docker".to_owned()),
         },
         Kind::Other => Origin::Other,
     }

@@ -44,7 +44,10 @@ pub(super) async fn providers(
             error: Some(why.clone()),
             synced: false,
             clusters: 0,
-            of: Source::Other,
+            of: match linked.kind {
+                Kind::Kubeconfig => Source::NoHub,
+                _ => Source::Other,
+            },
         });
     }
     found
@@ -53,7 +56,7 @@ pub(super) async fn providers(
 async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Source {
     match kind {
         Kind::File => Source::Files(files(options)),
-        Kind::KindClusters => Source::Engine,
+        Kind::Engine => Source::Engine,
         Kind::Kubeconfig => match options.hub().await {
             Ok(client) => Source::Secrets(Box::new(hub(&client, options, limit).await)),
             Err(_) => Source::Other,

@@ -1,6 +1,6 @@
 //! The providers this was compiled with.
 
-use super::{Kind, Linked};
+use super::Linked;
 
 pub(crate) fn builtin() -> Vec<Linked> {
     vec![
@@ -23,7 +23,7 @@ fn file() -> Linked {
     Linked::new(
         "file",
         about,
-        Kind::File,
+        super::Kind::File,
         async |options: super::ProviderOptions| {
             let flags = options.flags();
             let built = mcr_provider_file::FileProvider::builder()
@@ -43,7 +43,7 @@ fn kubeconfig() -> Linked {
     Linked::new(
         "kubeconfig",
         about,
-        Kind::Kubeconfig,
+        super::Kind::Kubeconfig,
         async |options: super::ProviderOptions| {
             let flags = options.flags();
             let mut builder = KubeconfigProvider::builder()
@@ -69,7 +69,7 @@ fn kind() -> Linked {
     Linked::new(
         "kind",
         about,
-        Kind::KindClusters,
+        super::Kind::Engine,
         async |options: super::ProviderOptions| {
             let prefix = options.flags().prefix.clone().unwrap_or_default();
             Ok(mcr_provider_kind::KindProvider::builder()
@@ -85,7 +85,7 @@ fn namespace() -> Linked {
     Linked::new(
         "namespace",
         about,
-        Kind::Other,
+        super::Kind::Other,
         async |options: super::ProviderOptions| {
             let host = options.hub_access().await?;
             Ok(mcr_provider_namespace::NamespaceProvider::builder()
@@ -101,7 +101,7 @@ fn single() -> Linked {
     Linked::new(
         "single",
         about,
-        Kind::Other,
+        super::Kind::Other,
         async |options: super::ProviderOptions| {
             let access = options.hub_access().await?;
             let name = mcr_core::ClusterName::new(mcr_core::SINGLE_CLUSTER)?;

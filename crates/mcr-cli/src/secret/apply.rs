@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::{WITHIN, document, objects, plan::Plan, show::PLACEHOLDER};
 use crate::{
     doctor::LABEL,
+    output::print_line,
     session::{Session, is_forbidden, said},
 };
 
@@ -51,7 +52,7 @@ impl Member {
             match apply(&self.client, &object).await {
                 Ok(()) => {
                     written.push(shown(&object));
-                    println!("{} applied to {}", shown(&object), plan.member);
+                    print_line(&format!("{} applied to {}", shown(&object), plan.member))?;
                 }
                 Err(error) => {
                     let before = match written.as_slice() {
@@ -215,33 +216,29 @@ impl Hub {
         }
     }
 
-    /// The Secret that is there.
+    /// The Secret that is there, if it is a cluster's.
     pub(super) async fn found(&self, plan: &Plan) -> anyhow::Result<Option<Secret>> {
-        let found = self.secrets.get_opt(&plan.name).await;
-        found.map_err(|error| {
-            anyhow::anyhow!(
-                "Secret {}/{} in the hub ({}): {}; nothing was written",
-                plan.namespace,
-                plan.name,
-                plan.hub,
-                said(&error)
-            )
-        })
-    }
-
-    /// Sees whether the Secret could be written, before the cluster is touched.
-    pub(super) async fn may_write(&self, plan: &Plan, found: Option<&Secret>) -> anyhow::Result<()> {
-        if let Some(secret) = found
+        let place = format!(
+            "Secret {}/{} in the hub ({})",
+            plan.namespace, plan.name, plan.hub
+        );
+        let found = match self.secrets.get_opt(&plan.name).await {
+            Ok(found) => found,
+            Err(error) => bail!("{place}: {}; nothing was written", said(&error)),
+        };
+        if let Some(secret) = &found
             && secret.labels().get(LABEL).map(String::as_str) != Some("true")
         {
             bail!(
-                "there is a Secret {}/{} in the hub ({}) that is no cluster's: it has no label {LABEL}=true; choose another --name, or \
-                 label it if it is meant to be replaced; nothing was written",
-                plan.namespace,
-                plan.name,
-                plan.hub
+                "there is a {place} that is no cluster's: it has no label {LABEL}=true; choose another --name, or label it if it is meant \
+                 to be replaced; nothing was written"
             );
         }
+        Ok(found)
+    }
+
+    /// Sees whether the Secret could be written, before the cluster is touched.
+    pub(super) async fn may_write(&self, plan: &Plan) -> anyhow::Result<()> {
         let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER)?);
         let params = PatchParams::apply(MANAGER).force().dry_run();
         match self
@@ -285,7 +282,7 @@ impl Hub {
                 } else {
                     "applied to"
                 };
-                println!("{name} {what} {}", plan.hub);
+                print_line(&format!("{name} {what} {}", plan.hub))?;
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_conflict() => {

@@ -59,7 +59,7 @@ async fn with_hub(
         return Ok(output::print(&show::dry_run(plan, args.output)?)?);
     }
     if !plan.is_rotation() {
-        hub.may_write(plan, found.as_ref()).await?;
+        hub.may_write(plan).await?;
     }
     warn(plan).await;
     let session = Session::open(&plan.member, member_access, WITHIN)

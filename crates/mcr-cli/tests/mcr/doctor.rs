@@ -171,10 +171,8 @@ async fn each_fault_is_found_where_it_is() {
         .as_array()
         .unwrap()
         .iter()
-        .filter_map(|finding| finding["cluster"].as_str());
-    let well = well
-        .filter(|name| name.ends_with("+well"))
-        .next_back()
+        .filter_map(|finding| finding["cluster"].as_str())
+        .find(|name| name.ends_with("+well"))
         .unwrap()
         .to_owned();
     user.mcr(["doctor", "--kubeconfig-dirs", ".", "--timeout", "6s", &well])

@@ -302,6 +302,10 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .or_fail();
     let said = user.mcr(create(&["-c", "kind-a"])).await.ended(3);
     said.tells("is no cluster's").tells("nothing was written");
+    user.mcr(create(&["-c", "kind-a", "--rotate"]))
+        .await
+        .ended(3)
+        .tells("is no cluster's");
     let stranger = secrets(&hub, "default").get("kind-a").await.or_fail();
     assert!(stranger.labels().is_empty());
 
