@@ -33,7 +33,7 @@ use serde_json::Value;
 /// Keep the same roles, bindings and admission policies in every cluster of the fleet.
 ///
 /// The baseline is a file of manifests: ClusterRole, Role, ClusterRoleBinding, RoleBinding, ValidatingAdmissionPolicy and
-/// ValidatingAdmissionPolicyBinding. What is changed or deleted is put right at once, and a binding to another role is made
+/// ValidatingAdmissionPolicyBinding. What is changed, added or deleted is put right at once, and a binding to another role is made
 /// anew, since Kubernetes lets nobody change that. What leaves the file is deleted in every cluster the next time this starts.
 /// An object of the same name that somebody else made is left alone (`conflict`), and then nothing after it is done there.
 ///
@@ -119,33 +119,67 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Vec<(ApiResource, DynamicObje
     Ok(baseline)
 }
 
-/// Whether all that is wanted is there. What an API server adds (defaults, its own metadata) doesn't matter.
-fn covers(found: &Value, wanted: &Value) -> bool {
+/// Whether what is there is what is wanted, and no more: one selector more can turn a policy off.
+fn equal(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, value)| found.get(key).is_some_and(|found| covers(found, value))),
+        (Value::Object(found), Value::Object(wanted)) => {
+            let has =
+                |(key, value): (&String, &Value)| found.get(key).is_some_and(|found| equal(found, value));
+            let more = |(key, value): (&String, &Value)| !wanted.contains_key(key) && !is_default(key, value);
+            wanted.iter().all(has) && !found.iter().any(more)
+        }
         (Value::Array(found), Value::Array(wanted)) => {
             found.len() == wanted.len()
                 && found
                     .iter()
                     .zip(wanted)
-                    .all(|(found, wanted)| covers(found, wanted))
+                    .all(|(found, wanted)| equal(found, wanted))
         }
         _ => found == wanted,
     }
+}
+
+/// What API servers add by themselves to these kinds.
+fn is_default(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty() || key == "status",
+        Value::Array(items) => items.is_empty(),
+        value => ["Fail", "Equivalent", "*", "", "rbac.authorization.k8s.io"]
+            .iter()
+            .any(|word| value == word),
+    }
+}
+
+/// A merge patch that takes away what is there besides.
+fn without_more(found: &Value, wanted: &Value) -> Value {
+    let (Value::Object(fields), Value::Object(of)) = (found, wanted) else {
+        return wanted.clone();
+    };
+    let differ = fields.iter().filter(|(key, value)| match of.get(*key) {
+        Some(wanted) => !equal(value, wanted),
+        None => !is_default(key, value),
+    });
+    let patch = |(key, value): (&String, &Value)| {
+        (
+            key.clone(),
+            of.get(key)
+                .map_or(Value::Null, |wanted| without_more(value, wanted)),
+        )
+    };
+    differ.map(patch).collect()
 }
 
 fn is_right(found: &DynamicObject, wanted: &DynamicObject) -> bool {
     let labelled = wanted
         .labels()
         .iter()
-        .all(|(key, value)| found.labels().get(key) == Some(value));
+        .all(|label| found.labels().get(label.0) == Some(label.1));
     let annotated = wanted
         .annotations()
         .iter()
-        .all(|(key, value)| found.annotations().get(key) == Some(value));
-    labelled && annotated && covers(&found.data, &wanted.data)
+        .all(|one| found.annotations().get(one.0) == Some(one.1));
+    labelled && annotated && equal(&found.data, &wanted.data)
 }
 
 // ---- What is done about it --------------------------------------------------------------------------------------
@@ -157,8 +191,8 @@ struct Ctx {
     output: Output,
 }
 
-/// Brings a whole cluster to the baseline. The first thing that can't be done ends it: a binding is never made to a role that is
-/// not ours, and nothing is deleted before what takes its place is there.
+/// Brings a whole cluster to the baseline. The first thing that can't be done ends it: nothing is bound to a role that somebody
+/// else has made under its name, and nothing is deleted before what takes its place is there.
 async fn reconcile(request: Request<()>, ctx: Arc<Ctx>) -> Result<(), BoxError> {
     for (kind, wanted) in &ctx.baseline {
         keep(&request.cluster, &ctx, kind, wanted).await?;
@@ -168,8 +202,11 @@ async fn reconcile(request: Request<()>, ctx: Arc<Ctx>) -> Result<(), BoxError> 
             let is_it = |(of, wanted): &(ApiResource, DynamicObject)| {
                 of == kind && ObjectKey::of(wanted) == ObjectKey::of(&*found)
             };
-            if !ctx.baseline.iter().any(is_it) {
-                prune(&request.cluster, &ctx, kind, &found).await?;
+            if ctx.baseline.iter().any(is_it) {
+                continue;
+            }
+            if delete(&api(&request.cluster, kind, &found), &ctx, &found.name_any()).await? {
+                ctx.say(&request.cluster, kind, &found, "deleted");
             }
         }
     }
@@ -206,75 +243,56 @@ async fn keep(
         }
         Some(found) if is_right(found, wanted) => return Ok(()),
         // What a binding refers to can't be changed.
-        Some(found) if !covers(&found.data["roleRef"], &wanted.data["roleRef"]) => {
-            delete(&api, found).await?;
+        Some(found) if !equal(&found.data["roleRef"], &wanted.data["roleRef"]) => {
+            delete(&api, ctx, &name).await?;
             "replaced"
         }
         Some(_) => "repaired",
     };
-    let applied = api
-        .patch(
-            &name,
-            &PatchParams::apply(&ctx.manager).force(),
-            &Patch::Apply(wanted),
-        )
-        .await;
-    let applied = applied.map_err(|error| {
-        if !error
-            .to_string()
-            .contains("attempting to grant RBAC permissions not currently held")
+    let apply = PatchParams::apply(&ctx.manager).force();
+    let mut applied = match api.patch(&name, &apply, &Patch::Apply(wanted)).await {
+        Err(error)
+            if error
+                .to_string()
+                .contains("attempting to grant RBAC permissions not currently held") =>
         {
-            return anyhow!(error);
+            ctx.say(cluster, kind, wanted, "refused");
+            let is_binding = kind.kind.ends_with("Binding");
+            let verb = if is_binding {
+                "bind on what it binds"
+            } else {
+                "escalate on it"
+            };
+            let text = "grants what this program's user does not have there; give it those rights, or";
+            return Err(anyhow!(error)
+                .context(format!("{} {key} {text} {verb}", kind.kind))
+                .into());
         }
-        ctx.say(cluster, kind, wanted, "refused");
-        let verb = if kind.kind.ends_with("Binding") {
-            "bind on what it binds"
-        } else {
-            "escalate on it"
-        };
-        anyhow!(error).context(format!(
-            "{} {key} grants what this program's user in {} does not have; give it those rights, or {verb}",
-            kind.kind,
-            cluster.name()
-        ))
-    })?;
+        applied => applied?,
+    };
+    // Applying leaves alone what others have added.
+    if !equal(&applied.data, &wanted.data) {
+        let less = Patch::Merge(without_more(&applied.data, &wanted.data));
+        applied = api.patch(&name, &PatchParams::default(), &less).await?;
+    }
     if found.is_none_or(|found| found.resource_version() != applied.resource_version()) {
         ctx.say(cluster, kind, wanted, event);
     }
     Ok(())
 }
 
-/// Deletes what is not in the file any more, if we made it: a label may have been copied.
-async fn prune(
-    cluster: &Cluster,
-    ctx: &Ctx,
-    kind: &ApiResource,
-    found: &DynamicObject,
-) -> Result<(), BoxError> {
-    let api = api(cluster, kind, found);
-    if let Some(found) = api
-        .get_opt(&found.name_any())
-        .await?
-        .filter(|found| ctx.made(found))
-    {
-        delete(&api, &found).await?;
-        ctx.say(cluster, kind, &found, "deleted");
-    }
-    Ok(())
-}
-
-/// Deletes this object and no other that has its name meanwhile.
-async fn delete(api: &Api<DynamicObject>, found: &DynamicObject) -> Result<(), kube::Error> {
+/// Deletes an object if we made it, since a label may have been copied, and no other that has its name meanwhile.
+async fn delete(api: &Api<DynamicObject>, ctx: &Ctx, name: &str) -> Result<bool, kube::Error> {
+    let Some(found) = api.get_opt(name).await?.filter(|found| ctx.made(found)) else {
+        return Ok(false);
+    };
     let only_this = Preconditions {
         uid: found.uid(),
         resource_version: None,
     };
-    api.delete(
-        &found.name_any(),
-        &DeleteParams::default().preconditions(only_this),
-    )
-    .await
-    .map(drop)
+    api.delete(name, &DeleteParams::default().preconditions(only_this))
+        .await?;
+    Ok(true)
 }
 
 fn api(cluster: &Cluster, kind: &ApiResource, object: &DynamicObject) -> Api<DynamicObject> {

@@ -162,7 +162,47 @@ pub(crate) async fn story(early: &Member, late: &Member) {
             "example:support"
         );
 
+        // What turns a policy off without a change of what we said.
+        let bound = Api::<ValidatingAdmissionPolicyBinding>::all(member.client.clone());
+        let mark = program.mark();
+        let nowhere = json!({"namespaceSelector": {"matchLabels": {"no": "where"}}});
+        edit(&bound, balancers, json!({"spec": {"matchResources": nowhere}})).await;
+        program.after(
+            mark,
+            "a selector more",
+            line(member, "ValidatingAdmissionPolicyBinding", balancers, "repaired"),
+        );
+        assert!(bound.get(balancers).await.unwrap().spec.match_resources.is_none());
         let policies = Api::<ValidatingAdmissionPolicy>::all(member.client.clone());
+        for more in [
+            json!({"matchConditions": [{"name": "never", "expression": "false"}]}),
+            json!({"matchConstraints": {"objectSelector": {"matchLabels": {"no": "where"}}}}),
+            json!({"matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["services"], "resourceNames": ["one"]},
+            ]}}),
+        ] {
+            let mark = program.mark();
+            edit(&policies, balancers, json!({"spec": more})).await;
+            program.after(
+                mark,
+                "a condition more",
+                line(member, "ValidatingAdmissionPolicy", balancers, "repaired"),
+            );
+        }
+        let found = policies.get(balancers).await.unwrap().spec.unwrap();
+        assert!(found.match_conditions.unwrap_or_default().is_empty());
+        let constraints = found.match_constraints.unwrap();
+        assert!(
+            constraints
+                .object_selector
+                .unwrap_or_default()
+                .match_labels
+                .is_none()
+        );
+        let rules = constraints.resource_rules.unwrap();
+        assert!(rules[0].resource_names.is_none(), "{rules:?}");
+        refuses(member, true).await;
+
         let mark = program.mark();
         edit(&policies, balancers, json!({"metadata": {"labels": {"example.io/baseline": null}}, "spec": {"failurePolicy": "Ignore"}})).await;
         program.after(
