@@ -105,7 +105,12 @@ fn what_is_in_a_secret_is_kept_when_its_token_is_replaced() {
         ("https://pods:1", "https://a:6443")
     );
     assert_eq!(plan.tls_server_name.as_deref(), Some("k"));
-    assert_eq!(plan.resource_version(), Some("7"));
+    // So that what somebody else writes meanwhile is not overwritten.
+    let patch = crate::secret::objects::fresh_token(&plan, "x");
+    assert_eq!(
+        patch,
+        serde_json::json!({"metadata": {"resourceVersion": "7"}, "data": {KEY: "eA=="}})
+    );
     assert_eq!(
         plan.old_token_expires(),
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(60))

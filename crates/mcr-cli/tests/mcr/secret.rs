@@ -15,6 +15,7 @@ use mcr_core::{AccessPolicy, AddressPolicy, Fleet};
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::{
     control_plane::{ControlPlane, Etcd, policy_rule},
+    faults::{FaultProxy, Upstream},
     waiting::{Background, OrFail, eventually},
 };
 use serde_json::json;
@@ -243,7 +244,15 @@ async fn engages(hub: &ControlPlane) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_done_is_told_before_anything_is_written() {
     let etcd = Etcd::start().await.or_fail();
-    let [hub, member] = planes(&etcd, ["hub", "kind-a"]).await;
+    let hub = ControlPlane::builder()
+        .name("hub")
+        .etcd(&etcd)
+        .audit(true)
+        .start();
+    let member = ControlPlane::builder().name("kind-a").etcd(&etcd).audit(true);
+    let member = member.arg("--service-account-max-token-expiration=1h").start();
+    let (hub, member) = futures::join!(hub, member);
+    let (hub, member) = (hub.or_fail(), member.or_fail());
     let user = User::with([hub.kubeconfig(), member.kubeconfig()]);
     let create = |more: &[&str]| {
         let all = ["kubeconfig-secret", "create"].iter().chain(more);
@@ -392,7 +401,57 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .ended(3);
     said.tells("ServiceAccount kube-system/robot");
 
+    half_way(&hub, &member).await;
     no_token_is_ever_shown(&hub, &member).await;
+}
+
+/// What fails after something was written leaves nothing unexplained, and no Secret that does not work.
+async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
+    let none = async |name: &str| secrets(hub, "default").get_opt(name).await.or_fail().is_none();
+    let create = |name: &str, more: &[&str]| {
+        let all = ["kubeconfig-secret", "create", "-c", "weak", "--name", name];
+        all.iter()
+            .chain(more)
+            .map(|arg| (*arg).to_owned())
+            .collect::<Vec<_>>()
+    };
+
+    // Whoever may make ServiceAccounts and no roles.
+    let some = [
+        policy_rule([""], ["serviceaccounts"], ["get", "create", "patch"]),
+        policy_rule([""], ["serviceaccounts/token"], ["create"]),
+    ];
+    let weak = member.user("weak").rules(some).create().await.or_fail();
+    let user = User::with([hub.kubeconfig(), weak.kubeconfig().replace("kind-a", "weak")]);
+    let said = user.mcr(create("half", &[])).await.ended(3);
+    let said =
+        said.tells("serviceaccount/multicluster-kubeconfig-provider had been applied, which does no harm");
+    said.tells("forbidden")
+        .tells("--role-type role")
+        .prints("serviceaccount/multicluster-kubeconfig-provider applied");
+    assert!(none("half").await);
+    // It is enough for one whose rights are arranged elsewhere. This API server gives short tokens, and that is told.
+    let said = user.mcr(create("half", &["--skip-create-rbac"])).await.ended(0);
+    said.tells("note: 365d was asked for").tells("valid for 59m");
+
+    // Something in between that makes every token that of its own administrator.
+    let proxy = FaultProxy::builder(Upstream::admin_of(member))
+        .name("weak")
+        .start()
+        .await
+        .or_fail();
+    let user = User::with([hub.kubeconfig(), proxy.kubeconfig_without_credentials()]);
+    let said = user.mcr(create("taken", &[])).await.ended(3);
+    said.tells("the fresh token was tried")
+        .tells("no Secret was written");
+    assert!(none("taken").await);
+    let before = secrets(hub, "default").get("half").await.or_fail();
+    user.mcr(create("half", &["--rotate"]))
+        .await
+        .ended(3)
+        .tells("the Secret is as it was");
+    let after = secrets(hub, "default").get("half").await.or_fail();
+    assert_eq!(before.resource_version(), after.resource_version());
 }
 
 /// With all that can be logged, in all commands.
