@@ -51,9 +51,9 @@ type request struct {
 
 // sighting is one beat that one cluster's reconciler has seen.
 type sighting struct {
-	Seq  int64 `json:"seq"`
-	Sent int64 `json:"sent"`
-	At   int64 `json:"at"`
+	Cluster string `json:"cluster"`
+	Seq     int64  `json:"seq"`
+	At      int64  `json:"at"`
 }
 
 // bench is what the reconciler counts, and what is told of it on stdout.
@@ -87,10 +87,10 @@ func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, e
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if object.Name == "beat" {
-		var seq, sent int64
-		if _, err := fmt.Sscan(object.Data["seq"]+" "+object.Data["sent"], &seq, &sent); err == nil {
+		var seq int64
+		if _, err := fmt.Sscan(object.Data["seq"], &seq); err == nil {
 			b.mu.Lock()
-			b.beats = append(b.beats, sighting{Seq: seq, Sent: sent, At: time.Now().UnixNano()})
+			b.beats = append(b.beats, sighting{Cluster: req.cluster, Seq: seq, At: time.Now().UnixNano()})
 			b.mu.Unlock()
 		}
 	}

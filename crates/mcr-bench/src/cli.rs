@@ -1,13 +1,21 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
-    alone::{self, AloneArgs},
+    alone::{
+        self, AloneArgs, Case,
+        steps::{self, StepArgs},
+    },
     driver::{Programs, Subject},
+    figures::{self, Stored},
+    report::{self, Machine},
     row::Row,
     simulator::{self, SimArgs},
     subject::{self, SubjectArgs},
@@ -15,8 +23,17 @@ use crate::{
 };
 
 /// Measures mcr beside kube-rs and Go's controller-runtime, each in a process of its own.
+///
+///   cargo xtask bench                                     all suites; writes docs/benchmarks.md
+///   cargo xtask bench fleet --runs 3 --subjects mcr,kube-rs-tuned --clusters 500 --objects 102 --format json
+///   cargo xtask bench fleet --kubeconfig FILE             on clusters of yours
+///   cargo xtask bench --check                             fails where instructions or bytes an object have grown
 #[derive(Parser)]
-#[command(name = "cargo xtask bench")]
+#[command(
+    name = "cargo xtask bench",
+    verbatim_doc_comment,
+    subcommand_negates_reqs = true
+)]
 struct Cli {
     #[command(subcommand)]
     task: Option<Hidden>,
@@ -35,6 +52,9 @@ enum Hidden {
     /// What is measured of mcr alone
     #[command(hide = true)]
     Alone(AloneArgs),
+    /// What instructions are counted of
+    #[command(hide = true)]
+    Step(StepArgs),
 }
 
 #[derive(clap::Args)]
@@ -45,7 +65,7 @@ struct Args {
     /// How often each is measured
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Which subjects, separated by commas
+    /// Which subjects, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Subject>,
     /// How many clusters, instead of the suite's number
@@ -54,7 +74,7 @@ struct Args {
     /// How many objects in each cluster, instead of the suite's number
     #[arg(long)]
     objects: Option<usize>,
-    /// On real API servers or simulated ones
+    /// Measure `fleet` on a real API server or on simulated ones
     #[arg(long, value_enum, default_value = "real")]
     backend: BackendKind,
     /// Measure `fleet` on the clusters of this file
@@ -69,6 +89,12 @@ struct Args {
     /// How to print rows
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// Put what these suites measured into docs/benchmarks.md; with --check, store the figures
+    #[arg(long)]
+    write: bool,
+    /// Count instructions and bytes of objects, and fail where they are over a tenth more than what is stored
+    #[arg(long, conflicts_with = "suites")]
+    check: bool,
     /// The Go program, as `cargo xtask bench` has built it
     #[arg(long, hide = true)]
     go: Option<PathBuf>,
@@ -96,13 +122,17 @@ enum Suite {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum BackendKind {
+    /// A real API server, once for each context
     Real,
+    /// Simulated ones in a process of their own
     Sim,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
+    /// For people
     Text,
+    /// One object a line
     Json,
 }
 
@@ -110,18 +140,74 @@ enum Format {
 ///
 /// # Errors
 ///
-/// When something can't be measured.
-pub fn main(heap: fn() -> Option<usize>) -> Result<()> {
+/// When something can't be measured, and when `--check` finds growth.
+pub fn main(heap: alone::Heap) -> Result<()> {
     let cli = Cli::parse();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match cli.task {
         Some(Hidden::Subject(args)) => subject::run(args, heap),
         Some(Hidden::Sim(args)) => simulator::run(args),
         Some(Hidden::Alone(args)) => alone::run(args, heap),
-        None => tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?
-            .block_on(measure(cli.args)),
+        Some(Hidden::Step(args)) => steps::run(&args),
+        None if cli.args.check => runtime()?.block_on(check(cli.args)),
+        None => runtime()?.block_on(measure(cli.args)),
     }
+}
+
+/// How the process ends. Errors are printed here, since what `main` returns would be shown with a backtrace.
+pub fn ended(result: Result<()>) -> std::process::ExitCode {
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace, where `cargo xtask bench` starts this.
+fn root() -> Result<PathBuf> {
+    let root = std::env::current_dir()?;
+    if !root.join("crates/mcr-bench").is_dir() {
+        bail!(
+            "{} is not the root of the workspace: run `cargo xtask bench`",
+            root.display()
+        );
+    }
+    Ok(root)
+}
+
+/// What is measured when no suite is named: all of them, `fleet` at several sizes for the plots.
+fn everything(options: &Options) -> Vec<(Suite, Options)> {
+    let fleet = |clusters, objects, sim, subjects: &[Subject]| {
+        let kept = options
+            .subjects
+            .iter()
+            .copied()
+            .filter(|subject| subjects.contains(subject));
+        let options = Options {
+            clusters: Some(clusters),
+            objects: Some(objects),
+            sim,
+            subjects: kept.collect(),
+            ..options.clone()
+        };
+        (Suite::Fleet, options)
+    };
+    let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
+    let mut all = vec![
+        fleet(100, 102, false, &Subject::ALL),
+        fleet(250, 102, false, &Subject::ALL),
+        fleet(500, 102, false, &Subject::ALL),
+        fleet(500, 20, true, &side_by_side),
+        fleet(5_000, 20, true, &side_by_side[..2]),
+        fleet(10_000, 20, true, &side_by_side[..1]),
+    ];
+    let others = Suite::value_variants()
+        .iter()
+        .filter(|suite| **suite != Suite::Fleet);
+    all.extend(others.map(|suite| (*suite, options.clone())));
+    all
 }
 
 async fn measure(args: Args) -> Result<()> {
@@ -140,17 +226,26 @@ async fn measure(args: Args) -> Result<()> {
         seconds: args.seconds,
         idle: Duration::from_secs(args.idle),
     };
+    let write = args.write || args.suites.is_empty();
+    // Asked now: to be told after an hour would be late.
+    let root = write.then(root).transpose()?;
+    let plan = match args.suites.as_slice() {
+        [] => everything(&options),
+        suites => suites.iter().map(|suite| (*suite, options.clone())).collect(),
+    };
     let mut told = |row: &Row| match args.format {
         Format::Json => println!("{}", serde_json::to_string(row).unwrap_or_default()),
-        Format::Text => println!("{row:?}"),
+        Format::Text => println!("{row}"),
     };
     let mut session = Session {
         options,
         programs: Programs::find(args.go)?,
         told: &mut told,
     };
-    for suite in args.suites {
-        match suite {
+    let mut rows = Vec::new();
+    for (suite, options) in plan {
+        session.options = options;
+        rows.extend(match suite {
             Suite::Fleet => suite::fleet::run(&mut session).await?,
             Suite::Store => suite::store::run(&mut session).await?,
             Suite::Update => suite::update::run(&mut session).await?,
@@ -159,18 +254,122 @@ async fn measure(args: Args) -> Result<()> {
             Suite::Isolation => suite::isolation::run(&mut session).await?,
             Suite::Fairness => suite::fairness::run(&mut session).await?,
             Suite::Queue => suite::queue::run(&mut session).await?,
-        };
+        });
+        // After each: what was measured is kept, whatever becomes of the next.
+        if let Some(root) = &root {
+            let machine = Machine::look(&root.join("crates/mcr-bench/go"));
+            let verdicts = report::write(root, rows.clone(), &machine)?;
+            let missed = verdicts.iter().filter(|verdict| verdict.met() == Some(false));
+            eprintln!(
+                "docs/benchmarks.md is written; targets missed so far: {}",
+                missed.count()
+            );
+        }
     }
     Ok(())
 }
 
-/// How the process ends. Errors are printed here, since what `main` returns would be shown with a backtrace.
-pub fn ended(result: Result<()>) -> std::process::ExitCode {
-    match result {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            std::process::ExitCode::FAILURE
+async fn check(args: Args) -> Result<()> {
+    let path: &Path = &root()?.join("crates/mcr-bench/figures.json");
+    let stored = figures::read(path)?;
+    let programs = Programs::find(None)?;
+    let mut now = Stored::default();
+    if figures::valgrind_is_there() {
+        now.instructions = figures::instructions(&programs)?;
+    } else {
+        eprintln!("SKIPPED instruction counts: valgrind is not installed");
+    }
+    let mut told = |_: &Row| {};
+    let options = Options {
+        runs: 1,
+        ..Options::default()
+    };
+    let session = Session {
+        options,
+        programs,
+        told: &mut told,
+    };
+    let measured = session
+        .alone(Case::Store, true, &["--size=4000".to_owned()])
+        .await?;
+    let bytes = measured
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_suffix(".bytes")?.to_owned(), value.round())));
+    now.bytes = bytes.collect();
+    print!("{}", figures::table(&stored, &now));
+    if args.write {
+        if now.instructions.is_empty() {
+            now.instructions = stored.instructions;
         }
+        return figures::write(path, &now);
+    }
+    let grown = figures::grown(&stored, &now);
+    if !grown.is_empty() {
+        bail!(
+            "more than a tenth above what is stored:\n  {}\nwhere that is meant, `cargo xtask bench --check --write` stores the new figures",
+            grown.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound_and_shows_nothing_hidden() {
+        Cli::command().debug_assert();
+        let help = Cli::command().render_long_help().to_string();
+        assert!(
+            help.contains("shared-scope") && !help.contains("--expect"),
+            "{help}"
+        );
+    }
+
+    #[test]
+    fn everything_is_every_suite_with_the_sizes_that_targets_are_about() {
+        let options = Options {
+            subjects: vec![Subject::Mcr, Subject::GoSerial],
+            ..Options::default()
+        };
+        let plan = everything(&options);
+        for suite in Suite::value_variants() {
+            assert!(plan.iter().any(|(planned, _)| planned == suite), "{suite:?}");
+        }
+        let sizes: Vec<_> = plan
+            .iter()
+            .filter(|(suite, _)| *suite == Suite::Fleet)
+            .map(|(_, options)| {
+                (
+                    options.clusters.unwrap_or_default(),
+                    options.sim,
+                    options.subjects.len(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            sizes,
+            [
+                (100, false, 2),
+                (250, false, 2),
+                (500, false, 2),
+                (500, true, 1),
+                (5_000, true, 1),
+                (10_000, true, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn the_stored_figures_are_of_all_that_is_counted() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("figures.json");
+        let stored = figures::read(&path).unwrap();
+        let steps: Vec<&str> = stored.instructions.keys().map(String::as_str).collect();
+        let mut wanted = steps::Step::ALL.map(steps::Step::name);
+        wanted.sort_unstable();
+        assert_eq!(steps, wanted);
+        assert_eq!(stored.bytes.len(), 4);
     }
 }

@@ -8,8 +8,10 @@
 pub mod alone;
 pub mod cli;
 pub mod driver;
+pub mod figures;
 pub mod objects;
 pub mod proc;
+pub mod report;
 pub mod row;
 pub mod simulator;
 pub mod stats;

@@ -1,5 +1,7 @@
 //! What is measured, one line each.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One figure of one subject: the median of its runs. With `--format json` one object a line; what does not apply is left out.
@@ -124,6 +126,47 @@ impl Row {
     }
 }
 
+/// One line for people: what the row is of, and the figures that it has.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            suite,
+            subject,
+            variant,
+            clusters,
+            objects,
+            ..
+        } = self;
+        write!(
+            f,
+            "{suite:<12} {subject:<13} {variant:<20} {clusters:>6} x {objects:<6}"
+        )?;
+        let figures = [
+            ("synced", self.synced_s, "s"),
+            ("idle", self.rss_idle_kb.map(|kb| kb / 1000.0), "MB"),
+            ("peak", self.rss_peak_kb.map(|kb| kb / 1000.0), "MB"),
+            ("cpu", self.cpu_s, "s"),
+            ("server cpu", self.server_cpu_s, "s"),
+            ("idle cpu", self.idle_cpu.map(|part| 100.0 * part), "%"),
+            ("lists", self.lists, ""),
+            ("watches", self.watches, ""),
+            ("p50", self.p50_ms, "ms"),
+            ("p99", self.p99_ms, "ms"),
+            ("missed", self.missed, ""),
+            ("value", self.value, ""),
+        ];
+        for (name, value, unit) in figures {
+            if let Some(value) = value {
+                write!(f, "  {name} {value:.2}{unit}")?;
+            }
+        }
+        match &self.skipped {
+            Some(why) => write!(f, "  SKIPPED: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +198,16 @@ mod tests {
             r#"{"suite":"update","subject":"go-serial","clusters":2,"objects":3,"runs":0,"p99_ms":1.5}"#
         );
         assert_eq!(serde_json::from_str::<Row>(&line).unwrap(), row);
+    }
+
+    #[test]
+    fn a_line_for_people_has_units_and_says_what_was_skipped() {
+        let row = Row {
+            synced_s: Some(1.0),
+            ..Row::new("fleet", "mcr", 500, 102)
+        };
+        assert!(row.to_string().ends_with("500 x 102     synced 1.00s"), "{row}");
+        let row = Row::skipped("fleet", "go-serial", 500, 102, "no Go");
+        assert!(row.to_string().ends_with("SKIPPED: no Go"), "{row}");
     }
 }

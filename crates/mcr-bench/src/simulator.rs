@@ -154,7 +154,7 @@ impl Served {
             ["beat", seq, from, to] => {
                 let (from, to) = (number(from)?, number(to)?);
                 for cluster in self.clusters.get(from..to).context("there are fewer clusters")? {
-                    cluster.update(objects::beat(seq.parse()?, now()))?;
+                    cluster.update(objects::beat(seq.parse()?))?;
                 }
             }
             ["storm", rate, keys] => {
@@ -196,7 +196,7 @@ fn template(args: &SimArgs) -> Result<SimCluster> {
     // A storm is no reason to list again.
     let template = SimCluster::builder().history(100_000).build();
     if args.objects > 0 {
-        template.create(objects::beat(0, now()))?;
+        template.create(objects::beat(0))?;
     }
     for number in 1..args.objects {
         template.create(objects::config_map(number))?;

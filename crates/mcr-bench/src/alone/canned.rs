@@ -108,6 +108,57 @@ pub fn stored(mut object: Value, number: usize) -> Value {
     object
 }
 
+/// Objects that differ in name, namespace and version only, as JSON: made with next to no instructions, where those are counted.
+pub struct Alike(Vec<String>);
+
+impl Alike {
+    /// Like the first ConfigMap.
+    pub fn new() -> Self {
+        let mut object = stored(crate::objects::config_map(0), 0);
+        for field in ["name", "namespace", "resourceVersion"] {
+            object["metadata"][field] = format!("<{field}>").into();
+        }
+        Self(object.to_string().split(['<', '>']).map(str::to_owned).collect())
+    }
+
+    /// Writes one.
+    pub fn write(&self, to: &mut Vec<u8>, name: &str, namespace: &str, version: &str) {
+        for part in &self.0 {
+            let text = match part.as_str() {
+                "name" => name,
+                "namespace" => namespace,
+                "resourceVersion" => version,
+                text => text,
+            };
+            to.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    /// The answer to a list of as many, in these namespaces.
+    pub fn list(&self, count: usize, namespace: impl Fn(usize) -> String) -> Bytes {
+        let mut bytes = br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000000"},"items":["#.to_vec();
+        for number in 0..count {
+            if number > 0 {
+                bytes.push(b',');
+            }
+            self.write(
+                &mut bytes,
+                &format!("map-{number}"),
+                &namespace(number),
+                &number.to_string(),
+            );
+        }
+        bytes.extend(b"]}");
+        bytes.into()
+    }
+}
+
+impl Default for Alike {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The answer to a list, as an API server writes it: without `apiVersion` and `kind` in the items.
 pub fn list(objects: impl Iterator<Item = Value>) -> Bytes {
     let mut bytes =

@@ -4,6 +4,7 @@ pub mod canned;
 mod core_share;
 pub mod queue;
 mod scope;
+pub mod steps;
 pub mod store;
 
 pub(crate) use scope::place;
@@ -70,7 +71,7 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::CoreShare => runtime.block_on(core_share::measure(args.size))?,
         Case::Store => runtime.block_on(store::measure(args.size, heap))?,
         Case::Scope => runtime.block_on(scope::measure(args.kubeconfig, args.size, heap))?,
-        Case::Queue => queue::measure(),
+        Case::Queue => queue::measure()?,
     };
     say(&Said::Figures { figures });
     // What runs in the background holds nothing that must be put away.

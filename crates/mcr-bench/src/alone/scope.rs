@@ -18,8 +18,8 @@ use mcr::{
     Access, Action, BoxError, ClusterName, ClusterSelector, ClusterSpec, Controller, Fleet, Request,
     core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Trust, Upstream},
 };
-use mcr_provider_clusters::ClustersProvider;
-use tokio_util::sync::CancellationToken;
+use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Figures, Heap};
 use crate::{proc::Usage, stats};
@@ -64,37 +64,72 @@ async fn until(holds: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
+/// Clusters behind one endpoint that can be made to join, and a controller over them.
+struct Joins {
+    scope: Scope,
+    handle: ClustersHandle,
+    fleet: Fleet,
+    reconciled: Arc<AtomicUsize>,
+    _stop: DropGuard,
+}
+
+impl Joins {
+    fn start(endpoint: Access) -> Result<Self> {
+        let scope = Scope::new(Namespaces);
+        scope.set_endpoint("main", endpoint);
+        let provider = ClustersProvider::new();
+        let handle = provider.handle();
+        let fleet = Fleet::builder().provider(provider).build();
+        let stop = CancellationToken::new();
+        let (runs, token) = (fleet.clone(), stop.clone());
+        tokio::spawn(async move { runs.run(token).await });
+        let reconciled = Arc::new(AtomicUsize::new(0));
+        let controller = Controller::<ConfigMap>::new("scope")
+            .clusters(ClusterSelector::all())
+            .build(
+                |_: Request<ConfigMap>, reconciled: Arc<AtomicUsize>| async move {
+                    reconciled.fetch_add(1, Ordering::Relaxed);
+                    Ok::<_, BoxError>(Action::done())
+                },
+                reconciled.clone(),
+            )?;
+        tokio::spawn(controller.run(fleet.clone(), stop.clone()));
+        Ok(Self {
+            scope,
+            handle,
+            fleet,
+            reconciled,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    fn spec(&self, number: usize) -> Result<ClusterSpec> {
+        let name = place(number);
+        let place = self.scope.place("main", name.clone());
+        Ok(ClusterSpec::new(ClusterName::new(name)?, place).identity(number.to_string()))
+    }
+
+    fn seen(&self) -> usize {
+        self.reconciled.load(Ordering::Relaxed)
+    }
+}
+
+/// Has as many clusters join, each with one object, and waits until all are reconciled.
+pub(super) async fn join(endpoint: Access, clusters: usize) -> Result<()> {
+    let joins = Joins::start(endpoint)?;
+    for number in 0..clusters {
+        joins.handle.add(joins.spec(number)?);
+    }
+    until(|| joins.seen() >= clusters).await
+}
+
 pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: Heap) -> Result<Figures> {
     let heap = || heap().context("this is the program without an allocator that counts");
     let kubeconfig = std::fs::read(kubeconfig.context("--kubeconfig is needed")?)?;
-    let scope = Scope::new(Namespaces);
-    scope.set_endpoint("main", Access::kubeconfig(kubeconfig, Trust::Trusted));
-    let spec = |number: usize| -> Result<ClusterSpec> {
-        let name = place(number);
-        Ok(
-            ClusterSpec::new(ClusterName::new(&name)?, scope.place("main", name))
-                .identity(number.to_string()),
-        )
-    };
-    let provider = ClustersProvider::new();
-    let joined = provider.handle();
-    let fleet = Fleet::builder().provider(provider).build();
-    let stop = CancellationToken::new();
-    let runs = fleet.clone();
-    let token = stop.clone();
-    tokio::spawn(async move { runs.run(token).await });
-    let reconciled = Arc::new(AtomicUsize::new(0));
-    let controller = Controller::<ConfigMap>::new("scope")
-        .clusters(ClusterSelector::all())
-        .build(
-            |_: Request<ConfigMap>, reconciled: Arc<AtomicUsize>| async move {
-                reconciled.fetch_add(1, Ordering::Relaxed);
-                Ok::<_, BoxError>(Action::done())
-            },
-            reconciled.clone(),
-        )?;
-    tokio::spawn(controller.run(fleet.clone(), stop.clone()));
-    let seen = || reconciled.load(Ordering::Relaxed);
+    let joins = Joins::start(Access::kubeconfig(kubeconfig, Trust::Trusted))?;
+    let (joined, fleet) = (&joins.handle, &joins.fleet);
+    let spec = |number| joins.spec(number);
+    let seen = || joins.seen();
 
     // The first one brings the objects of all into memory: what follows is what clusters cost beyond them.
     joined.add(spec(0)?);
@@ -135,6 +170,5 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: 
     let cpu = after.cpu.saturating_sub(before.cpu);
     figures.insert("cpu_us".to_owned(), cpu.as_secs_f64() * 1e6 / count);
     figures.extend(stats::median(&one_more).map(|median| ("engage_us".to_owned(), median)));
-    stop.cancel();
     Ok(figures)
 }

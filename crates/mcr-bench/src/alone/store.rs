@@ -11,7 +11,7 @@ use kube::{
     Resource,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use mcr::{Store, WatchRequest, core::WatchHandle};
+use mcr::{Cluster, Store, WatchRequest, core::WatchHandle};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -31,6 +31,17 @@ pub struct Full<K> {
     pub held: (WatchHandle, Runs),
 }
 
+/// The only cluster of a fleet, once it is there.
+pub(super) async fn engaged(runs: &Runs) -> Cluster {
+    let mut events = runs.fleet.subscribe();
+    loop {
+        if let Ok(cluster) = runs.fleet.get("0") {
+            return cluster;
+        }
+        events.next().await;
+    }
+}
+
 /// Fills a store from a list of `count` objects.
 ///
 /// # Errors
@@ -41,15 +52,18 @@ pub async fn fill<K: DeserializeOwned>(
     make: fn(usize) -> Value,
     count: usize,
 ) -> Result<Full<K>> {
-    let server =
-        Canned::listing(move || canned::list((0..count).map(|number| canned::stored(make(number), number))));
+    let objects = move || (0..count).map(move |number| canned::stored(make(number), number));
+    fill_from(Canned::listing(move || canned::list(objects())), request).await
+}
+
+/// Fills a store from a server.
+///
+/// # Errors
+///
+/// When it is not full within a minute.
+pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchRequest) -> Result<Full<K>> {
     let runs = canned::run([server])?;
-    let cluster = loop {
-        match runs.fleet.get("0") {
-            Ok(cluster) => break cluster,
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    };
+    let cluster = engaged(&runs).await;
     let handle = cluster.watch(request.clone(), None)?;
     let store = cluster.store_of::<K>(request)?;
     store.wait_synced(LIMIT).await?;

@@ -73,17 +73,16 @@ impl Real {
         self.plane.pid()
     }
 
-    /// Writes a beat; when that was begun and when it was answered.
+    /// Writes a beat; when that was answered.
     ///
     /// # Errors
     ///
     /// When the server refuses.
-    pub async fn beat(&self, seq: u64) -> Result<(u64, u64)> {
+    pub async fn beat(&self, seq: u64) -> Result<u64> {
         let maps = Api::<ConfigMap>::namespaced(self.plane.client(), "default");
-        let begun = now();
-        let patch = Patch::Merge(json!({ "data": { "seq": seq.to_string(), "sent": begun.to_string() } }));
+        let patch = Patch::Merge(json!({ "data": { "seq": seq.to_string() } }));
         maps.patch(BEAT, &PatchParams::default(), &patch).await?;
-        Ok((begun, now()))
+        Ok(now())
     }
 
     pub(super) async fn counts(&self) -> Result<Counts> {
@@ -111,7 +110,7 @@ async fn load(client: &Client, wanted: usize) -> Result<usize> {
             anyhow::Ok(())
         }
     };
-    create(objects::beat(0, now()))
+    create(objects::beat(0))
         .await
         .context("creating the ConfigMap that is written to")?;
     let there = all.list(&ListParams::default()).await?.items.len();

@@ -29,11 +29,17 @@ pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
         let (kubeconfig, tally) = (kubeconfig.clone(), tally.clone());
         watches.spawn(async move {
             let options = KubeConfigOptions {
-                context: Some(context),
+                context: Some(context.clone()),
                 ..KubeConfigOptions::default()
             };
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-            watch(Client::try_from(config)?, watcher::Config::default(), tally).await
+            watch(
+                context,
+                Client::try_from(config)?,
+                watcher::Config::default(),
+                tally,
+            )
+            .await
         });
     }
     first_failure(watches).await
@@ -77,7 +83,12 @@ pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
             page_size: None,
             ..watcher::Config::default()
         };
-        watches.spawn(watch(client, config.any_semantic(), tally.clone()));
+        watches.spawn(watch(
+            named.name.clone(),
+            client,
+            config.any_semantic(),
+            tally.clone(),
+        ));
     }
     drop((kubeconfig, roots));
     first_failure(watches).await
@@ -120,13 +131,13 @@ fn client(server: &str, mut user: AuthInfo, roots: Arc<RootCertStore>) -> Result
     Ok(Client::new(service, "default"))
 }
 
-async fn watch(client: Client, config: watcher::Config, tally: Tally) -> Result<()> {
+async fn watch(name: String, client: Client, config: watcher::Config, tally: Tally) -> Result<()> {
     let (_store, writer) = reflector::store::<ConfigMap>();
     let events = watcher(Api::<ConfigMap>::all(client), config);
     let mut objects = pin!(reflector(writer, events).default_backoff().applied_objects());
     loop {
         match objects.try_next().await {
-            Ok(Some(object)) => tally.reconciled(&object),
+            Ok(Some(object)) => tally.reconciled(&name, &object),
             Ok(None) => return Ok(()),
             // The stream goes on after its pause.
             Err(_) => {}

@@ -22,7 +22,7 @@ pub(super) async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
                 tokio::time::sleep(work).await;
             }
             if let Some(object) = request.live() {
-                tally.reconciled(object);
+                tally.reconciled(request.cluster.name().as_str(), object);
             }
             Ok::<_, BoxError>(Action::done())
         },

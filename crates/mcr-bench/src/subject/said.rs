@@ -52,13 +52,13 @@ pub enum Said {
 }
 
 /// One beat that one cluster's reconciler has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
+    /// The cluster, as the subject calls it.
+    pub cluster: String,
     /// The beat's number.
     pub seq: u64,
-    /// When it was written, in nanoseconds since 1970.
-    pub sent: u64,
-    /// When it was seen.
+    /// Nanoseconds since 1970.
     pub at: u64,
 }
 
@@ -79,11 +79,11 @@ mod tests {
         let read = |line| serde_json::from_str::<Said>(line).unwrap();
         assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Said::Synced { at: 5 });
         assert_eq!(
-            read(r#"{"beats":[{"seq":1,"sent":2,"at":3}],"event":"beats"}"#),
+            read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
             Said::Beats {
                 beats: vec![Sighting {
+                    cluster: "c".to_owned(),
                     seq: 1,
-                    sent: 2,
                     at: 3
                 }]
             }

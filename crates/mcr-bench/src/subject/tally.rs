@@ -37,13 +37,18 @@ impl Tally {
         }))
     }
 
-    /// An object has passed the reconciler.
-    pub fn reconciled(&self, object: &ConfigMap) {
+    /// An object of a cluster has passed the reconciler.
+    pub fn reconciled(&self, cluster: &str, object: &ConfigMap) {
         if object.metadata.name.as_deref() == Some(BEAT) {
-            let number = |field| object.data.as_ref()?.get(field)?.parse().ok();
-            if let (Some(seq), Some(sent)) = (number("seq"), number("sent")) {
-                self.0.beats().push(Sighting { seq, sent, at: now() });
-            }
+            let seq = object
+                .data
+                .as_ref()
+                .and_then(|data| data.get("seq")?.parse().ok());
+            self.0.beats().extend(seq.map(|seq| Sighting {
+                cluster: cluster.to_owned(),
+                seq,
+                at: now(),
+            }));
         }
         let seen = self.0.seen.fetch_add(1, Ordering::Relaxed) + 1;
         if seen == self.0.expected {

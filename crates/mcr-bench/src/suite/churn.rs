@@ -1,14 +1,15 @@
 //! `churn`: hundreds of clusters leave and join each second; what those that stay notice, and what is left of those that left.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
 
-use super::{Session, beats};
+use super::{Session, beats, latency::Latency};
 use crate::{
     driver::{Job, Running, Subject, sim::Sim},
     row::Row,
     stats,
+    subject::said::now,
 };
 
 const STABLE: usize = 100;
@@ -62,24 +63,29 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
     let quiet = beats(&mut sim, &mut process, 0..STABLE, 10 * writes, PAUSE).await?;
 
     let before = sim.counts().await?;
-    let (mut heaps, mut p50s, mut p99s, mut missed) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let mut heaps = Vec::new();
+    let mut ticks = tokio::time::interval(PAUSE);
+    let mut written = BTreeMap::new();
     for second in 0..seconds {
         turn(&mut sim, second + 1).await?;
-        let latency = beats(&mut sim, &mut process, 0..STABLE, writes, PAUSE).await?;
-        missed += latency.missed;
-        p50s.extend(latency.p50_ms);
-        p99s.extend(latency.p99_ms);
+        for _ in 0..writes {
+            ticks.tick().await;
+            let seq = written.len() as u64 + 1;
+            written.insert(seq, now());
+            sim.command(&format!("beat {seq} 0 {STABLE}")).await?;
+        }
         heaps.push((second as f64, process.heap().await? as f64));
     }
     let joined = sim.counts().await?.lists - before.lists;
 
     // What is there after one turn more, and time for it, must all have been seen.
     tokio::time::sleep(Duration::from_secs(3)).await;
+    let latency = Latency::of(&process.beats().await?, STABLE, &written);
     let seen = process.seen().await?;
     turn(&mut sim, seconds + 1).await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
     let more = usize::try_from(process.seen().await? - seen)?;
-    missed += (MOVING * OBJECTS).saturating_sub(more);
+    let missed = latency.missed + (MOVING * OBJECTS).saturating_sub(more);
     process.stop().await?;
 
     // The first seconds are when buffers find their size.
@@ -89,13 +95,10 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
         .zip(mean)
         .map(|(slope, mean)| 60.0 * 100.0 * slope / mean);
     let churning = Row {
-        p50_ms: stats::median(&p50s),
-        // The worst second does not count for all of them, and no second is left out.
-        p99_ms: stats::median(&p99s),
         missed: Some(missed as f64),
         lists: Some(joined as f64 / seconds.max(1) as f64),
         value: growth,
-        ..row("churning")
+        ..latency.into_row(row("churning"))
     };
     Ok([quiet.into_row(row("quiet")), churning])
 }

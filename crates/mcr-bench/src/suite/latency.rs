@@ -1,5 +1,7 @@
 //! How long it takes from a write to the reconcilers, and the writes they were never told of.
 
+use std::collections::{BTreeMap, HashMap};
+
 use crate::{row::Row, stats, subject::said::Sighting};
 
 /// What some writes came to.
@@ -9,21 +11,30 @@ pub struct Latency {
     pub p50_ms: Option<f64>,
     /// The 99th percentile.
     pub p99_ms: Option<f64>,
-    /// How many were never seen.
+    /// How many were never seen, and nothing later of that cluster either.
     pub missed: usize,
 }
 
 impl Latency {
-    /// Of writes that `expected` reconcilers in all should have seen, each measured from what `begun` says of it.
-    pub fn of(seen: &[Sighting], expected: usize, begun: impl Fn(&Sighting) -> Option<u64>) -> Self {
-        let taken: Vec<f64> = seen
-            .iter()
-            .filter_map(|sighting| Some(sighting.at.saturating_sub(begun(sighting)?) as f64 / 1e6))
-            .collect();
+    /// Of writes, by their numbers with the time each is measured from, that the reconcilers of as many clusters should have
+    /// seen. Reconcilers may pass over a write for a later one; the wait for that one is then the wait for both.
+    pub fn of(seen: &[Sighting], clusters: usize, writes: &BTreeMap<u64, u64>) -> Self {
+        let mut by_cluster: HashMap<&str, Vec<&Sighting>> = HashMap::new();
+        for sighting in seen.iter().filter(|sighting| writes.contains_key(&sighting.seq)) {
+            by_cluster.entry(&sighting.cluster).or_default().push(sighting);
+        }
+        let mut taken = Vec::new();
+        for sightings in by_cluster.values() {
+            for (seq, begun) in writes {
+                let later = sightings.iter().filter(|sighting| sighting.seq >= *seq);
+                let first = later.map(|sighting| sighting.at).min();
+                taken.extend(first.map(|at| at.saturating_sub(*begun) as f64 / 1e6));
+            }
+        }
         Self {
             p50_ms: stats::percentile(&taken, 50.0),
             p99_ms: stats::percentile(&taken, 99.0),
-            missed: expected.saturating_sub(taken.len()),
+            missed: (clusters * writes.len()).saturating_sub(taken.len()),
         }
     }
 
@@ -42,23 +53,37 @@ impl Latency {
 mod tests {
     use super::*;
 
-    fn seen(seq: u64, sent: u64, at: u64) -> Sighting {
-        Sighting { seq, sent, at }
+    const MS: u64 = 1_000_000;
+
+    fn seen(cluster: &str, seq: u64, at: u64) -> Sighting {
+        Sighting {
+            cluster: cluster.to_owned(),
+            seq,
+            at: at * MS,
+        }
     }
 
     #[test]
-    fn what_was_seen_before_its_answer_took_no_time_and_what_was_not_seen_is_missed() {
+    fn a_write_that_was_passed_over_waits_until_a_later_one_is_seen() {
+        let writes = BTreeMap::from([(1, 10 * MS), (2, 20 * MS), (3, 30 * MS)]);
+        let latency = Latency::of(&[seen("a", 3, 31)], 1, &writes);
+        assert_eq!((latency.p50_ms, latency.missed), (Some(11.0), 0));
+    }
+
+    #[test]
+    fn what_no_reconciler_saw_is_missed_and_what_is_of_no_write_is_nobodys() {
+        let writes = BTreeMap::from([(1, 10 * MS), (2, 20 * MS)]);
+        // Cluster b has seen the first one only, c none, and d had joined with an old one.
         let all = [
-            seen(1, 0, 5_000_000),
-            seen(1, 0, 1_000_000),
-            seen(2, 0, 9_000_000),
+            seen("a", 1, 12),
+            seen("a", 2, 22),
+            seen("b", 1, 9),
+            seen("d", 0, 11),
         ];
-        let answered = |sighting: &Sighting| (sighting.seq == 1).then_some(2_000_000);
-        let latency = Latency::of(&all, 4, answered);
-        assert_eq!(latency.p99_ms.map(f64::round), Some(3.0));
-        assert_eq!(latency.p50_ms, Some(1.5));
-        assert_eq!(latency.missed, 2);
-        let none = Latency::of(&[], 2, answered);
-        assert_eq!((none.p50_ms, none.missed), (None, 2));
+        let latency = Latency::of(&all, 3, &writes);
+        assert_eq!(latency.missed, 3);
+        // Seen before the answer to the write came is at once.
+        assert_eq!(latency.p50_ms, Some(2.0));
+        assert_eq!(Latency::of(&[], 3, &writes).p99_ms, None);
     }
 }

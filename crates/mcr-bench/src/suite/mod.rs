@@ -11,12 +11,15 @@ pub mod shared_scope;
 pub mod store;
 pub mod update;
 
-use std::{ops::Range, time::Duration};
+use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use anyhow::Result;
 use latency::Latency;
 
-use crate::driver::{Running, sim::Sim};
+use crate::{
+    driver::{Running, sim::Sim},
+    subject::said::now,
+};
 
 pub use round::{Options, Session};
 
@@ -29,15 +32,15 @@ async fn beats(
     pause: Duration,
 ) -> Result<Latency> {
     let mut ticks = tokio::time::interval(pause);
-    for seq in 1..=writes {
+    let mut written = BTreeMap::new();
+    for seq in (1..).take(writes) {
         ticks.tick().await;
-        sim.command(&format!("beat {seq} {} {}", clusters.start, clusters.end))
-            .await?;
+        written.insert(seq, now());
+        let command = format!("beat {seq} {} {}", clusters.start, clusters.end);
+        sim.command(&command).await?;
     }
     // What comes later than this is missed.
-    tokio::time::sleep(pause.max(Duration::from_millis(500))).await;
+    tokio::time::sleep(pause.max(Duration::from_millis(900))).await;
     let seen = process.beats().await?;
-    Ok(Latency::of(&seen, clusters.len() * writes, |sighting| {
-        Some(sighting.sent)
-    }))
+    Ok(Latency::of(&seen, clusters.len(), &written))
 }

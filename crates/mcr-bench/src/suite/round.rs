@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What is the same for all suites of one call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How often each is measured.
     pub runs: usize,
@@ -52,7 +52,7 @@ impl Session<'_> {
     }
 
     /// Measures what mcr does alone, in a process of its own.
-    pub(super) async fn alone(&self, case: Case, heap: bool, args: &[String]) -> Result<Figures> {
+    pub(crate) async fn alone(&self, case: Case, heap: bool, args: &[String]) -> Result<Figures> {
         let program = if heap {
             self.programs.heap()?
         } else {

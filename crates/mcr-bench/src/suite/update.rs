@@ -1,6 +1,6 @@
 //! `update`: one write, seen by the reconcilers of all clusters; and what of that is mcr's own share.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
 
@@ -65,7 +65,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let mut process = Running::subject(subject, &session.programs, &job)?;
     process.synced(Duration::from_secs(300)).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let mut answered = HashMap::new();
+    let mut answered = BTreeMap::new();
     if let Backend::Real(real) = &*backend {
         // The first writes find code and connections cold.
         for seq in 1..=5 {
@@ -74,7 +74,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
         }
         process.beats().await?;
         for seq in 100..100 + WRITES {
-            answered.insert(seq, real.beat(seq).await?.1);
+            answered.insert(seq, real.beat(seq).await?);
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }
@@ -82,9 +82,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let seen = process.beats().await?;
     process.stop().await?;
     backend.quiet(open).await?;
-    let latency = Latency::of(&seen, clusters * answered.len(), |sighting| {
-        answered.get(&sighting.seq).copied()
-    });
+    let latency = Latency::of(&seen, clusters, &answered);
     Ok(latency.into_row(Row::new(
         "update",
         subject.name(),

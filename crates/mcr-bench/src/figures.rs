@@ -1,0 +1,171 @@
+//! The stored figures that `--check` holds the code to: instructions of small programs, and bytes of objects in a store. Unlike
+//! times they repeat from run to run, also on a busy machine.
+
+use std::{collections::BTreeMap, fmt::Write, path::Path, process::Command};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::{alone::steps::Step, driver::Programs};
+
+/// How much more than the stored figure is too much.
+const GROWTH: f64 = 1.10;
+
+/// What is stored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Instructions of one step, by its name.
+    pub instructions: BTreeMap<String, f64>,
+    /// Allocated bytes of one object, by its kind.
+    pub bytes: BTreeMap<String, f64>,
+}
+
+impl Stored {
+    fn all(&self) -> impl Iterator<Item = (String, f64)> {
+        let instructions = self
+            .instructions
+            .iter()
+            .map(|(name, value)| (format!("instructions of {name}"), *value));
+        let bytes = self
+            .bytes
+            .iter()
+            .map(|(name, value)| (format!("bytes of {name}"), *value));
+        instructions.chain(bytes)
+    }
+}
+
+/// What has grown by more than a tenth, in words; also figures that nothing is stored of.
+pub fn grown(stored: &Stored, now: &Stored) -> Vec<String> {
+    let before: BTreeMap<String, f64> = stored.all().collect();
+    let problem = |(name, is): (String, f64)| match before.get(&name) {
+        None => Some(format!("{name}: {is:.0}, and no figure is stored")),
+        Some(was) if is > was * GROWTH => Some(format!(
+            "{name}: {was:.0} before, {is:.0} now ({:+.0} %)",
+            100.0 * (is / was - 1.0)
+        )),
+        Some(_) => None,
+    };
+    now.all().filter_map(problem).collect()
+}
+
+/// Every figure beside the stored one.
+pub fn table(stored: &Stored, now: &Stored) -> String {
+    let before: BTreeMap<String, f64> = stored.all().collect();
+    let mut text = String::new();
+    for (name, is) in now.all() {
+        let was = before
+            .get(&name)
+            .map_or_else(|| "none".to_owned(), |was| format!("{was:.0}"));
+        // A String takes everything.
+        let _ = writeln!(text, "{name:<28} {was:>10} stored {is:>10.0} now");
+    }
+    text
+}
+
+/// Reads the stored figures; none where there are none yet.
+///
+/// # Errors
+///
+/// When the file is not what this writes.
+pub fn read(path: &Path) -> Result<Stored> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("reading {}", path.display())),
+        Err(_) => Ok(Stored::default()),
+    }
+}
+
+/// Stores figures.
+///
+/// # Errors
+///
+/// When the file can't be written.
+pub fn write(path: &Path, now: &Stored) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(now)?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Whether valgrind is there, which counts instructions.
+pub fn valgrind_is_there() -> bool {
+    Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// Instructions of each step: of many of them, less those of few, so that the start of the program is in no figure.
+///
+/// # Errors
+///
+/// When valgrind fails.
+pub fn instructions(programs: &Programs) -> Result<BTreeMap<String, f64>> {
+    let mut figures = BTreeMap::new();
+    for step in Step::ALL {
+        let (few, many) = (1_000, 3_000);
+        let more = counted(programs, step, many)?.saturating_sub(counted(programs, step, few)?);
+        figures.insert(
+            step.name().to_owned(),
+            (more as f64 / (many - few) as f64).round(),
+        );
+    }
+    Ok(figures)
+}
+
+fn counted(programs: &Programs, step: Step, size: usize) -> Result<u64> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(&programs.rust)
+        .args(["step", step.name(), &format!("--size={size}")])
+        .output()
+        .context("starting valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match collected(&said) {
+        Some(count) if output.status.success() => Ok(count),
+        _ => bail!("callgrind of {} failed ({}):\n{said}", step.name(), output.status),
+    }
+}
+
+/// The count in what callgrind says at its end.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().rev().find_map(|line| line.split_once("Collected :"));
+    line?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(queue: f64, pod: f64) -> Stored {
+        Stored {
+            instructions: [("queue".to_owned(), queue)].into(),
+            bytes: [("pod".to_owned(), pod)].into(),
+        }
+    }
+
+    #[test]
+    fn a_tenth_more_is_borne_and_what_is_beyond_is_named() {
+        assert_eq!(
+            grown(&stored(1000.0, 500.0), &stored(1100.0, 400.0)),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            grown(&stored(1000.0, 500.0), &stored(1101.0, 600.0)),
+            [
+                "instructions of queue: 1000 before, 1101 now (+10 %)",
+                "bytes of pod: 500 before, 600 now (+20 %)"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_figure_that_nothing_is_stored_of_is_no_pass() {
+        assert_eq!(grown(&Stored::default(), &stored(1.0, 1.0)).len(), 2);
+    }
+
+    #[test]
+    fn the_count_is_found_in_what_callgrind_says() {
+        let said = "==7== Callgrind, a call-graph generating cache profiler\n==7== Events    : Ir\n==7== Collected : 1234567\n==7==\n";
+        assert_eq!(collected(said), Some(1_234_567));
+        assert_eq!(collected("==7== Process terminating"), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! The page.
+
+use std::fmt::Write;
+
+use super::{Line, Machine, Verdict};
+use crate::row::Row;
+
+const SUITES: [(&str, &str); 8] = [
+    (
+        "fleet",
+        "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that nobody \
+         can share TLS sessions or connections. It holds as many ConfigMaps as the table says, 1 kB of text each that differs from one to the \
+         next. Measured from the start of the process until the reconciler has seen every object of every context once. Variant `sim`: simulated \
+         API servers in another process, for sizes that a real one does not carry. `go-serial` engages one cluster after the other, as \
+         multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
+         a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
+         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST.",
+    ),
+    (
+        "store",
+        "`configmap`, `pod`, `deployment`, `custom`: allocated bytes of an object in mcr's store, for each byte of its JSON without \
+         managedFields (which an API server sends, and mcr does not keep); beside it that JSON's size, and how long reading and decoding \
+         one takes. `kB a cluster`: what one more of 1,000 clusters with one object adds to resident memory.",
+    ),
+    (
+        "update",
+        "One object is written while all contexts watch it; measured from the API server's answer to the write until each cluster's reconciler \
+         sees it. Variant `core` is mcr's own share: events of 100 clusters are handed to it as bytes, without sockets and TLS, and are measured \
+         until their reconcile is called; `value` is events a second.",
+    ),
+    (
+        "shared-scope",
+        "Namespaces of one API server as clusters. `bytes` and `rss_bytes`: allocated and resident memory of one cluster beyond its objects, \
+         before its client is used; `engage_us`: until one more is in the fleet, `cpu_us`: CPU of one that joins, reconcile included; `all_s`: until all \
+         were reconciled.",
+    ),
+    (
+        "churn",
+        "100 clusters stay, of another 400 half is there; each second the 200 leave and the other 200 join. Latency is that of those that stay; \
+         `lists` is LISTs a second, `value` the growth of the live heap in percent a minute. In the end what joined last must have been seen \
+         whole.",
+    ),
+    (
+        "isolation",
+        "A fifth of the clusters fail from the start on, in the way that the variant names. `synced_s` is until all objects of the others were seen, \
+         latency is of writes to the others.",
+    ),
+    (
+        "fairness",
+        "4 workers, 5 ms a reconcile. 19 clusters are written to ten times a second; in the `storm` one more is written to a thousand times a \
+         second, more than can be worked off. Latency is that of the 19.",
+    ),
+    (
+        "queue",
+        "`value` is pushes and pops a second of one core, `objects` is keys in each cluster.",
+    ),
+];
+
+type Column = (&'static str, fn(&Row) -> Option<String>);
+
+fn rounded(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+const COLUMNS: [Column; 17] = [
+    ("subject", |row| Some(row.subject.clone())),
+    ("variant", |row| {
+        Some(row.variant.clone()).filter(|variant| !variant.is_empty())
+    }),
+    ("clusters", |row| Some(row.clusters.to_string())),
+    ("objects each", |row| Some(row.objects.to_string())),
+    ("synced s", |row| row.synced_s.map(rounded)),
+    ("RSS idle MB", |row| Some(rounded(row.rss_idle_kb? / 1000.0))),
+    ("RSS peak MB", |row| Some(rounded(row.rss_peak_kb? / 1000.0))),
+    ("CPU s", |row| row.cpu_s.map(rounded)),
+    ("server CPU s", |row| row.server_cpu_s.map(rounded)),
+    ("idle CPU %", |row| Some(rounded(100.0 * row.idle_cpu?))),
+    ("LISTs", |row| row.lists.map(rounded)),
+    ("WATCHes", |row| row.watches.map(rounded)),
+    ("p50 ms", |row| row.p50_ms.map(rounded)),
+    ("p99 ms", |row| row.p99_ms.map(rounded)),
+    ("missed", |row| row.missed.map(rounded)),
+    ("value", |row| row.value.map(rounded)),
+    ("", |row| {
+        row.skipped.as_ref().map(|why| format!("skipped: {why}"))
+    }),
+];
+
+fn table(rows: &[&Row]) -> String {
+    let used: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|(_, cell)| rows.iter().any(|row| cell(row).is_some()))
+        .collect();
+    let names: Vec<&str> = used.iter().map(|(name, _)| *name).collect();
+    let mut text = format!("| {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len()));
+    for row in rows {
+        let cells: Vec<String> = used
+            .iter()
+            .map(|(_, cell)| cell(row).unwrap_or_default())
+            .collect();
+        // A String takes everything.
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text
+}
+
+fn targets(verdicts: &[Verdict]) -> String {
+    let mut text = "| suite | what | target | measured | |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    for verdict in verdicts {
+        let unit = if verdict.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", verdict.unit)
+        };
+        let limit = if verdict.least { "at least" } else { "at most" };
+        let is = verdict.is.map_or_else(
+            || "not measured".to_owned(),
+            |is| format!("{}{unit}", rounded(is)),
+        );
+        let met = match verdict.met() {
+            Some(true) => "met",
+            Some(false) => "**missed**",
+            None => "",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {limit} {}{unit} | {is} | {met} |",
+            verdict.suite,
+            verdict.what,
+            rounded(verdict.limit)
+        );
+    }
+    text
+}
+
+/// One line for each subject over the sizes of `fleet` on a real server.
+pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in rows
+        .iter()
+        .filter(|row| row.suite == "fleet" && row.variant.is_empty())
+    {
+        let Some(value) = figure(row) else { continue };
+        let point = (row.clusters as f64, value);
+        match lines.iter_mut().find(|line| line.name == row.subject) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                name: row.subject.clone(),
+                points: vec![point],
+            }),
+        }
+    }
+    for line in &mut lines {
+        line.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    }
+    lines
+}
+
+/// The page as Markdown.
+pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
+    let versions: Vec<String> = machine
+        .versions
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
+    let mut text = format!(
+        "# Benchmarks\n\n\
+         Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
+         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Subjects take \
+         turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
+         tells the rest.\n\n\
+         ## Targets\n\n\
+         Ratios are of one call on one machine. The rows behind them are below.\n\n{}\n",
+        machine.date,
+        machine.processor,
+        machine.cores,
+        machine.memory_gb,
+        machine.kernel,
+        versions.join(", "),
+        targets(verdicts),
+    );
+    for (suite, about) in SUITES {
+        let own: Vec<&Row> = rows.iter().filter(|row| row.suite == suite).collect();
+        if own.is_empty() {
+            continue;
+        }
+        let runs = own.iter().map(|row| row.runs).max().unwrap_or_default();
+        let _ = write!(
+            text,
+            "## {suite}\n\n{about} Medians of {runs} runs.\n\n{}\n",
+            table(&own)
+        );
+        if suite == "fleet" {
+            text.push_str("![Memory over the number of clusters](benchmarks/memory.svg)\n\n![Time over the number of clusters](benchmarks/time.svg)\n\n");
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_the_columns_that_are_used_and_says_what_was_skipped() {
+        let rows = [
+            Row {
+                synced_s: Some(1.234),
+                ..Row::new("fleet", "mcr", 500, 102)
+            },
+            Row::skipped("fleet", "go-serial", 500, 102, "no Go"),
+        ];
+        let rows: Vec<&Row> = rows.iter().collect();
+        assert_eq!(
+            table(&rows),
+            "| subject | clusters | objects each | synced s |  |\n| --- | --- | --- | --- | --- |\n\
+             | mcr | 500 | 102 | 1.23 |  |\n| go-serial | 500 | 102 |  | skipped: no Go |\n"
+        );
+    }
+
+    #[test]
+    fn lines_go_from_few_to_many_clusters_of_real_servers_only() {
+        let row = |subject: &str, clusters, variant: &str| Row {
+            variant: variant.to_owned(),
+            synced_s: Some(clusters as f64),
+            ..Row::new("fleet", subject, clusters, 102)
+        };
+        let rows = [
+            row("mcr", 500, ""),
+            row("mcr", 50, ""),
+            row("mcr", 5_000, "sim"),
+            row("kube-rs", 50, ""),
+        ];
+        let lines = lines(&rows, |row| row.synced_s);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0].points, [(50.0, 50.0), (500.0, 500.0)]);
+    }
+
+    #[test]
+    fn the_page_says_what_was_missed_and_what_was_not_measured() {
+        let rows = [Row {
+            value: Some(5e5),
+            ..Row::new("queue", "mcr", 1_000, 100)
+        }];
+        let text = page(&rows, &super::super::verdicts(&rows), &Machine::default());
+        assert!(text.contains("| queue | pushes and pops with 1,000 clusters x 100 keys | at least 1000000 /s | 500000 /s | **missed** |"));
+        assert!(text.contains("| not measured |  |"));
+        assert!(text.contains("## queue") && !text.contains("## churn"));
+    }
+}

@@ -1,0 +1,71 @@
+use anyhow::Result;
+
+use crate::row::Row;
+
+/// Rows of which the new ones take the place of the old ones of the same suite, where the suite was measured anew as a whole:
+/// ratios are of one run.
+pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
+    let again = |row: &Row| {
+        let same = |other: &Row| {
+            (&other.suite, other.clusters, other.variant == "sim")
+                == (&row.suite, row.clusters, row.variant == "sim")
+        };
+        match row.suite.as_str() {
+            // Each size and back end is a measurement of its own.
+            "fleet" => new.iter().any(same),
+            _ => new.iter().any(|other| other.suite == row.suite),
+        }
+    };
+    let kept: Vec<Row> = old.into_iter().filter(|row| !again(row)).collect();
+    kept.into_iter().chain(new.iter().cloned()).collect()
+}
+
+pub(super) fn read(text: &str) -> Result<Vec<Row>> {
+    let rows = text.lines().map(serde_json::from_str);
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn write(rows: &[Row]) -> Result<String> {
+    let mut text = String::new();
+    for row in rows {
+        text.push_str(&serde_json::to_string(row)?);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_is_measured_again_replaces_itself_only() {
+        let sim = |clusters| Row {
+            variant: "sim".to_owned(),
+            ..Row::new("fleet", "mcr", clusters, 20)
+        };
+        let old = vec![
+            Row::new("fleet", "mcr", 500, 102),
+            Row::new("fleet", "go-serial", 500, 102),
+            sim(500),
+            Row::new("queue", "mcr", 10, 1),
+            Row::new("queue", "mcr", 100, 1),
+        ];
+        let merged = merge(
+            old,
+            vec![
+                Row::new("fleet", "mcr", 500, 102),
+                Row::new("queue", "mcr", 10, 1),
+            ],
+        );
+        assert_eq!(
+            merged,
+            [
+                sim(500),
+                Row::new("fleet", "mcr", 500, 102),
+                Row::new("queue", "mcr", 10, 1)
+            ]
+        );
+        assert_eq!(read(&write(&merged).unwrap()).unwrap(), merged);
+    }
+}
