@@ -297,11 +297,7 @@ pub(crate) async fn story(early: &Member, late: &Member) {
             line(member, "ClusterRole", &format!("{id}-copy"), "conflict"),
         );
     }
-    assert!(
-        program.log().contains("is there, and not made by this program"),
-        "{}",
-        program.log()
-    );
+    program.logged("is there, and not made by this program", 2);
     for line in program.interrupt() {
         assert_eq!(line["event"], "conflict", "nothing comes after it");
     }

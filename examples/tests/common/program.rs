@@ -163,6 +163,19 @@ impl Program {
         self.errors.lock().unwrap().clone()
     }
 
+    /// Waits until its log has a text so many times. It comes by another way than the lines, sooner or later than they.
+    pub(crate) fn logged(&self, text: &str, times: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.log().matches(text).count() < times {
+            assert!(
+                Instant::now() < deadline,
+                "{text} is not in the log:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Ends it as Ctrl-C does; it must do so by itself and without an error.
     pub(crate) fn interrupt(mut self) -> Vec<Value> {
         let pid = self.child.id().to_string();

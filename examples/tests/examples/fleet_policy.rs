@@ -52,11 +52,7 @@ fn a_cluster_named_hub_is_left_out_unless_it_is_asked_for() {
 
         let program = Program::start("fleet-policy", &args);
         program.line("a member", in_cluster("east"));
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(40);
-        while program.log().matches("state=Ready").count() < 2 {
-            assert!(std::time::Instant::now() < deadline, "{}", program.log());
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        program.logged("state=Ready", 2);
         // Longer than it takes to do something there.
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         assert!(!program.interrupt().iter().any(in_cluster("hub")));
