@@ -9,6 +9,7 @@ use mcr_testkit::{
     sim::{SimCluster, SimServer},
     waiting::{Background, OrFail},
 };
+use tokio::net::TcpSocket;
 
 use crate::harness::User;
 
@@ -16,27 +17,27 @@ async fn sim(name: &str) -> SimServer {
     SimCluster::builder().name(name).build().serve().await.or_fail()
 }
 
-fn down(name: &str) -> String {
-    // Bound and let go again: nobody listens there.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    format!(
+/// A kubeconfig that leads to a port where nobody listens, as long as the socket is held: it is bound and does not listen.
+fn down(name: &str) -> (String, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let text = format!(
         "current-context: {name}\ncontexts: [{{name: {name}, context: {{cluster: c, user: u}}}}]\n\
-         clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
-    )
+         clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    (text, socket)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_are_shown_with_what_is_wrong() {
     let (eu, us) = (sim("eu").await, sim("us").await);
+    let (unheard, _held) = down("down");
     let user = User::new();
     for (name, text) in [
         ("eu.kubeconfig", eu.kubeconfig()),
         ("us.kubeconfig", us.kubeconfig()),
-        ("down.kubeconfig", down("down")),
+        ("down.kubeconfig", unheard),
         ("half.kubeconfig", "contexts: [".to_owned()),
     ] {
         user.file(name, text);
@@ -181,7 +182,8 @@ async fn a_controller_that_runs_is_asked() {
     };
     let handle = clusters.handle();
     handle.add(spec("eu \u{202e}x", eu.kubeconfig()));
-    handle.add(spec("down", down("down")));
+    let (unheard, _held) = down("down");
+    handle.add(spec("down", unheard));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     let manager = Manager::builder()

@@ -42,7 +42,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
         ran.display()
     );
     let large = |text: &str| format!("{text}# {}", "x".repeat((1 << 20) - text.len() - 2));
-    let hostile: Vec<(&str, String, &str)> = vec![
+    let mut hostile: Vec<(&str, String, &str)> = vec![
         ("exec", kubeconfig(server, &exec), "exec"),
         (
             "token-file",
@@ -78,6 +78,15 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     }
     // As large as can be, and a cluster like any other.
     put(&hub, "fleet", "zoo", large(&member.kubeconfig())).await;
+    // Its kubeconfig is under another key.
+    put(&hub, "fleet", "no-key", member.kubeconfig()).await;
+    let renamed = Patch::Merge(json!({"data": {"kubeconfig": null, "value": "eA=="}}));
+    let params = PatchParams::default();
+    secrets(&hub, "fleet")
+        .patch("no-key", &params, &renamed)
+        .await
+        .or_fail();
+    hostile.push(("no-key", String::new(), "has no key \"kubeconfig\""));
     // A name that leads to this machine.
     put(
         &hub,
