@@ -194,11 +194,12 @@ fn everything(options: &Options) -> Vec<(Suite, Options)> {
         };
         (Suite::Fleet, options)
     };
+    let with_floor = [&Subject::ALL[..], &[Subject::Floor]].concat();
     let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
     let mut all = vec![
         fleet(100, 102, false, &Subject::ALL),
         fleet(250, 102, false, &Subject::ALL),
-        fleet(500, 102, false, &Subject::ALL),
+        fleet(500, 102, false, &with_floor),
         fleet(500, 20, true, &side_by_side),
         fleet(5_000, 20, true, &side_by_side[..2]),
         fleet(10_000, 20, true, &side_by_side[..1]),
@@ -257,7 +258,7 @@ async fn measure(args: Args) -> Result<()> {
         });
         // After each: what was measured is kept, whatever becomes of the next.
         if let Some(root) = &root {
-            let machine = Machine::look(&root.join("crates/mcr-bench/go"));
+            let machine = Machine::look(root);
             let verdicts = report::write(root, rows.clone(), &machine)?;
             let missed = verdicts.iter().filter(|verdict| verdict.met() == Some(false));
             eprintln!(
@@ -354,7 +355,7 @@ mod tests {
             [
                 (100, false, 2),
                 (250, false, 2),
-                (500, false, 2),
+                (500, false, 3),
                 (500, true, 1),
                 (5_000, true, 1),
                 (10_000, true, 1)

@@ -25,7 +25,7 @@ pub enum Backend {
     /// A real API server, once for each context.
     Real(Real),
     /// Simulated API servers in a process of their own.
-    Sim(Sim),
+    Sim(Box<Sim>),
     /// Clusters that someone brings.
     Brought {
         /// Their kubeconfig.

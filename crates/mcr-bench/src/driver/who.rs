@@ -20,10 +20,12 @@ pub enum Subject {
     GoSerial,
     /// controller-runtime, all clusters engaged at once, by someone who has measured
     GoConcurrent,
+    /// No controller: a TLS session, a LIST and a WATCH for each context, which nobody can save. For `fleet`
+    Floor,
 }
 
 impl Subject {
-    /// All of them.
+    /// All controllers.
     pub const ALL: [Self; 5] = [
         Self::Mcr,
         Self::KubeRs,
@@ -40,6 +42,7 @@ impl Subject {
             Self::KubeRsTuned => "kube-rs-tuned",
             Self::GoSerial => "go-serial",
             Self::GoConcurrent => "go-concurrent",
+            Self::Floor => "floor",
         }
     }
 

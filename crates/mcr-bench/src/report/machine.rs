@@ -18,8 +18,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this one. `go` is the folder of the Go program.
-    pub fn look(go: &Path) -> Self {
+    /// Looks at this one, and at the workspace in `root`.
+    pub fn look(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
             let line = text.lines().find(|line| line.starts_with(name));
@@ -32,7 +32,7 @@ impl Machine {
             .next()
             .and_then(|number| number.parse().ok())
             .unwrap_or_default();
-        let modules = std::fs::read_to_string(go.join("go.mod")).unwrap_or_default();
+        let modules = std::fs::read_to_string(root.join("crates/mcr-bench/go/go.mod")).unwrap_or_default();
         let module = |name: &str| {
             let found = modules.lines().find_map(|line| line.trim().strip_prefix(name));
             found
@@ -51,7 +51,13 @@ impl Machine {
             ),
             versions: vec![
                 ("mcr".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-                ("kube-rs".to_owned(), "5.0".to_owned()),
+                (
+                    "kube-rs".to_owned(),
+                    locked(
+                        &std::fs::read_to_string(root.join("Cargo.lock")).unwrap_or_default(),
+                        "kube",
+                    ),
+                ),
                 ("rustc".to_owned(), said_by("rustc", &["--version"])),
                 ("Go".to_owned(), said_by("go", &["env", "GOVERSION"])),
                 (
@@ -59,7 +65,7 @@ impl Machine {
                     module("sigs.k8s.io/controller-runtime "),
                 ),
                 ("client-go".to_owned(), module("k8s.io/client-go ")),
-                ("kube-apiserver".to_owned(), "1.36.1".to_owned()),
+                ("kube-apiserver".to_owned(), api_server()),
             ],
             date: jiff::Zoned::now().date().to_string(),
         }
@@ -72,4 +78,35 @@ fn said_by(program: &str, args: &[&str]) -> String {
     said.ok()
         .filter(|said| !said.is_empty())
         .unwrap_or_else(|| "not there".to_owned())
+}
+
+/// The version of a crate in a lock file.
+fn locked(lock: &str, name: &str) -> String {
+    let mut lines = lock
+        .lines()
+        .skip_while(|line| *line != format!("name = {name:?}"));
+    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = "));
+    version.map_or_else(|| "?".to_owned(), |version| version.trim_matches('"').to_owned())
+}
+
+fn api_server() -> String {
+    let binaries = mcr_testkit::control_plane::Binaries::find();
+    let program = binaries.map(|binaries| binaries.folder().join("kube-apiserver").display().to_string());
+    let said = program.map_or_else(
+        |_| "not there".to_owned(),
+        |program| said_by(&program, &["--version"]),
+    );
+    said.trim_start_matches("Kubernetes ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::locked;
+
+    #[test]
+    fn the_version_is_of_the_crate_of_this_name() {
+        let lock = "[[package]]\nname = \"kube-core\"\nversion = \"1.0.0\"\n\n[[package]]\nname = \"kube\"\nversion = \"5.0.0\"\n";
+        assert_eq!(locked(lock, "kube"), "5.0.0");
+        assert_eq!(locked(lock, "tokio"), "?");
+    }
 }

@@ -1,6 +1,10 @@
 //! What is written with kube-rs alone: a client, a watcher and a reflector for each context.
 
-use std::{path::PathBuf, pin::pin, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -47,9 +51,22 @@ pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
 
 /// As someone writes it who has measured: what is equal is parsed once, and no client has layers that it doesn't need.
 pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
-    let kubeconfig = Kubeconfig::read_from(&path)?;
-    let mut roots: Vec<(String, Arc<RootCertStore>)> = Vec::new();
     let mut watches = JoinSet::new();
+    for (name, client) in clients(&path)? {
+        let config = watcher::Config {
+            page_size: None,
+            ..watcher::Config::default()
+        };
+        watches.spawn(watch(name, client, config.any_semantic(), tally.clone()));
+    }
+    first_failure(watches).await
+}
+
+/// A client for each context, by the contexts' names.
+pub(super) fn clients(path: &Path) -> Result<Vec<(String, Client)>> {
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    let mut roots: Vec<(String, Arc<RootCertStore>)> = Vec::new();
+    let mut clients = Vec::new();
     for named in &kubeconfig.contexts {
         let context = named.context.as_ref().context("a context without content")?;
         let cluster = kubeconfig
@@ -65,11 +82,8 @@ pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
             .find(|user| Some(&user.name) == context.user.as_ref());
         let user = user.and_then(|user| user.auth_info.clone()).unwrap_or_default();
         let ca = cluster.certificate_authority_data.clone().unwrap_or_default();
-        let known = roots
-            .iter()
-            .find(|(known, _)| *known == ca)
-            .map(|(_, store)| store.clone());
-        let store = match known {
+        let known = roots.iter().find(|(known, _)| *known == ca);
+        let store = match known.map(|(_, store)| store.clone()) {
             Some(store) => store,
             None => {
                 let store = Arc::new(store(&ca)?);
@@ -78,20 +92,9 @@ pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
             }
         };
         let server = cluster.server.as_deref().context("a cluster without a server")?;
-        let client = client(server, user, store)?;
-        let config = watcher::Config {
-            page_size: None,
-            ..watcher::Config::default()
-        };
-        watches.spawn(watch(
-            named.name.clone(),
-            client,
-            config.any_semantic(),
-            tally.clone(),
-        ));
+        clients.push((named.name.clone(), client(server, user, store)?));
     }
-    drop((kubeconfig, roots));
-    first_failure(watches).await
+    Ok(clients)
 }
 
 fn store(ca: &str) -> Result<RootCertStore> {

@@ -3,6 +3,7 @@
 //! The job: every ConfigMap of every context of a kubeconfig passes the reconciler once, and from then on whenever it changes.
 //! What they say on stdout, and are asked on stdin, is in [`said`].
 
+mod floor;
 pub mod kube_rs;
 pub mod mcr;
 pub mod said;
@@ -43,6 +44,8 @@ pub enum Which {
     KubeRs,
     /// The same with the kubeconfig and its CA parsed once and a client without layers that aren't needed
     KubeRsTuned,
+    /// What can't be saved: a TLS session, a LIST and a WATCH for each context
+    Floor,
 }
 
 /// Runs a subject until it is killed. `heap` tells the bytes that are allocated, where that is counted.
@@ -60,6 +63,7 @@ pub fn run(args: SubjectArgs, heap: fn() -> Option<usize>) -> Result<()> {
             match args.which {
                 Which::Mcr => mcr::run(args, tally).await,
                 Which::KubeRs => kube_rs::naive(args.kubeconfig, tally).await,
+                Which::Floor => floor::run(args.kubeconfig, tally).await,
                 Which::KubeRsTuned => kube_rs::tuned(args.kubeconfig, tally).await,
             }
         })

@@ -50,8 +50,13 @@ impl Tally {
                 at: now(),
             }));
         }
-        let seen = self.0.seen.fetch_add(1, Ordering::Relaxed) + 1;
-        if seen == self.0.expected {
+        self.reconciled_many(1);
+    }
+
+    /// As many objects have.
+    pub fn reconciled_many(&self, objects: usize) {
+        let before = self.0.seen.fetch_add(objects, Ordering::Relaxed);
+        if before < self.0.expected && before + objects >= self.0.expected {
             say(&Said::Synced { at: now() });
         }
     }

@@ -20,11 +20,16 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// When the servers don't start, or a subject does not sync within ten minutes.
 pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let options = session.options.clone();
+    if options.subjects.is_empty() {
+        return Ok(Vec::new());
+    }
     let clusters = options.clusters.unwrap_or(500);
     let objects = options.objects.unwrap_or(102);
     let mut backend = match &options.kubeconfig {
         Some(kubeconfig) => Backend::brought(kubeconfig).await?,
-        None if options.sim => Backend::Sim(Sim::start(&session.programs, clusters, objects).await?),
+        None if options.sim => {
+            Backend::Sim(Box::new(Sim::start(&session.programs, clusters, objects).await?))
+        }
         None => Backend::Real(Real::start(clusters, objects).await?),
     };
     let mut runs = Vec::new();
