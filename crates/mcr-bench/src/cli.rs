@@ -180,11 +180,9 @@ fn root() -> Result<PathBuf> {
 /// What is measured when no suite is named: all of them, `fleet` at several sizes for the plots.
 fn everything(options: &Options) -> Vec<(Suite, Options)> {
     let fleet = |clusters, objects, sim, subjects: &[Subject]| {
-        let kept = options
-            .subjects
-            .iter()
-            .copied()
-            .filter(|subject| subjects.contains(subject));
+        // The floor is asked for by nobody, and is of use to all.
+        let asked = |subject: &Subject| *subject == Subject::Floor || options.subjects.contains(subject);
+        let kept = subjects.iter().copied().filter(asked);
         let options = Options {
             clusters: Some(clusters),
             objects: Some(objects),
