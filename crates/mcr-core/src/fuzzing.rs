@@ -16,7 +16,7 @@ use crate::{
         KubeconfigAccess, KubeconfigFile, Resolved, Trust, contexts, exec_output as read_exec_output,
         link_kubeconfig,
     },
-    store::{Namespaces, Object, TypePrefix},
+    store::{Form, Namespaces, Object},
     watch::{Lines, WatchError, WatchLine, list_page, resource_version, status, watch_line},
 };
 
@@ -192,16 +192,16 @@ fn line_says(line: &[u8]) -> Vec<String> {
 }
 
 fn object_says(json: &RawValue) -> Vec<String> {
-    let prefix = TypePrefix::new("v1", "ConfigMap");
+    let form = Form::new("v1", "ConfigMap");
     let mut namespaces = Namespaces::default();
-    let object = match Object::parse(json, &prefix, &mut namespaces) {
+    let object = match Object::parse(json, &form, &mut namespaces) {
         Ok(object) => object,
         Err(error) => return vec![error.to_string(), format!("{error:?}")],
     };
     let held = object.to_json();
     let again = std::str::from_utf8(&held).ok().and_then(|text| {
         let raw: &RawValue = serde_json::from_str(text).ok()?;
-        Object::parse(raw, &prefix, &mut namespaces).ok()
+        Object::parse(raw, &form, &mut namespaces).ok()
     });
     let Some(again) = again else {
         panic!("what is held of an object is not an object any more");

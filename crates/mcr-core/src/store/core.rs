@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Object, ObjectKey};
+use super::{Object, ObjectKey, table::Table};
 
 /// What happened to one object.
 ///
@@ -63,11 +63,12 @@ pub(crate) struct StoreCore {
 
 #[derive(Default)]
 struct Inner {
-    objects: HashMap<ObjectKey, Arc<Object>>,
+    objects: Table,
     indexes: HashMap<Arc<str>, Index>,
     bytes: usize,
-    /// Keys not seen yet in the listing under way; none outside of a listing.
-    unseen: Option<HashSet<ObjectKey>>,
+    held_bytes: usize,
+    /// What was not seen yet in the listing under way; none outside of a listing.
+    unseen: Option<Table>,
 }
 
 struct Index {
@@ -101,6 +102,10 @@ impl StoreCore {
         self.read().bytes
     }
 
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.read().held_bytes
+    }
+
     /// The objects found under a value of an index; none if there is no such index.
     pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<Object>>> {
         let inner = self.read();
@@ -132,11 +137,10 @@ impl StoreCore {
     /// servers with unrelated resource versions can stand behind one cluster: the last word counts.
     pub(crate) fn upsert(&self, new: Arc<Object>, initial: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
-        let key = new.key().clone();
         if let Some(unseen) = &mut inner.unseen {
-            unseen.remove(&key);
+            unseen.remove(new.key());
         }
-        match inner.insert(key, new.clone()) {
+        match inner.insert(new.clone()) {
             Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => Vec::new(),
             Some(old) if !old.same_uid(&new) => {
                 vec![
@@ -173,6 +177,7 @@ impl StoreCore {
             let mut inner = copy.write();
             inner.objects.clone_from(&from.objects);
             inner.bytes = from.bytes;
+            inner.held_bytes = from.held_bytes;
         }
         for (name, index) in &from.indexes {
             copy.add_index(name.clone(), index.indexer.clone());
@@ -184,13 +189,13 @@ impl StoreCore {
     pub(crate) fn difference(&self, other: &Self) -> Vec<ObjectChange> {
         let (old, new) = (self.read(), other.read());
         let mut changes = Vec::new();
-        for (key, object) in &old.objects {
-            if !new.objects.contains_key(key) {
+        for object in old.objects.values() {
+            if new.objects.get(object.key()).is_none() {
                 changes.push(ObjectChange::deleted(object.clone(), true));
             }
         }
-        for (key, object) in &new.objects {
-            match old.objects.get(key) {
+        for object in new.objects.values() {
+            match old.objects.get(object.key()) {
                 Some(known) if known.same_uid(object) => {
                     if known.resource_version() != object.resource_version() {
                         changes.push(ObjectChange {
@@ -212,7 +217,7 @@ impl StoreCore {
     /// Begins a listing: until [`finish_listing`](Self::finish_listing), what is not put in is held as unseen.
     pub(crate) fn begin_listing(&self) {
         let mut inner = self.write();
-        inner.unseen = Some(inner.objects.keys().cloned().collect());
+        inner.unseen = Some(inner.objects.clone());
     }
 
     /// Says that an object was in the list though it could not be read, so that it is not taken for deleted.
@@ -230,28 +235,32 @@ impl StoreCore {
         let complete = complete || crate::planted::Bug::IncompleteDeletes.on();
         #[cfg(mcr_planted)]
         if complete && crate::planted::Bug::SilentDeletes.on() {
-            unseen.iter().for_each(|key| drop(inner.remove(key)));
+            unseen
+                .values()
+                .for_each(|object| drop(inner.remove(object.key())));
             return Vec::new();
         }
         if !complete {
             return Vec::new();
         }
         unseen
-            .into_iter()
-            .filter_map(|key| inner.remove(&key))
+            .values()
+            .filter_map(|object| inner.remove(object.key()))
             .map(|old| ObjectChange::deleted(old, true))
             .collect()
     }
 }
 
 impl Inner {
-    fn insert(&mut self, key: ObjectKey, new: Arc<Object>) -> Option<Arc<Object>> {
+    fn insert(&mut self, new: Arc<Object>) -> Option<Arc<Object>> {
         self.bytes += new.bytes();
+        self.held_bytes += new.held_bytes();
         for index in self.indexes.values_mut() {
             index.insert(&new);
         }
-        let old = self.objects.insert(key, new.clone())?;
+        let old = self.objects.insert(new.clone())?;
         self.bytes -= old.bytes();
+        self.held_bytes -= old.held_bytes();
         for index in self.indexes.values_mut() {
             index.replace(&old, &new);
         }
@@ -261,6 +270,7 @@ impl Inner {
     fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Object>> {
         let old = self.objects.remove(key)?;
         self.bytes -= old.bytes();
+        self.held_bytes -= old.held_bytes();
         for index in self.indexes.values_mut() {
             index.remove(&old);
         }
@@ -318,24 +328,27 @@ mod tests {
     use serde_json::{json, value::to_raw_value};
 
     use super::*;
-    use crate::store::{Namespaces, TypePrefix};
+    use crate::store::{Form, Namespaces};
 
     fn object(name: &str, uid: u8, rv: u32, label: &str) -> Arc<Object> {
-        let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label}}});
+        let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label, "app.kubernetes.io/managed-by": "something that is said of all of them"}}});
         let raw = to_raw_value(&json).unwrap();
-        Object::parse(
-            &raw,
-            &TypePrefix::new("v1", "ConfigMap"),
-            &mut Namespaces::default(),
-        )
-        .unwrap()
-        .into()
+        Object::parse(&raw, &Form::new("v1", "ConfigMap"), &mut Namespaces::default())
+            .unwrap()
+            .into()
     }
 
     fn by_label() -> Indexer {
         Arc::new(|object| {
             let map: k8s_openapi::api::core::v1::ConfigMap = object.decode().ok()?;
-            Some(map.metadata.labels.unwrap_or_default().into_values().collect())
+            Some(
+                map.metadata
+                    .labels
+                    .unwrap_or_default()
+                    .remove("l")
+                    .into_iter()
+                    .collect(),
+            )
         })
     }
 
@@ -448,6 +461,7 @@ mod tests {
                 prop_assert_eq!(&held, &expected);
                 prop_assert_eq!(&replayed, &expected);
                 prop_assert_eq!(store.bytes(), store.all().iter().map(|o| o.bytes()).sum::<usize>());
+                prop_assert_eq!(store.held_bytes(), store.all().iter().map(|o| o.held_bytes()).sum::<usize>());
                 for label in 0..3u8 {
                     let mut found: Vec<String> = store.by_index("label", &label.to_string()).unwrap().iter().map(|o| o.key().name.to_string()).collect();
                     found.sort();

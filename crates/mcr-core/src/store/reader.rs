@@ -169,9 +169,14 @@ impl<K> Store<K> {
         self.len() == 0
     }
 
-    /// How many bytes of JSON are held.
+    /// How many bytes of JSON the objects have.
     pub fn bytes(&self) -> usize {
         self.watch.contents().store().bytes()
+    }
+
+    /// How many bytes of memory the objects take.
+    pub fn held_bytes(&self) -> usize {
+        self.watch.contents().store().held_bytes()
     }
 
     /// The object as it is held.

@@ -144,7 +144,7 @@ const REMEMBERED: usize = 1000;
 pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
     let mut driver = Driver {
         parser: Parser {
-            prefix: watch.query().type_prefix(),
+            form: watch.query().form(),
             namespaces: Namespaces::default(),
         },
         kind: watch.query().clone(),

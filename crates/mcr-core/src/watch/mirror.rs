@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{WatchError, WatchRequest, WatchStatus};
-use crate::store::{Namespaces, NotAnObject, Object, TypePrefix};
+use crate::store::{Form, Namespaces, NotAnObject, Object};
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
 ///
@@ -98,6 +98,6 @@ pub(crate) struct Taken {
 
 /// What objects are made with.
 pub(crate) struct Parser {
-    pub(crate) prefix: TypePrefix,
+    pub(crate) form: Form,
     pub(crate) namespaces: Namespaces,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::{Resource, core::ApiResource};
 
-use crate::store::TypePrefix;
+use crate::store::Form;
 
 /// What to watch in a cluster: a kind, where, which of its objects, and how much of each.
 ///
@@ -166,11 +166,11 @@ impl WatchRequest {
             && self.metadata_only == other.metadata_only
     }
 
-    pub(crate) fn type_prefix(&self) -> TypePrefix {
+    pub(crate) fn form(&self) -> Form {
         if self.metadata_only {
-            TypePrefix::new("meta.k8s.io/v1", "PartialObjectMetadata")
+            Form::new("meta.k8s.io/v1", "PartialObjectMetadata")
         } else {
-            TypePrefix::new(&self.api_version(), &self.kind)
+            Form::new(&self.api_version(), &self.kind)
         }
     }
 

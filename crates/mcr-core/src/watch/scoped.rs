@@ -247,9 +247,9 @@ impl ScopeWatch {
         let namespace = placement.namespace.as_deref();
         let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
             let localized = self.localize(json, &placement.place)?;
-            OpenObject::open(&localized)?.close(namespace, &parser.prefix, &mut parser.namespaces)
+            OpenObject::open(&localized)?.close(namespace, &parser.form, &mut parser.namespaces)
         } else {
-            opened.close(namespace, &parser.prefix, &mut parser.namespaces)
+            opened.close(namespace, &parser.form, &mut parser.namespaces)
         };
         let object = object.map_err(|error| {
             self.contents_at(&placement.place).skip(&error);

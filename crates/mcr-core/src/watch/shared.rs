@@ -292,7 +292,7 @@ impl Mirror for SharedWatch {
     }
 
     fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let parsed = Object::parse(json, &parser.prefix, &mut parser.namespaces);
+        let parsed = Object::parse(json, &parser.form, &mut parser.namespaces);
         let object = Arc::new(parsed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
@@ -300,7 +300,7 @@ impl Mirror for SharedWatch {
     }
 
     fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let object = Arc::new(Object::parse(json, &parser.prefix, &mut parser.namespaces)?);
+        let object = Arc::new(Object::parse(json, &parser.form, &mut parser.namespaces)?);
         self.contents().apply(&self.request, |store| {
             store.delete(object.clone()).into_iter().collect()
         });

@@ -15,7 +15,7 @@ use super::*;
 use crate::WatchError;
 use crate::{
     AnswerBody, BoxError, ObjectMetadata, Placement, Upstream,
-    store::{Namespaces, TypePrefix},
+    store::{Form, Namespaces},
     watch::ChangeSink,
 };
 
@@ -197,7 +197,7 @@ impl World {
             scopes: (0..SCOPES).map(|_| Scoped::new()).collect(),
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
             parser: Parser {
-                prefix: TypePrefix::new("v1", "ConfigMap"),
+                form: Form::new("v1", "ConfigMap"),
                 namespaces: Namespaces::default(),
             },
             version: 0,

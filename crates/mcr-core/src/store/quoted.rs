@@ -1,0 +1,45 @@
+//! Strings as JSON has them.
+
+/// Whether it is written as it is.
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+}
+
+/// How long it becomes.
+pub(super) fn len(text: &str) -> usize {
+    if is_plain(text) {
+        text.len() + 2
+    } else {
+        escaped(text).len()
+    }
+}
+
+pub(super) fn write(out: &mut Vec<u8>, text: &str) {
+    if is_plain(text) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(escaped(text).as_bytes());
+    }
+}
+
+fn escaped(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn strings_are_written_as_serde_json_does(text in any::<String>()) {
+            let mut written = Vec::new();
+            super::write(&mut written, &text);
+            prop_assert_eq!(&written, &serde_json::to_vec(&text).unwrap());
+            prop_assert_eq!(written.len(), super::len(&text));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! UIDs in 16 bytes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A UID. Those that are not UUIDs (no API server makes any) are hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Uid([u8; 16]);
+
+/// Where the hyphens are, counted in bytes of the value.
+const GROUPS: [std::ops::Range<usize>; 5] = [0..4, 4..6, 6..8, 8..10, 10..16];
+
+impl Uid {
+    pub(super) fn new(uid: &str) -> Self {
+        let mut value = [0; 16];
+        let mut digits = uid.bytes().filter(|byte| *byte != b'-').map(|digit| {
+            let nibble = char::from(digit).to_digit(16)?;
+            u8::try_from(nibble).ok()
+        });
+        for byte in &mut value {
+            let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+                return Self::hashed(uid);
+            };
+            *byte = high << 4 | low;
+        }
+        if digits.next().is_some() {
+            return Self::hashed(uid);
+        }
+        Self(value)
+    }
+
+    fn hashed(uid: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        uid.hash(&mut hasher);
+        Self((u128::from(hasher.finish()) << 64 | uid.len() as u128).to_be_bytes())
+    }
+
+    /// As API servers write it.
+    pub(super) fn text(self) -> [u8; 36] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'-'; 36];
+        let mut at = 0;
+        for group in GROUPS {
+            for byte in &self.0[group] {
+                text[at] = DIGITS[usize::from(byte >> 4)];
+                text[at + 1] = DIGITS[usize::from(byte & 15)];
+                at += 2;
+            }
+            at += 1;
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_are_told_apart() {
+        let a = Uid::new("6e0c7b4e-0b7c-4b58-9d3e-0123456789ab");
+        assert_ne!(a, Uid::new("6e0c7b4e-0b7c-4b58-9d3e-0123456789ac"));
+        assert_eq!(a, Uid::new("6e0c7b4e-0b7c-4b58-9d3e-0123456789ab"));
+        assert_ne!(Uid::new("not a uuid"), Uid::new("another"));
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_it_was_read() {
+        let text = "6e0c7b4e-0b7c-4b58-9d3e-0123456789ab";
+        assert_eq!(Uid::new(text).text(), text.as_bytes());
+    }
+}
