@@ -16,12 +16,13 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_testkit::{
     control_plane::{Credentials, KubeconfigBuilder},
     faults::{Fault, FaultProxy, Upstream},
     sim::{SimCluster, SimFleet, SimServer},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     task::JoinHandle,
@@ -134,15 +135,17 @@ impl Served {
     }
 
     fn write_kubeconfig(&self, path: &Path, numbers: impl IntoIterator<Item = usize>) -> Result<()> {
-        let mut contexts = KubeconfigBuilder::new();
-        for number in numbers {
-            let address = self.addresses.get(number).context("there are fewer clusters")?;
-            let token = Credentials::Token(address.token.clone());
-            contexts = contexts.context(format!("cluster-{number:05}"), &address.url, &address.ca, token);
-        }
+        let numbered: Result<Vec<(String, &Address)>> = numbers
+            .into_iter()
+            .map(|number| {
+                let address = self.addresses.get(number).context("there are fewer clusters")?;
+                Ok((format!("cluster-{number:05}"), address))
+            })
+            .collect();
+        let text = kubeconfig(&numbered?);
         // Renamed, so that nobody reads half of it.
         let half = path.with_extension("new");
-        std::fs::write(&half, contexts.to_yaml())?;
+        std::fs::write(&half, text)?;
         Ok(std::fs::rename(half, path)?)
     }
 
@@ -190,6 +193,38 @@ impl Served {
         }
         Said::Counts { lists, watches, open }
     }
+}
+
+/// YAML, as kubeconfigs are. Beyond this many contexts JSON, which is YAML too: there are readers that stop at a quarter of a
+/// million YAML nodes, mcr's among them.
+const MOST_IN_YAML: usize = 5_000;
+
+fn kubeconfig(contexts: &[(String, &Address)]) -> String {
+    if contexts.len() <= MOST_IN_YAML {
+        let add = |builder: KubeconfigBuilder, (name, address): &(String, &Address)| {
+            builder.context(
+                name,
+                &address.url,
+                &address.ca,
+                Credentials::Token(address.token.clone()),
+            )
+        };
+        return contexts.iter().fold(KubeconfigBuilder::new(), add).to_yaml();
+    }
+    let all = |make: &dyn Fn(&str, &Address) -> Value| -> Vec<Value> {
+        contexts
+            .iter()
+            .map(|(name, address)| make(name, address))
+            .collect()
+    };
+    let ca = |address: &Address| STANDARD.encode(&address.ca);
+    json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": all(&|name, address| json!({ "name": name, "cluster": { "server": address.url, "certificate-authority-data": ca(address) } })),
+        "users": all(&|name, address| json!({ "name": name, "user": { "token": address.token } })),
+        "contexts": all(&|name, _| json!({ "name": name, "context": { "cluster": name, "user": name } })),
+    })
+    .to_string()
 }
 
 fn template(args: &SimArgs) -> Result<SimCluster> {

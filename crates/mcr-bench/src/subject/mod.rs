@@ -54,6 +54,14 @@ pub enum Which {
 ///
 /// When it can't start.
 pub fn run(args: SubjectArgs, heap: fn() -> Option<usize>) -> Result<()> {
+    // Only where it is asked for: what is logged costs time.
+    if std::env::var_os("RUST_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .init();
+    }
     let tally = Tally::new(args.expect);
     tally.answer_stdin(heap);
     tokio::runtime::Builder::new_multi_thread()

@@ -63,7 +63,7 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
     let quiet = beats(&mut sim, &mut process, 0..STABLE, 10 * writes, PAUSE).await?;
 
     let before = sim.counts().await?;
-    let mut heaps = Vec::new();
+    let (mut heaps, mut seen) = (Vec::new(), Vec::new());
     let mut ticks = tokio::time::interval(PAUSE);
     let mut written = BTreeMap::new();
     for second in 0..seconds {
@@ -74,17 +74,20 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
             written.insert(seq, now());
             sim.command(&format!("beat {seq} 0 {STABLE}")).await?;
         }
+        // Taken away at once: what the subject remembers for us is none of its heap.
+        seen.extend(process.beats().await?);
         heaps.push((second as f64, process.heap().await? as f64));
     }
     let joined = sim.counts().await?.lists - before.lists;
 
     // What is there after one turn more, and time for it, must all have been seen.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let latency = Latency::of(&process.beats().await?, STABLE, &written);
-    let seen = process.seen().await?;
+    seen.extend(process.beats().await?);
+    let latency = Latency::of(&seen, STABLE, &written);
+    let before_last = process.seen().await?;
     turn(&mut sim, seconds + 1).await?;
     tokio::time::sleep(Duration::from_secs(8)).await;
-    let more = usize::try_from(process.seen().await? - seen)?;
+    let more = usize::try_from(process.seen().await? - before_last)?;
     let missed = latency.missed + (MOVING * OBJECTS).saturating_sub(more);
     process.stop().await?;
 
