@@ -47,7 +47,10 @@ impl Machine {
             kernel: format!(
                 "{} {}",
                 std::env::consts::OS,
-                read("/proc/sys/kernel/osrelease").trim()
+                read("/proc/sys/kernel/osrelease")
+                    .split(['-', '\n'])
+                    .next()
+                    .unwrap_or_default()
             ),
             versions: vec![
                 ("mcr".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -58,7 +61,12 @@ impl Machine {
                         "kube",
                     ),
                 ),
-                ("rustc".to_owned(), said_by("rustc", &["--version"])),
+                (
+                    "rustc".to_owned(),
+                    said_by("rustc", &["--version"])
+                        .trim_start_matches("rustc ")
+                        .to_owned(),
+                ),
                 ("Go".to_owned(), said_by("go", &["env", "GOVERSION"])),
                 (
                     "controller-runtime".to_owned(),
