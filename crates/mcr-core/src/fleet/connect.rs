@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     ClusterState, FleetShared,
     life::{End, Life},
-    probe::{self, ProbeError},
+    probe::{self, Afterwards, ProbeError},
     state::{KnownIdentity, Place, Shape, Target, suspended},
 };
 use crate::{
@@ -276,7 +276,7 @@ async fn begin_with_the_watches(cluster: &Cluster, connected: &Connected, endpoi
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
-    let identify = probe::identify(&connected.link.stack, IDENTIFY_WITHIN);
+    let identify = probe::identify(&connected.link.stack, Afterwards::Keep, IDENTIFY_WITHIN);
     connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)

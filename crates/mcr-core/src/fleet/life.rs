@@ -117,7 +117,7 @@ impl<'a> Life<'a> {
 
     pub(super) async fn run(mut self) -> End {
         let end = self.live().await;
-        self.drain(end).await;
+        Box::pin(self.drain(end)).await;
         end
     }
 
@@ -135,7 +135,8 @@ impl<'a> Life<'a> {
                 } else if self.cluster.state().is_ready() {
                     self.serve().await
                 } else {
-                    self.connect().await
+                    // In a box: a cluster connects for a moment, and its task would hold the room for it all its life.
+                    Box::pin(self.connect()).await
                 }
             };
             let end = tokio::select! {

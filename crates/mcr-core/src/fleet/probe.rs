@@ -8,7 +8,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::transport::{Stack, explain};
+use crate::transport::{LastRequest, Stack, explain};
 
 /// Why a cluster can't be used, in words for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +28,26 @@ impl ProbeError {
     }
 }
 
+/// What becomes of the connection a question was asked over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// Kept for the requests that are about to follow.
+    Keep,
+    /// Closed. A cluster that is well has its watches' connections and needs no other; one more for each would double what an idle
+    /// fleet holds. TLS sessions are resumed, so making the next one is cheap.
+    Close,
+}
+
 /// An answer to a probe is a few hundred bytes; a server that sends more is not worth listening to.
 const MAX_ANSWER: usize = 256 << 10;
 
 /// Asks for the `kube-system` namespace: proves that the server answers and takes the credential, and tells
 /// its UID where it may be read.
-pub(crate) async fn identify(stack: &Stack, limit: Duration) -> Result<Option<Arc<str>>, ProbeError> {
+pub(crate) async fn identify(
+    stack: &Stack,
+    afterwards: Afterwards,
+    limit: Duration,
+) -> Result<Option<Arc<str>>, ProbeError> {
     #[derive(Deserialize)]
     struct Namespace {
         metadata: Metadata,
@@ -46,15 +60,15 @@ pub(crate) async fn identify(stack: &Stack, limit: Duration) -> Result<Option<Ar
         header::ACCEPT,
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     );
-    let (_, body) = ask(stack, request, Body::empty(), limit).await?;
+    let (_, body) = ask(stack, request, Body::empty(), afterwards, limit).await?;
     Ok(serde_json::from_slice::<Namespace>(&body)
         .ok()
         .map(|namespace| namespace.metadata.uid.into()))
 }
 
 /// Asks for the version: the cheapest question there is.
-pub(crate) async fn alive(stack: &Stack, limit: Duration) -> Result<(), ProbeError> {
-    ask(stack, Request::get("/version"), Body::empty(), limit)
+pub(crate) async fn alive(stack: &Stack, afterwards: Afterwards, limit: Duration) -> Result<(), ProbeError> {
+    ask(stack, Request::get("/version"), Body::empty(), afterwards, limit)
         .await
         .map(|_| ())
 }
@@ -64,10 +78,10 @@ pub(crate) async fn try_credential(stack: &Stack, limit: Duration) -> Result<(),
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(header::CONTENT_TYPE, "application/json");
     let body: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-    let (status, _) = ask(stack, request, Body::from(body.to_vec()), limit).await?;
+    let (status, _) = ask(stack, request, Body::from(body.to_vec()), Afterwards::Keep, limit).await?;
     // Servers without the API, and those that forbid it, still check who asks on a cheap read.
     if status == StatusCode::NOT_FOUND || status == StatusCode::FORBIDDEN {
-        alive(stack, limit).await?;
+        alive(stack, Afterwards::Keep, limit).await?;
     }
     Ok(())
 }
@@ -76,12 +90,16 @@ async fn ask(
     stack: &Stack,
     request: http::request::Builder,
     body: Body,
+    afterwards: Afterwards,
     limit: Duration,
 ) -> Result<(StatusCode, bytes::Bytes), ProbeError> {
     let unreachable = |reason: String| ProbeError::Unreachable(reason);
-    let request = request
+    let mut request = request
         .body(body)
         .map_err(|error| unreachable(format!("the request can't be made: {error}")))?;
+    if afterwards == Afterwards::Close {
+        request.extensions_mut().insert(LastRequest);
+    }
     let answer = async {
         let response = stack
             .send(request)

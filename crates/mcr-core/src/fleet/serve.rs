@@ -15,7 +15,7 @@ use super::{
     connect::{NotConnected, Source, dial, refresh_time, resolved, shape},
     counts::count,
     life::{End, Life},
-    probe::{self, ProbeError},
+    probe::{self, Afterwards, ProbeError},
     state::{SpecChange, classify, suspended},
 };
 use crate::{
@@ -44,6 +44,7 @@ impl Life<'_> {
         let probe_at = heard + settings.probe_after;
         #[cfg(mcr_planted)]
         let probe_at = probe_at + Duration::from_secs(3600) * u32::from(crate::planted::Bug::NotProbed.on());
+        // What is done now and then is in boxes: a task has the size of the largest thing it ever does.
         tokio::select! {
             changed = self.changes.changed() => {
                 if changed.is_err() {
@@ -52,17 +53,17 @@ impl Life<'_> {
                 if let Some(end) = self.take_change() {
                     return Some(end);
                 }
-                self.follow_spec().await
+                Box::pin(self.follow_spec()).await
             }
-            () = at(refresh_at) => { self.renew(Refresh::Expiring).await; None }
-            _ = transport.unauthorized() => { self.renew(Refresh::Unauthorized).await; None }
-            () = at(pending) => self.follow_spec().await,
-            () = at(identify_at) => { self.identify_now().await; None }
+            () = at(refresh_at) => { Box::pin(self.renew(Refresh::Expiring)).await; None }
+            _ = transport.unauthorized() => { Box::pin(self.renew(Refresh::Unauthorized)).await; None }
+            () = at(pending) => Box::pin(self.follow_spec()).await,
+            () = at(identify_at) => { Box::pin(self.identify_now()).await; None }
             () = sleep_until(probe_at) => {
                 let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
-                if heard.elapsed() >= settings.probe_after { self.check().await } else { None }
+                if heard.elapsed() >= settings.probe_after { Box::pin(self.check()).await } else { None }
             }
-            () = failed_since(&mut failures, known_failures) => self.check().await,
+            () = failed_since(&mut failures, known_failures) => Box::pin(self.check()).await,
         }
     }
 
@@ -72,7 +73,12 @@ impl Life<'_> {
             return;
         }
         let Some(link) = &self.link else { return };
-        let answer = probe::identify(&link.stack, self.fleet.settings().probe_timeout).await;
+        let answer = probe::identify(
+            &link.stack,
+            Afterwards::Close,
+            self.fleet.settings().probe_timeout,
+        )
+        .await;
         self.last_probe = Instant::now();
         match (answer, &mut self.identity) {
             (Ok(uid), Some(identity)) => {
@@ -115,8 +121,10 @@ impl Life<'_> {
         let known = self.identity.as_ref().filter(|known| known.declared.is_none());
         let known = known.and_then(|known| known.uid.clone());
         let answer = match &known {
-            Some(_) => probe::identify(&link.stack, limit).await,
-            None => probe::alive(&link.stack, limit).await.map(|()| None),
+            Some(_) => probe::identify(&link.stack, Afterwards::Close, limit).await,
+            None => probe::alive(&link.stack, Afterwards::Close, limit)
+                .await
+                .map(|()| None),
         };
         self.last_probe = Instant::now();
         self.cluster
@@ -275,7 +283,12 @@ impl Life<'_> {
             return;
         }
         let Some(link) = &self.link else { return };
-        let answer = probe::alive(&link.stack, self.fleet.settings().probe_timeout).await;
+        let answer = probe::alive(
+            &link.stack,
+            Afterwards::Close,
+            self.fleet.settings().probe_timeout,
+        )
+        .await;
         self.last_probe = Instant::now();
         if let Err(error) = answer {
             self.unreachable(error.into());

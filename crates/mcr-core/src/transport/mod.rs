@@ -37,7 +37,7 @@ pub(crate) use explain::explain;
 use refresh::Refreshes;
 use request::Operation;
 use retire::Life;
-pub(crate) use stack::{Complete, Dialer, Route, Settings, Stack, prefixed};
+pub(crate) use stack::{Complete, Dialer, LastRequest, Route, Settings, Stack, prefixed};
 
 use crate::ClusterName;
 

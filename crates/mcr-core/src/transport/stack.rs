@@ -6,7 +6,7 @@ use base64::Engine;
 use futures::future::BoxFuture;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
-    header::{AUTHORIZATION, USER_AGENT},
+    header::{AUTHORIZATION, CONNECTION, USER_AGENT},
     uri::PathAndQuery,
 };
 use hyper_util::{
@@ -60,6 +60,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// How many bytes are read from a connection at once.
+const READ_BUFFER: usize = 16 << 10;
 
 /// Makes [stacks](Stack); one per fleet. Holds what they share.
 #[derive(Clone)]
@@ -120,8 +123,9 @@ impl Dialer {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .pool_max_idle_per_host(2)
-            // Bounds the head of an answer, too; hyper starts with 8 KiB and grows as needed.
-            .http1_max_buf_size(64 << 10)
+            // One TLS record, which also bounds the head of an answer. hyper would grow it to hundreds of KiB for a list, and a
+            // connection keeps the buffer that it waits with: all of a watch's life.
+            .http1_read_buf_exact_size(READ_BUFFER)
             .build(connector);
         let base = endpoint.server.clone();
         let way = Way::Wire(Box::new(Wire {
@@ -163,6 +167,10 @@ pub(crate) trait Route: Send + Sync + 'static {
 /// Marks a request whose path is complete already.
 #[derive(Clone, Copy)]
 pub(crate) struct Complete;
+
+/// Marks a request whose connection nobody is going to need after it.
+#[derive(Clone, Copy)]
+pub(crate) struct LastRequest;
 
 /// One way to one API server with one credential. When the last clone and the last answer are dropped, its
 /// connections close.
@@ -252,6 +260,11 @@ impl Stack {
                     request.headers_mut().remove(name);
                 }
                 request.headers_mut().extend(headers.clone());
+                if request.extensions().get::<LastRequest>().is_some() {
+                    request
+                        .headers_mut()
+                        .insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 let response = client
                     .request(request)
                     .await

@@ -120,6 +120,9 @@ pub(crate) struct DriverEnv {
 const SLOT_WHILE_WAITING: Duration = Duration::from_millis(250);
 const SLOT_WHILE_READING: Duration = Duration::from_secs(10);
 
+/// How long a connection takes to be free for the next request once an answer has been read.
+const CONNECTION_TO_RETURN: Duration = Duration::from_millis(1);
+
 /// A watch that lived this long has proven that things work, and the next failure starts with short pauses.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
 
@@ -219,7 +222,8 @@ impl Driver {
                         let from = position.resource_version.clone();
                         self.follow(from).await
                     }
-                    _ => self.list(endpoint).await,
+                    // In a box: a watch is read all the time, and listed for a moment.
+                    _ => Box::pin(self.list(endpoint)).await,
                 }
             };
             // Leaving in the middle is safe: objects are applied one by one, and a listing that was not
@@ -238,7 +242,7 @@ impl Driver {
             };
             if let Err(error) = result {
                 self.watch.abort_listing();
-                self.failed(error).await;
+                Box::pin(self.failed(error)).await;
             }
         }
     }
@@ -426,10 +430,10 @@ impl Driver {
             ("timeoutSeconds", &seconds),
         ];
         let request = self.request(self.kind.accept_watch(), query)?;
-        let response = self
-            .env
-            .transport
-            .send(request)
+        // The connection of the list is free as soon as its task has seen the end of the answer. Asked before, the
+        // pool would make another one, and keep one of both for nothing.
+        sleep(CONNECTION_TO_RETURN).await;
+        let response = Box::pin(self.env.transport.send(request))
             .await
             .map_err(|e| WatchError::from_transport(&e.into()))?;
         let started = Instant::now();

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, Hash};
 pub(super) const DEBOUNCE_LIMIT: u64 = 10;
 
 /// Below this capacity there is nothing worth giving back.
-const SMALL: usize = 64;
+const SMALL: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
