@@ -181,7 +181,12 @@ mod tests {
     fn the_documents_name_the_rust_version_of_the_workspace() {
         let manifest = read("Cargo.toml");
         let rust = value(&manifest, "rust-version").unwrap_or_default();
-        for document in ["README.md", "docs/quickstart.md", "CONTRIBUTING.md"] {
+        for document in [
+            "README.md",
+            "docs/quickstart.md",
+            "docs/quickstart-kind.md",
+            "CONTRIBUTING.md",
+        ] {
             assert!(
                 read(document).contains(&format!("Rust {rust}")),
                 "{document} does not name Rust {rust}"

@@ -9,6 +9,7 @@ mod deploy;
 mod image;
 mod policies;
 mod providers;
+mod quickstart;
 mod small;
 mod sync;
 
