@@ -124,3 +124,16 @@ fn a_page_is_read_as_it_is_meant() {
     assert!(has("12:00 cluster=a from=b to=c", "cluster=a … to=c"));
     assert!(!has("to=c cluster=a", "cluster=a … to=c"));
 }
+
+#[test]
+fn a_page_that_leaves_something_out_is_found() {
+    let page = Page::parse("\n```sh\na\n```\n\n```text\nlive  a  b/c\n```\n");
+    let holds = |seen: &[&str]| {
+        let seen: Vec<String> = seen.iter().map(|line| (*line).to_owned()).collect();
+        std::panic::catch_unwind(|| page.tells_all(&seen)).is_ok()
+    };
+    assert!(holds(&["$ a", "live a b/c", "live other b/c"]));
+    assert!(!holds(&["live a b/c", "live a b/c"]), "seen twice");
+    assert!(!holds(&["live a b/c", "deleted a b/c"]), "no word of a deletion");
+    assert!(!holds(&[]), "not seen");
+}
