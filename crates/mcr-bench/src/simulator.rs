@@ -196,7 +196,7 @@ impl Served {
 }
 
 /// YAML, as kubeconfigs are. Beyond this many contexts JSON, which is YAML too: there are readers that stop at a quarter of a
-/// million YAML nodes, mcr's among them.
+/// million YAML nodes.
 const MOST_IN_YAML: usize = 5_000;
 
 fn kubeconfig(contexts: &[(String, &Address)]) -> String {

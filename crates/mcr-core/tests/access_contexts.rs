@@ -210,6 +210,18 @@ fn a_syntax_error_says_where_and_shows_nothing_of_the_text() {
 }
 
 #[test]
+fn a_file_may_have_as_many_parts_as_a_large_fleet_needs() {
+    // The parser's default is a quarter of a million: too few for ten thousand contexts, and for these.
+    let parts = "x,".repeat(300_000);
+    let yaml = format!(
+        "contexts:\n- {{name: a, context: {{cluster: c, extensions: [{parts}]}}}}\nclusters:\n- {{name: c, cluster: {{server: https://one}}}}\n"
+    );
+    let found = contexts(&[KubeconfigFile::new("/large/config", yaml)]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].access.is_ok(), "{:?}", found[0].access);
+}
+
+#[test]
 fn anchors_that_expand_to_too_much_are_refused() {
     let mut text = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
     for level in 1..12 {

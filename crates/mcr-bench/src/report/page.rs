@@ -12,7 +12,7 @@ const SUITES: [(&str, &str); 8] = [
          can share TLS sessions or connections. It holds as many ConfigMaps as the table says, 1 kB of text each that differs from one to the \
          next. Measured from the start of the process until the reconciler has seen every object of every context once. Variant `sim`: simulated \
          API servers in another process, for sizes that a real one does not carry; beyond 5,000 contexts their kubeconfig is JSON, since \
-         mcr's reader of YAML stops at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
+         there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
          multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
          a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
          the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller: it opens \

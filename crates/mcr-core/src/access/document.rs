@@ -190,6 +190,13 @@ impl Document {
         // A short text can stand for a very long one: who repeats a user a thousand times is still below this.
         let mut options = serde_saphyr::options! { with_snippet: false };
         options.alias_limits.max_total_replayed_events = 10_000;
+        // What is read may be as long as it likes otherwise: a file with the contexts of a large fleet has more parts than
+        // the parser's defaults allow, and no more than it has characters.
+        if let Some(budget) = &mut options.budget {
+            budget.max_nodes = budget.max_nodes.max(text.len());
+            budget.max_events = budget.max_events.max(2 * text.len());
+            budget.max_total_scalar_bytes = budget.max_total_scalar_bytes.max(text.len());
+        }
         let document: Option<Self> =
             serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error))?;
         document.ok_or(AccessError::Empty)
