@@ -51,6 +51,7 @@ pub(crate) fn add(stages: &mut Stages) {
     });
     // After the stages that fetch what it needs to know.
     stages.run("packages", packages::check);
+    stages.run("publish (dry run)", packages::publish_dry_run);
     stages.run("semver", semver::check);
     stages.run("bans licences sources", || deny::offline().map(|()| Done::Passed));
     stages.run("advisories", deny::advisories);

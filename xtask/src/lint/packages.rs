@@ -12,16 +12,8 @@ const CARGO: (u32, u32) = (1, 90);
 /// Packages every crate that is published, all in one go. Nothing is compiled and nothing is asked of the network:
 /// the other stages do the first, and versions are taken from what is known of the registry.
 pub(super) fn check() -> Result<Done> {
-    let output = workspace::cargo()
-        .arg("--version")
-        .output()
-        .context("running `cargo --version`")?;
-    let version = String::from_utf8_lossy(&output.stdout);
-    if let Some(older) = too_old(&version) {
-        return Ok(Done::Skipped(format!(
-            "it takes Cargo {}.{} or newer, and this is {older}",
-            CARGO.0, CARGO.1
-        )));
+    if let Some(skipped) = skipped_for_age()? {
+        return Ok(skipped);
     }
     let mut command = workspace::cargo();
     command.args(["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
@@ -42,6 +34,65 @@ pub(super) fn check() -> Result<Done> {
     }
     eprint!("{text}");
     Ok(Done::Passed)
+}
+
+/// Why nothing can be packaged with this Cargo, if so.
+fn skipped_for_age() -> Result<Option<Done>> {
+    let output = workspace::cargo()
+        .arg("--version")
+        .output()
+        .context("running `cargo --version`")?;
+    let version = String::from_utf8_lossy(&output.stdout);
+    if let Some(older) = too_old(&version) {
+        return Ok(Some(Done::Skipped(format!(
+            "it takes Cargo {}.{} or newer, and this is {older}",
+            CARGO.0, CARGO.1
+        ))));
+    }
+    Ok(None)
+}
+
+/// Asks the registry whether it would take the crates, in the order of a release. What is built from the packages is what the
+/// other stages build; a release looks at that as well.
+pub(super) fn publish_dry_run() -> Result<Done> {
+    if let Some(skipped) = skipped_for_age()? {
+        return Ok(skipped);
+    }
+    let mut command = workspace::cargo();
+    command.args([
+        "publish",
+        "--workspace",
+        "--dry-run",
+        "--no-verify",
+        "--allow-dirty",
+        "--quiet",
+    ]);
+    let output = command.output().context("running `cargo publish --dry-run`")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        if let Some(why) = unreachable_registry(&text) {
+            return Ok(Done::Skipped(format!("the registry can't be reached: {why}")));
+        }
+        eprint!("{text}");
+        bail!("the crates can't be published as they are, see above");
+    }
+    Ok(Done::Passed)
+}
+
+/// The line that says that the registry was not reached. Anything else is a finding.
+fn unreachable_registry(text: &str) -> Option<&str> {
+    const SAID: [&str; 7] = [
+        "--offline was specified",
+        "net.offline",
+        "Could not resolve host",
+        "Couldn't connect to server",
+        "Connection refused",
+        "Timeout was reached",
+        "spurious network error",
+    ];
+    text.lines()
+        .find(|line| SAID.iter().any(|said| line.contains(said)))
+        .map(str::trim)
 }
 
 /// The version, if it is older than needed. What can't be read is tried.
@@ -71,7 +122,7 @@ fn unknown_registry<'a>(text: &'a str, ours: &[String]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{too_old, unknown_registry};
+    use super::{too_old, unknown_registry, unreachable_registry};
 
     #[test]
     fn only_known_older_versions_are_too_old() {
@@ -80,6 +131,16 @@ mod tests {
         assert_eq!(too_old("cargo 1.100.0-nightly (0 2026-12-01)"), None);
         assert_eq!(too_old("cargo 2.0.0"), None);
         assert_eq!(too_old("something else"), None);
+    }
+
+    #[test]
+    fn only_a_registry_that_is_not_reached_is_a_reason_not_to_ask_it() {
+        let text = "error: download of config.json failed\n\nCaused by:\n  [6] Could not resolve hostname (Could not resolve host: index.example)\n";
+        assert!(unreachable_registry(text).is_some());
+        assert_eq!(
+            unreachable_registry("error: crate mcr-core@0.1.0 already exists on crates.io index\n"),
+            None
+        );
     }
 
     #[test]
