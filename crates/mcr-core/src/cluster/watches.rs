@@ -167,6 +167,7 @@ impl Cluster {
             list_slots: fleet.list_slots(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),
+            packer: fleet.packers().map(|packers| packers.kind(request)),
         })
     }
 

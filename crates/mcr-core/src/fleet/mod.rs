@@ -33,7 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{counts::Counts, desired::Desired, events::Subscribers, host::Hosts, supervisor::Slots};
 use crate::{
     Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
-    store::{Indexer, Object, Store},
+    store::{Indexer, Object, Packers, Store},
     transport::Dialer,
     watch::WatchRequest,
 };
@@ -43,7 +43,7 @@ pub(crate) use counts::{KindCells, count};
 pub use events::{FleetEvent, FleetEvents};
 pub use host::Upstream;
 pub(crate) use member::Seat;
-pub use settings::FleetSettings;
+pub use settings::{FleetSettings, StoreFormat};
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;
 
@@ -86,6 +86,8 @@ pub(crate) struct FleetShared {
     draining: DashMap<(ClusterName, u64), Cluster>,
     subscribers: Subscribers,
     counts: Counts,
+    /// None if objects are held as they are.
+    packers: Option<Packers>,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
     connect_slots: Arc<Semaphore>,
@@ -171,6 +173,7 @@ impl FleetBuilder {
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
             counts: Counts::default(),
+            packers: Packers::of(&self.settings.store),
             indexes: RwLock::default(),
             dialer: Dialer::new(&self.settings.access_policy),
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
@@ -264,6 +267,9 @@ impl Fleet {
         shared.tasks.spawn(shared.clone().run_sweeper());
         shared.tasks.spawn(shared.clone().explain_emptiness());
         shared.tasks.spawn(shared.clone().let_members_go());
+        if shared.packers.is_some() {
+            shared.tasks.spawn(shared.clone().make_dictionaries());
+        }
         stop.cancelled().await;
         shared.token.cancel();
         shared.tasks.close();
@@ -430,6 +436,12 @@ impl Fleet {
         self.0.counts.read()
     }
 
+    /// What packing takes beyond the objects; none if they are not packed.
+    #[cfg(feature = "packed")]
+    pub fn packing(&self) -> Option<crate::PackingStatus> {
+        self.0.packers.as_ref().map(Packers::status)
+    }
+
     /// The state of every provider at this moment, in the order they were given.
     pub fn providers(&self) -> Vec<ProviderStatus> {
         self.0.providers.iter().map(RunningProvider::status).collect()
@@ -471,6 +483,16 @@ impl FleetShared {
 
     pub(crate) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    pub(crate) fn packers(&self) -> Option<&Packers> {
+        self.packers.as_ref()
+    }
+
+    async fn make_dictionaries(self: Arc<Self>) {
+        if let Some(packers) = &self.packers {
+            packers.run(self.token.clone()).await;
+        }
     }
 
     pub(crate) fn publish(&self, name: &ClusterName) {

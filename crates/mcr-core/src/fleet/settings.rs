@@ -29,6 +29,8 @@ pub struct FleetSettings {
     pub access_policy: AccessPolicy,
     /// How lists and watches behave.
     pub watch: Arc<WatchSettings>,
+    /// How objects are held in memory. Default [`StoreFormat::Plain`].
+    pub store: StoreFormat,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
 }
@@ -46,7 +48,31 @@ impl Default for FleetSettings {
             credential_timeout: Duration::from_secs(35),
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
+            store: StoreFormat::Plain,
             event_reporter: "mcr".to_owned(),
         }
+    }
+}
+
+/// How the objects of all stores of a fleet are held in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreFormat {
+    /// As compact JSON.
+    #[default]
+    Plain,
+    /// Packed, each kind with a dictionary that is made from its first objects and that all clusters share. Takes much
+    /// less memory, and some microseconds more for each object that is read or changes. Objects that don't get smaller
+    /// stay as they are, and so do kinds that have few.
+    #[cfg(feature = "packed")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "packed")))]
+    Packed(crate::Packing),
+}
+
+#[cfg(feature = "packed")]
+impl StoreFormat {
+    /// Packed, as is good for most.
+    pub fn packed() -> Self {
+        Self::Packed(crate::Packing::default())
     }
 }

@@ -4,6 +4,8 @@ mod core;
 mod form;
 mod key;
 mod object;
+#[cfg_attr(not(feature = "packed"), path = "unpacked.rs")]
+mod packing;
 mod parse;
 mod quoted;
 mod reader;
@@ -16,6 +18,9 @@ pub(crate) use form::Form;
 pub use key::ObjectKey;
 pub(crate) use object::describe;
 pub use object::{DecodeError, Object};
+pub(crate) use packing::{Packer, Packers};
+#[cfg(feature = "packed")]
+pub use packing::{Packing, PackingStatus};
 pub use parse::ObjectMetadata;
 pub(crate) use parse::{Namespaces, NotAnObject, OpenObject, Text};
 pub use reader::{Store, StoreError};

@@ -1,10 +1,10 @@
 //! Objects as the fleet holds them: the JSON the API server sent, without what nobody reads.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::de::DeserializeOwned;
 
-use super::{Form, ObjectKey, quoted, uid::Uid};
+use super::{Form, ObjectKey, packing::Damaged, quoted, uid::Uid};
 
 /// One object of one cluster, as JSON with the few facts the fleet itself needs.
 ///
@@ -14,7 +14,8 @@ pub struct Object {
     key: ObjectKey,
     uid: Uid,
     form: Form,
-    /// The resource version, the generation as it was written, and the rest of the JSON, which follows upon the facts.
+    /// The resource version, the generation as it was written, and the rest of the JSON, which follows upon the facts
+    /// and is packed if the form has a dictionary.
     held: Box<[u8]>,
     /// How long the JSON is.
     json: u32,
@@ -95,24 +96,29 @@ impl Object {
     /// # Errors
     /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the place in it, never a value.
     pub fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
-        serde_json::from_slice(&self.to_json()).map_err(|error| DecodeError {
+        let target = short_type_name::<K>();
+        let json = self.document().map_err(|error| self.damaged(error, target))?;
+        serde_json::from_slice(&json).map_err(|error| DecodeError {
             key: self.key.clone(),
-            target: short_type_name::<K>(),
+            target,
             reason: describe(&error),
         })
     }
 
-    /// The object as a JSON document, put together.
-    pub fn to_json(&self) -> Vec<u8> {
-        let prefix = self.form.prefix();
-        let mut json = Vec::with_capacity(prefix.len() + self.bytes());
-        json.extend_from_slice(prefix);
-        for (before, fact) in self.facts() {
-            json.extend_from_slice(before.as_bytes());
-            fact.write(&mut json);
+    /// The object as a JSON document.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if what is held in a packed store is damaged, which nothing in this crate does.
+    pub fn to_json(&self) -> Result<Vec<u8>, DecodeError> {
+        self.document().map_err(|error| self.damaged(error, "JSON"))
+    }
+
+    fn damaged(&self, error: Damaged, target: &'static str) -> DecodeError {
+        DecodeError {
+            key: self.key.clone(),
+            target,
+            reason: error.to_string(),
         }
-        json.extend_from_slice(self.rest());
-        json
     }
 
     fn fact(&self, from: usize, len: usize) -> &str {
@@ -128,6 +134,43 @@ impl Object {
     fn rest(&self) -> &[u8] {
         let facts = usize::from(self.resource_version) + usize::from(self.generation);
         self.held.get(facts..).unwrap_or_default()
+    }
+
+    /// How long the rest is when it is not packed.
+    pub(super) fn rest_bytes(&self) -> usize {
+        self.bytes() - self.head_len().min(self.bytes())
+    }
+
+    /// The rest as it is when it is not packed.
+    pub(super) fn rest_json(&self) -> Result<Cow<'_, [u8]>, Damaged> {
+        let Some(dictionary) = self.form.dictionary() else {
+            return Ok(self.rest().into());
+        };
+        let mut json = vec![0; self.rest_bytes()];
+        dictionary.unpack(self.rest(), &mut json)?;
+        Ok(json.into())
+    }
+
+    pub(super) fn is_in_form(&self, form: &Form) -> bool {
+        self.form.is(form)
+    }
+
+    /// The same object packed with the dictionary of a form; none if it is in that form, or would not get smaller.
+    pub(crate) fn in_form(&self, form: &Form) -> Option<Self> {
+        if self.is_in_form(form) {
+            return None;
+        }
+        let dictionary = form.dictionary()?;
+        let facts = self.held.len() - self.rest().len();
+        let held = dictionary.pack(&self.rest_json().ok()?, |packed| {
+            [self.held.get(..facts).unwrap_or_default(), packed].concat()
+        })?;
+        (held.len() < self.held.len()).then(|| Self {
+            key: self.key.clone(),
+            form: form.clone(),
+            held: held.into(),
+            ..*self
+        })
     }
 
     /// The facts that the rest follows upon, each with what stands before it.
@@ -148,6 +191,26 @@ impl Object {
 
     fn head_len(&self) -> usize {
         self.facts().map(|(before, fact)| before.len() + fact.len()).sum()
+    }
+
+    /// The JSON, put together.
+    fn document(&self) -> Result<Vec<u8>, Damaged> {
+        let prefix = self.form.prefix();
+        let mut json = Vec::with_capacity(prefix.len() + self.bytes());
+        json.extend_from_slice(prefix);
+        for (before, fact) in self.facts() {
+            json.extend_from_slice(before.as_bytes());
+            fact.write(&mut json);
+        }
+        match self.form.dictionary() {
+            None => json.extend_from_slice(self.rest()),
+            Some(dictionary) => {
+                let start = json.len();
+                json.resize(prefix.len() + self.bytes(), 0);
+                dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
+            }
+        }
+        Ok(json)
     }
 }
 
@@ -264,7 +327,7 @@ mod tests {
         assert_eq!(dynamic.types.unwrap().kind, "ConfigMap");
         assert!(object.decode::<PartialObjectMeta<ConfigMap>>().is_ok());
         assert_eq!(
-            object.to_json(),
+            object.to_json().unwrap(),
             br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#
         );
     }

@@ -22,13 +22,14 @@ use super::{
     decode::{self, WatchLine},
     lines::Lines,
     mirror::{Parser, Taken},
+    reform::reform,
 };
 use crate::{
     ClusterName,
     backoff::Backoff,
     fleet::{KindCells, count},
     slots::Slot,
-    store::{Namespaces, NotAnObject, ObjectKey},
+    store::{Namespaces, NotAnObject, ObjectKey, Packer},
     transport::{ResponseBody, Transport},
 };
 
@@ -112,6 +113,8 @@ pub(crate) struct DriverEnv {
     pub(crate) settings: Arc<WatchSettings>,
     /// What all watches of this kind did.
     pub(crate) counts: Arc<KindCells>,
+    /// None if objects are held as they are.
+    pub(crate) packer: Option<Arc<Packer>>,
 }
 
 /// A slot is for work, not for waiting: a cluster that is slow to answer gives it back after this long, so
@@ -145,10 +148,12 @@ const REMEMBERED: usize = 1000;
 
 /// Lists and watches until the watch is stopped.
 pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
+    let packer = env.packer.clone();
     let mut driver = Driver {
         parser: Parser {
             form: watch.query().form(),
             namespaces: Namespaces::default(),
+            packer: env.packer.clone(),
         },
         kind: watch.query().clone(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
@@ -169,6 +174,7 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
     tokio::select! {
         () = watch.stopped().cancelled() => {}
         () = driver.run() => {}
+        () = reform(&*watch, packer.as_deref()) => {}
     }
 }
 

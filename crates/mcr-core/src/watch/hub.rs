@@ -142,6 +142,7 @@ impl HubWatch {
             list_slots: Arc::new(Semaphore::new(1)),
             settings: Arc::default(),
             counts: Arc::default(),
+            packer: None,
         };
         tokio::spawn(drive(watch.clone(), env));
         Self {

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{WatchError, WatchRequest, WatchStatus};
-use crate::store::{Form, Namespaces, NotAnObject, Object};
+use super::{WatchError, WatchRequest, WatchStatus, contents::Contents};
+use crate::store::{Form, Namespaces, NotAnObject, Object, Packer};
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
 ///
@@ -23,6 +23,9 @@ pub(crate) trait Mirror: Send + Sync + 'static {
 
     /// How many objects are held.
     fn len(&self) -> usize;
+
+    /// Where the objects are.
+    fn everything(&self) -> Vec<Arc<Contents>>;
 
     /// What is not put in from now on is held as unseen.
     fn begin_listing(&self);
@@ -100,4 +103,15 @@ pub(crate) struct Taken {
 pub(crate) struct Parser {
     pub(crate) form: Form,
     pub(crate) namespaces: Namespaces,
+    /// None if objects are held as they are.
+    pub(crate) packer: Option<Arc<Packer>>,
+}
+
+impl Parser {
+    pub(super) fn hold(&self, object: Object) -> Arc<Object> {
+        match &self.packer {
+            Some(packer) => packer.hold(object),
+            None => Arc::new(object),
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod error;
 mod hub;
 mod lines;
 mod mirror;
+mod reform;
 mod request;
 mod scoped;
 mod shared;

@@ -166,6 +166,18 @@ impl WatchRequest {
             && self.metadata_only == other.metadata_only
     }
 
+    /// The same kind in the same wire form, all of its objects.
+    #[cfg(feature = "packed")]
+    pub(crate) fn whole_kind(&self) -> Self {
+        self.clone().all_namespaces().without_fields().without_labels()
+    }
+
+    #[cfg(feature = "packed")]
+    fn without_labels(mut self) -> Self {
+        self.labels = None;
+        self
+    }
+
     pub(crate) fn form(&self) -> Form {
         if self.metadata_only {
             Form::new("meta.k8s.io/v1", "PartialObjectMetadata")

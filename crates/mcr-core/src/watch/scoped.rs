@@ -67,7 +67,7 @@ struct Place {
 /// An object as its cluster sees it, and where that is.
 struct Located {
     place: Arc<str>,
-    object: Arc<Object>,
+    object: Object,
 }
 
 #[derive(Clone)]
@@ -152,10 +152,6 @@ impl ScopeWatch {
         for contents in everything.into_iter().chain(own) {
             contents.store().add_index(name.clone(), indexer.clone());
         }
-    }
-
-    fn everything(&self) -> Vec<Arc<Contents>> {
-        self.places().all()
     }
 
     fn at(&self, places: &mut Places, place: &str) -> Arc<Contents> {
@@ -262,7 +258,7 @@ impl ScopeWatch {
         }
         Ok(Some(Located {
             place: placement.place.as_ref().into(),
-            object: Arc::new(object),
+            object,
         }))
     }
 
@@ -350,6 +346,10 @@ impl Mirror for ScopeWatch {
             .sum()
     }
 
+    fn everything(&self) -> Vec<Arc<Contents>> {
+        self.places().all()
+    }
+
     fn begin_listing(&self) {
         let mut places = self.places();
         places.listing = true;
@@ -412,6 +412,7 @@ impl Mirror for ScopeWatch {
         let Some(Located { place, object }) = located else {
             return Ok(None);
         };
+        let object = parser.hold(object);
         self.apply(&place, |store| store.upsert(object.clone(), initial));
         Ok(Some(Taken {
             place: Some(place),
@@ -423,6 +424,7 @@ impl Mirror for ScopeWatch {
         let Some(Located { place, object }) = self.locate(json, parser)? else {
             return Ok(None);
         };
+        let object = Arc::new(object);
         self.apply(&place, |store| store.delete(object.clone()).into_iter().collect());
         self.places().prune(&place);
         Ok(Some(Taken {

@@ -277,6 +277,10 @@ impl Mirror for SharedWatch {
         self.contents.load().store().len()
     }
 
+    fn everything(&self) -> Vec<Arc<Contents>> {
+        vec![self.contents()]
+    }
+
     fn begin_listing(&self) {
         self.contents.load().store().begin_listing();
     }
@@ -293,7 +297,7 @@ impl Mirror for SharedWatch {
 
     fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
         let parsed = Object::parse(json, &parser.form, &mut parser.namespaces);
-        let object = Arc::new(parsed.inspect_err(|error| self.contents.load().skip(error))?);
+        let object = parser.hold(parsed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
         Ok(Some(Taken { place: None, object }))

@@ -8,4 +8,6 @@ mod changes;
 mod harness;
 mod isolation;
 mod life;
+#[cfg(feature = "packed")]
+mod packed;
 mod recovery;

@@ -12,7 +12,8 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
-    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
+    Access, Cluster, ClusterState, Fleet, FleetEvent, FleetSettings, Store, StoreError, WatchHandle,
+    WatchRequest,
 };
 use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
@@ -154,15 +155,25 @@ impl Stores {
 
 impl World {
     pub(crate) fn new(places: usize) -> Self {
-        Self::with(places, false)
+        Self::with(places, false, |_| {})
+    }
+
+    /// One whose fleet packs what it holds.
+    #[cfg(feature = "packed")]
+    pub(crate) fn packed(places: usize) -> Self {
+        Self::with(places, false, |settings| {
+            let mut packing = mcr_core::Packing::default();
+            packing.samples = 3;
+            settings.store = mcr_core::StoreFormat::Packed(packing);
+        })
     }
 
     /// For a runtime of several threads and real time.
     pub(crate) fn on_threads(places: usize) -> Self {
-        Self::with(places, true)
+        Self::with(places, true, |_| {})
     }
 
-    fn with(places: usize, threads: bool) -> Self {
+    fn with(places: usize, threads: bool, settings: fn(&mut FleetSettings)) -> Self {
         let places: Vec<Place> = (1..=places as u64).map(Place::new).collect();
         let addresses = places
             .iter()
@@ -180,6 +191,7 @@ impl World {
                 watch.page_size = 3;
                 watch.watch_timeout = Duration::from_secs(60);
                 watch.list_timeout = Duration::from_secs(30);
+                settings(chosen);
             })
             .build();
         fleet.index("value", |map: &ConfigMap| {

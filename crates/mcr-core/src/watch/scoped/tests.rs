@@ -199,6 +199,7 @@ impl World {
             parser: Parser {
                 form: Form::new("v1", "ConfigMap"),
                 namespaces: Namespaces::default(),
+                packer: None,
             },
             version: 0,
             indexed: false,
