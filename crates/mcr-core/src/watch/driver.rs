@@ -123,9 +123,6 @@ pub(crate) struct DriverEnv {
 const SLOT_WHILE_WAITING: Duration = Duration::from_millis(250);
 const SLOT_WHILE_READING: Duration = Duration::from_secs(10);
 
-/// How long a connection takes to be free for the next request once an answer has been read.
-const CONNECTION_TO_RETURN: Duration = Duration::from_millis(1);
-
 /// A watch that lived this long has proven that things work, and the next failure starts with short pauses.
 const PROVEN_AFTER: Duration = Duration::from_secs(10);
 
@@ -436,9 +433,6 @@ impl Driver {
             ("timeoutSeconds", &seconds),
         ];
         let request = self.request(self.kind.accept_watch(), query)?;
-        // The connection of the list is free as soon as its task has seen the end of the answer. Asked before, the
-        // pool would make another one, and keep one of both for nothing.
-        sleep(CONNECTION_TO_RETURN).await;
         let response = Box::pin(self.env.transport.send(request))
             .await
             .map_err(|e| WatchError::from_transport(&e.into()))?;
