@@ -16,8 +16,8 @@ use crate::{
         KubeconfigAccess, KubeconfigFile, Resolved, Trust, contexts, exec_output as read_exec_output,
         link_kubeconfig,
     },
-    store::{Form, Namespaces, Object},
-    watch::{Lines, WatchError, WatchLine, list_page, resource_version, status, watch_line},
+    store::{Form, Item, Namespaces, Object},
+    watch::{Lines, WatchError, WatchLine, list_page, status, watch_line},
 };
 
 /// A text shorter than this can be in a message by chance.
@@ -131,7 +131,7 @@ fn list_says(bytes: &[u8]) -> Vec<String> {
         Ok(page) => {
             assert!(!page.resource_version.is_empty());
             assert!(page.continue_token.as_deref() != Some(""));
-            page.items.into_iter().flat_map(object_says).collect()
+            page.items.iter().flat_map(object_says).collect()
         }
         Err(error) => vec![error.to_string(), format!("{error:?}")],
     }
@@ -172,9 +172,9 @@ fn lines(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
 
 fn line_says(line: &[u8]) -> Vec<String> {
     match watch_line(line) {
-        Ok(WatchLine::Added(object) | WatchLine::Modified(object) | WatchLine::Deleted(object)) => {
-            assert!(resource_version(object).as_deref() != Some(""));
-            object_says(object)
+        Ok(WatchLine::Put(event) | WatchLine::Deleted(event)) => {
+            assert!(event.resource_version().as_deref() != Some(""));
+            object_says(event.item())
         }
         // An empty one is passed over by the driver.
         Ok(WatchLine::Bookmark { .. }) => Vec::new(),
@@ -191,10 +191,10 @@ fn line_says(line: &[u8]) -> Vec<String> {
     }
 }
 
-fn object_says(json: &RawValue) -> Vec<String> {
+fn object_says(item: Item<'_>) -> Vec<String> {
     let form = Form::new("v1", "ConfigMap");
     let mut namespaces = Namespaces::default();
-    let object = match Object::parse(json, &form, &mut namespaces) {
+    let object = match item.and_then(|object| object.close(None, &form, &mut namespaces)) {
         Ok(object) => object,
         Err(error) => return vec![error.to_string(), format!("{error:?}")],
     };

@@ -23,6 +23,7 @@ mod store;
 mod time;
 mod transport;
 mod watch;
+mod watched;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,

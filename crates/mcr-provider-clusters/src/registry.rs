@@ -20,7 +20,8 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct State {
-    clusters: BTreeMap<ClusterName, Entry>,
+    /// In boxes: a tree has room for nearly twice as many as there are.
+    clusters: BTreeMap<ClusterName, Box<Entry>>,
     dirty: HashMap<u64, Dirty>,
     next_listener: u64,
 }
@@ -61,10 +62,10 @@ impl Registry {
             .clusters
             .insert(
                 name.clone(),
-                Entry {
+                Box::new(Entry {
                     good: Some(spec),
                     broken: None,
-                },
+                }),
             )
             .is_none();
         self.tell(state, &name);
@@ -74,9 +75,11 @@ impl Registry {
     pub(crate) fn broken(&self, broken: BrokenCluster) {
         let mut state = self.lock();
         let name = broken.name.clone();
-        let entry = state.clusters.entry(name.clone()).or_insert(Entry {
-            good: None,
-            broken: None,
+        let entry = state.clusters.entry(name.clone()).or_insert_with(|| {
+            Box::new(Entry {
+                good: None,
+                broken: None,
+            })
         });
         entry.broken = Some(broken);
         self.tell(state, &name);

@@ -16,7 +16,7 @@ use super::{
 pub(crate) enum Resolved {
     /// An address and a source of credentials.
     Link {
-        endpoint: Endpoint,
+        endpoint: Arc<Endpoint>,
         credentials: Arc<dyn CredentialSource>,
         default_namespace: Arc<str>,
         trust: Trust,
@@ -30,7 +30,7 @@ pub(crate) fn resolve(access: &Access, policy: &AccessPolicy) -> Result<Resolved
     match access {
         Access::Kubeconfig(kubeconfig) => link(kubeconfig, policy, true),
         Access::Parts(parts) => Ok(Resolved::Link {
-            endpoint: parts.endpoint.clone(),
+            endpoint: Arc::new(parts.endpoint.clone()),
             credentials: parts.credentials.clone(),
             default_namespace: parts.default_namespace.clone(),
             trust: Trust::Trusted,
@@ -107,7 +107,7 @@ pub(crate) fn link(
 
     let default_namespace = filled(context.namespace).map_or_else(|| "default".into(), Arc::from);
     Ok(Resolved::Link {
-        endpoint,
+        endpoint: Arc::new(endpoint),
         credentials,
         default_namespace,
         trust: access.trust,

@@ -1,5 +1,6 @@
 //! The handle of one cluster.
 
+mod late;
 mod watches;
 
 use std::{
@@ -23,8 +24,10 @@ use crate::{
     fleet::{ClusterState, FleetShared, Seat},
     transport::Transport,
     watch::{Health, Phase},
+    watched::Watched,
 };
 
+use late::LateTransport;
 use watches::Watches;
 pub use watches::{KindStatus, WatchHandle};
 
@@ -42,18 +45,23 @@ struct Inner {
     provider: Arc<str>,
     epoch: u64,
     facts: ArcSwap<Facts>,
-    state: watch::Sender<StateSince>,
-    transport: Transport,
-    phase: watch::Sender<Phase>,
-    health: Health,
+    state: Watched<StateSince>,
+    transport: LateTransport,
+    line: OnceLock<Line>,
     token: CancellationToken,
     /// Everything that must end before the cluster counts as gone: its watches and running reconciles.
     tasks: TaskTracker,
     watches: Mutex<Watches>,
     default_namespace: OnceLock<Arc<str>>,
-    recorder: OnceLock<Recorder>,
+    recorder: OnceLock<Box<Recorder>>,
     standing: Standing,
     fleet: Weak<FleetShared>,
+}
+
+/// What a cluster's supervisor and its watches tell each other. Clusters in scopes have neither.
+struct Line {
+    phase: watch::Sender<Phase>,
+    health: Health,
 }
 
 /// How a cluster is connected.
@@ -67,10 +75,10 @@ pub(crate) enum Standing {
 }
 
 /// What can change about a cluster without it becoming another one.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) properties: BTreeMap<String, String>,
+    /// What its provider said last, for its labels and properties.
+    pub(crate) spec: Arc<ClusterSpec>,
     pub(crate) identity: Option<Arc<str>>,
     pub(crate) credential_expires: Option<SystemTime>,
     pub(crate) last_probe: Option<SystemTime>,
@@ -80,12 +88,13 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// What a provider says of a cluster.
-    pub(crate) fn announced(spec: &ClusterSpec) -> Self {
+    pub(crate) fn announced(spec: &Arc<ClusterSpec>) -> Self {
         Self {
-            labels: spec.labels.clone(),
-            properties: spec.properties.clone(),
+            spec: spec.clone(),
             identity: spec.identity.clone(),
-            ..Self::default()
+            credential_expires: None,
+            last_probe: None,
+            warning: None,
         }
     }
 }
@@ -103,7 +112,6 @@ impl Cluster {
         provider: Arc<str>,
         epoch: u64,
         facts: Facts,
-        transport: Transport,
         fleet: &Arc<FleetShared>,
         standing: Standing,
     ) -> Self {
@@ -114,15 +122,14 @@ impl Cluster {
         if !matches!(standing, Standing::Hidden) {
             fleet.counts().entered(&first.state);
         }
-        Self(Arc::new(Inner {
+        let cluster = Self(Arc::new(Inner {
             name,
             provider,
             epoch,
             facts: ArcSwap::from_pointee(facts),
-            state: watch::Sender::new(first),
-            transport,
-            phase: watch::Sender::new(Phase::Down),
-            health: Health::new(),
+            state: Watched::new(first),
+            transport: LateTransport::default(),
+            line: OnceLock::new(),
             token: fleet.token().child_token(),
             tasks: TaskTracker::new(),
             watches: Mutex::default(),
@@ -130,7 +137,12 @@ impl Cluster {
             recorder: OnceLock::new(),
             standing,
             fleet: Arc::downgrade(fleet),
-        }))
+        }));
+        if !cluster.is_seated() {
+            // It is connected in a moment.
+            cluster.transport();
+        }
+        cluster
     }
 
     /// The name.
@@ -150,17 +162,17 @@ impl Cluster {
 
     /// Its labels as last announced.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        self.0.facts.load().labels.clone()
+        self.0.facts.load().spec.labels.clone()
     }
 
     /// One label.
     pub fn label(&self, key: &str) -> Option<String> {
-        self.0.facts.load().labels.get(key).cloned()
+        self.0.facts.load().spec.labels.get(key).cloned()
     }
 
     /// Its properties as last announced.
     pub fn properties(&self) -> BTreeMap<String, String> {
-        self.0.facts.load().properties.clone()
+        self.0.facts.load().spec.properties.clone()
     }
 
     /// What makes it this cluster, as far as is known: what its provider declared, or else the UID of its
@@ -171,24 +183,20 @@ impl Cluster {
 
     /// Its state now.
     pub fn state(&self) -> ClusterState {
-        self.0.state.borrow().state.clone()
+        self.0.state.read(|now| now.state.clone())
     }
 
     /// When its state was entered.
     pub fn state_since(&self) -> SystemTime {
-        self.0.state.borrow().since
+        self.0.state.read(|now| now.since)
     }
 
     /// Waits for a state; cancel safe. Returns the state it was in last if the cluster ends before.
     pub async fn wait_for(&self, mut wanted: impl FnMut(&ClusterState) -> bool) -> ClusterState {
-        let mut states = self.0.state.subscribe();
-        let found = states
-            .wait_for(|s| wanted(&s.state) || s.state == ClusterState::Gone)
-            .await;
-        match found {
-            Ok(state) => state.state.clone(),
-            Err(_) => ClusterState::Gone,
-        }
+        let found = |now: &StateSince| {
+            (wanted(&now.state) || now.state == ClusterState::Gone).then(|| now.state.clone())
+        };
+        self.0.state.wait(found).await
     }
 
     /// Cancelled when the cluster leaves the fleet. Work for the cluster should end then.
@@ -205,7 +213,7 @@ impl Cluster {
     /// # Panics
     /// If called for the first time outside of a tokio runtime.
     pub fn client(&self) -> Client {
-        self.0.transport.client(
+        self.transport().client(
             self.0
                 .default_namespace
                 .get()
@@ -235,7 +243,8 @@ impl Cluster {
         };
         self.0
             .recorder
-            .get_or_init(|| Recorder::new(self.client(), reporter()))
+            .get_or_init(|| Box::new(Recorder::new(self.client(), reporter())))
+            .as_ref()
             .clone()
     }
 
@@ -312,12 +321,41 @@ impl Cluster {
         });
     }
 
+    /// What its requests go through. Made when first asked for.
     pub(crate) fn transport(&self) -> &Transport {
-        &self.0.transport
+        self.0.transport.get(|| match &self.0.standing {
+            Standing::Seated(seat) => match self.0.fleet.upgrade() {
+                Some(fleet) => fleet.transport_to(&self.0.name, seat),
+                None => Transport::new(self.0.name.clone()),
+            },
+            Standing::Own | Standing::Hidden => Transport::new(self.0.name.clone()),
+        })
+    }
+
+    /// When anything was last received through its own transport.
+    pub(crate) fn last_heard(&self) -> Option<SystemTime> {
+        self.0.transport.made()?.last_heard()
+    }
+
+    /// Makes requests fail at once with this reason, or lets them through again.
+    pub(crate) fn block(&self, reason: Option<Arc<str>>) {
+        self.0.transport.block(reason);
+    }
+
+    /// Lets no request through any more.
+    pub(crate) fn cut(&self) {
+        self.0.transport.close();
+    }
+
+    fn line(&self) -> &Line {
+        self.0.line.get_or_init(|| Line {
+            phase: watch::Sender::new(Phase::Down),
+            health: Health::new(),
+        })
     }
 
     pub(crate) fn health(&self) -> &Health {
-        &self.0.health
+        &self.line().health
     }
 
     pub(crate) fn set_default_namespace(&self, namespace: Arc<str>) {
@@ -331,7 +369,7 @@ impl Cluster {
 
     /// Enters a state unless the one it is in forbids it; says whether it is another than before.
     pub(crate) fn set_state_if(&self, state: ClusterState, may: impl FnOnce(&ClusterState) -> bool) -> bool {
-        self.0.state.send_if_modified(|current| {
+        self.0.state.change_if(|current| {
             if !may(&current.state) {
                 return false;
             }
@@ -351,7 +389,7 @@ impl Cluster {
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        self.0
+        self.line()
             .phase
             .send_if_modified(|current| std::mem::replace(current, phase) != phase);
     }

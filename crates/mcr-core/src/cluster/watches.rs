@@ -1,7 +1,6 @@
 //! What is watched in a cluster, and the stores of it.
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{Arc, MutexGuard, PoisonError, Weak},
     time::SystemTime,
@@ -19,8 +18,17 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Watches {
-    by_request: HashMap<WatchRequest, Entry>,
+    /// One for each request. A cluster has few.
+    entries: Vec<Entry>,
     closed: bool,
+}
+
+impl Watches {
+    fn get(&mut self, request: &WatchRequest) -> Option<&mut Entry> {
+        self.entries
+            .iter_mut()
+            .find(|entry| entry.watch.request() == request)
+    }
 }
 
 struct Entry {
@@ -58,22 +66,19 @@ impl Cluster {
     /// # Errors
     /// [`StoreError::NotWatched`] if there is no such watch, [`StoreError::Gone`] if the cluster has left.
     pub fn store_of<K: DeserializeOwned>(&self, request: &WatchRequest) -> Result<Store<K>, StoreError> {
-        let watches = self.watches()?;
-        let entry = watches
-            .by_request
-            .get(request)
-            .ok_or_else(|| self.not_watched(request))?;
+        let mut watches = self.watches()?;
+        let entry = watches.get(request).ok_or_else(|| self.not_watched(request))?;
         Ok(Store::new(self.0.name.clone(), entry.watch.clone()))
     }
 
     fn find_store<K>(&self, wanted: &WatchRequest) -> Result<Store<K>, StoreError> {
-        let watches = self.watches()?;
-        if let Some(entry) = watches.by_request.get(wanted) {
+        let mut watches = self.watches()?;
+        if let Some(entry) = watches.get(wanted) {
             return Ok(Store::new(self.0.name.clone(), entry.watch.clone()));
         }
         let mut of_kind = watches
-            .by_request
-            .values()
+            .entries
+            .iter()
             .filter(|entry| entry.watch.request().same_kind(wanted));
         match (of_kind.next(), of_kind.count()) {
             (None, _) => Err(self.not_watched(wanted)),
@@ -121,14 +126,22 @@ impl Cluster {
     ) -> Result<WatchHandle, StoreError> {
         let (watch, new) = {
             let mut watches = self.watches()?;
-            let mut new = false;
-            let entry = watches.by_request.entry(request.clone()).or_insert_with(|| {
-                new = true;
-                let watch = Arc::new(SharedWatch::new(request, self.0.token.child_token()));
-                Entry { watch, handles: 0 }
-            });
-            entry.handles += 1;
-            (entry.watch.clone(), new)
+            match watches.get(&request) {
+                Some(entry) => {
+                    entry.handles += 1;
+                    (entry.watch.clone(), false)
+                }
+                None => {
+                    let watch = Arc::new(SharedWatch::new(request, self.0.token.child_token()));
+                    // There are as many of these as clusters.
+                    watches.entries.reserve_exact(1);
+                    watches.entries.push(Entry {
+                        watch: watch.clone(),
+                        handles: 1,
+                    });
+                    (watch, true)
+                }
+            }
         };
         if new {
             self.start(&watch);
@@ -161,9 +174,9 @@ impl Cluster {
         let fleet = self.0.fleet.upgrade()?;
         Some(DriverEnv {
             cluster: self.0.name.clone(),
-            transport: self.0.transport.clone(),
-            phase: self.0.phase.subscribe(),
-            health: self.0.health.clone(),
+            transport: self.transport().clone(),
+            phase: self.line().phase.subscribe(),
+            health: self.line().health.clone(),
             list_slots: fleet.list_slots(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),
@@ -175,11 +188,7 @@ impl Cluster {
     pub(crate) fn rejoin(&self, seat: &Seat) {
         let watches: Vec<Arc<SharedWatch>> = {
             let Ok(watches) = self.watches() else { return };
-            watches
-                .by_request
-                .values()
-                .map(|entry| entry.watch.clone())
-                .collect()
+            watches.entries.iter().map(|entry| entry.watch.clone()).collect()
         };
         watches.iter().for_each(|watch| seat.join(watch));
     }
@@ -189,7 +198,7 @@ impl Cluster {
         let ended: Vec<Entry> = {
             let mut watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
             watches.closed = true;
-            watches.by_request.drain().map(|(_, entry)| entry).collect()
+            std::mem::take(&mut watches.entries)
         };
         // Without the lock: it waits for sinks, which may look at their cluster.
         for entry in ended {
@@ -203,8 +212,8 @@ impl Cluster {
             return Vec::new();
         };
         let mut kinds: Vec<KindStatus> = watches
-            .by_request
-            .values()
+            .entries
+            .iter()
             .map(|entry| {
                 let status = entry.watch.status();
                 KindStatus {
@@ -236,8 +245,8 @@ impl Cluster {
         }
         let Ok(watches) = self.watches() else { return };
         for entry in watches
-            .by_request
-            .values()
+            .entries
+            .iter()
             .filter(|entry| entry.watch.request().same_kind(kind))
         {
             entry
@@ -307,15 +316,17 @@ impl Drop for WatchHandle {
             return;
         };
         let mut watches = cluster.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(entry) = watches.by_request.get_mut(self.watch.request()) else {
+        let Some(at) = watches
+            .entries
+            .iter()
+            .position(|entry| Arc::ptr_eq(&entry.watch, &self.watch))
+        else {
             return;
         };
-        if !Arc::ptr_eq(&entry.watch, &self.watch) {
-            return;
-        }
+        let entry = &mut watches.entries[at];
         entry.handles -= 1;
         if entry.handles == 0 {
-            watches.by_request.remove(self.watch.request());
+            watches.entries.swap_remove(at);
             #[cfg(mcr_planted)]
             if crate::planted::Bug::WatchLeft.on() {
                 return;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     ClusterState, FleetShared,
@@ -36,7 +36,7 @@ pub(super) struct Link {
 /// What it takes to connect once more with a fresh credential.
 #[derive(Clone)]
 pub(super) struct Source {
-    endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
     trust: Trust,
     /// Stands before each path, for the endpoint of a scope.
     prefix: Arc<str>,
@@ -145,7 +145,7 @@ impl Life<'_> {
             let mut connected = dialled?;
             if let Some(endpoint) = first {
                 connected.in_use = true;
-                if begin_with_the_watches(&cluster, &connected, endpoint).await {
+                if begin_with_the_watches(self.fleet, &cluster, &connected, endpoint).await {
                     return Ok(connected);
                 }
             }
@@ -203,7 +203,7 @@ impl Life<'_> {
         let later = !connected.asked && connected.identity.declared.is_none();
         // Soon, since until then another address can't be told from another cluster; but thousands of
         // clusters that joined together must not all be asked in the same second.
-        let spread = Duration::from_millis(5) * self.fleet.registry.len().min(10_000) as u32;
+        let spread = Duration::from_millis(5) * self.fleet.size();
         self.identify_at = later.then(|| Instant::now() + spread + self.backoff.spread(spread));
         self.adopt(connected);
         self.backoff.reset();
@@ -257,17 +257,33 @@ impl Life<'_> {
 /// At the first connection there is nothing to compare with, so the question can wait: a fleet that joins is
 /// listed in nearly the time that its lists take. Where nobody watches, or no answer comes, the cluster is
 /// asked after all, which tells why.
-async fn begin_with_the_watches(cluster: &Cluster, connected: &Connected, endpoint: u64) -> bool {
+async fn begin_with_the_watches(
+    fleet: &FleetShared,
+    cluster: &Cluster,
+    connected: &Connected,
+    endpoint: u64,
+) -> bool {
     const WATCHES_TO_COME: Duration = Duration::from_millis(50);
-    const ANSWER_TO_COME: Duration = Duration::from_millis(500);
+    // Thousands that join at once stand in line for their lists; asking as well would be one more connection for each.
+    let answer_to_come = Duration::from_secs(2) + Duration::from_millis(2) * fleet.size();
     let mut health = cluster.health().subscribe();
     let before = *health.borrow_and_update();
     cluster.transport().swap(connected.link.stack.clone());
     cluster.transport().block(None);
     cluster.set_phase(Phase::Up { endpoint });
-    let mut news = timeout(WATCHES_TO_COME, health.changed()).await.is_ok();
+    // Of thousands that join at once, those who follow the fleet look at one after the other.
+    let told = async {
+        while fleet.subscribers.are_behind(cluster.name()) {
+            sleep(WATCHES_TO_COME).await;
+        }
+        sleep(WATCHES_TO_COME).await;
+    };
+    let mut news = tokio::select! {
+        news = health.changed() => news.is_ok(),
+        _ = timeout(answer_to_come, told) => false,
+    };
     if !news && !cluster.kinds().is_empty() {
-        news = timeout(ANSWER_TO_COME, health.changed()).await.is_ok();
+        news = timeout(answer_to_come, health.changed()).await.is_ok();
     }
     let answers = health.borrow().answers;
     news && answers > before.answers
@@ -384,10 +400,7 @@ pub(super) fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
                 ..
             },
             _,
-        ) => (
-            Target::Endpoint(Box::new(endpoint.clone())),
-            credentials.fingerprint(),
-        ),
+        ) => (Target::Endpoint(endpoint.clone()), credentials.fingerprint()),
         (Resolved::Client(_), Access::Client(ready)) => (Target::Client(ready.id()), Fingerprint::of(&())),
         (Resolved::Client(_), _) => (Target::Client(u64::MAX), Fingerprint::of(&())),
     };

@@ -34,6 +34,8 @@ pub(crate) struct Desired {
     /// Claims in the order they came; the first one is in force.
     clusters: HashMap<ClusterName, Vec<Claim>>,
     rounds: HashMap<ProviderId, u64>,
+    /// The claims that were not named in the last round of discovery: none, on most days.
+    missing: HashMap<(ProviderId, ClusterName), Missing>,
 }
 
 #[derive(Debug)]
@@ -41,10 +43,9 @@ struct Claim {
     provider: ProviderId,
     /// The last good description; none if there never was one.
     spec: Option<Arc<ClusterSpec>>,
-    broken: Option<BrokenCluster>,
+    broken: Option<Box<BrokenCluster>>,
     /// The last round of discovery in which the provider named it.
     round: u64,
-    missing: Option<Missing>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,23 +66,31 @@ impl Desired {
 
     fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> (usize, &mut Claim) {
         let round = self.round(provider);
+        self.found(provider, name);
         let claims = self.clusters.entry(name.clone()).or_default();
         let at = claims
             .iter()
             .position(|claim| claim.provider == provider)
             .unwrap_or_else(|| {
+                // Nearly all names have one claim.
+                claims.reserve_exact(1);
                 claims.push(Claim {
                     provider,
                     spec: None,
                     broken: None,
                     round,
-                    missing: None,
                 });
                 claims.len() - 1
             });
         claims[at].round = round;
-        claims[at].missing = None;
         (at, &mut claims[at])
+    }
+
+    /// A claim is not missing any more, or is none.
+    fn found(&mut self, provider: ProviderId, name: &ClusterName) {
+        if !self.missing.is_empty() {
+            self.missing.remove(&(provider, name.clone()));
+        }
     }
 
     pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
@@ -108,11 +117,12 @@ impl Desired {
     pub(crate) fn broken(&mut self, provider: ProviderId, broken: BrokenCluster) -> Vec<Effect> {
         let name = broken.name.clone();
         let (_, claim) = self.claim(provider, &name);
-        claim.broken = Some(broken);
+        claim.broken = Some(Box::new(broken));
         vec![Effect::Shown(name)]
     }
 
     pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
+        self.found(provider, name);
         let Some(claims) = self.clusters.get_mut(name) else {
             return Vec::new();
         };
@@ -148,15 +158,12 @@ impl Desired {
         let round = self.round(provider);
         let of = self.clusters.len();
         let mut missing = 0;
-        for claim in self
-            .clusters
-            .values_mut()
-            .flatten()
-            .filter(|claim| claim.provider == provider)
-        {
-            if claim.round < round {
+        for (name, claim) in claims(&self.clusters) {
+            if claim.provider == provider && claim.round < round {
                 missing += 1;
-                claim.missing.get_or_insert(Missing::Until(now + grace));
+                self.missing
+                    .entry((provider, name.clone()))
+                    .or_insert(Missing::Until(now + grace));
             }
         }
         // One cluster more or less is everyday life; losing most of the fleet at once is more often a
@@ -164,9 +171,9 @@ impl Desired {
         if missing < 2 || missing * 2 <= of {
             return Vec::new();
         }
-        for claim in self.clusters.values_mut().flatten() {
-            if claim.provider == provider && claim.missing.is_some() {
-                claim.missing = Some(Missing::Held);
+        for ((of, _), missing) in &mut self.missing {
+            if *of == provider {
+                *missing = Missing::Held;
             }
         }
         vec![Effect::Held { missing, of }]
@@ -174,54 +181,45 @@ impl Desired {
 
     /// Removes what has been missing for longer than its grace.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect> {
-        let due: Vec<(ProviderId, ClusterName)> = self
-            .claims()
-            .filter(|(_, claim)| matches!(claim.missing, Some(Missing::Until(at)) if at <= now))
-            .map(|(name, claim)| (claim.provider, name.clone()))
-            .collect();
-        due.into_iter()
-            .flat_map(|(provider, name)| self.remove(provider, &name))
-            .collect()
+        self.remove_missing(|missing| matches!(missing, Missing::Until(at) if *at <= now))
     }
 
     /// Lets the clusters go that were held after a great loss.
     pub(crate) fn release_held(&mut self) -> Vec<Effect> {
-        let held: Vec<(ProviderId, ClusterName)> = self
-            .claims()
-            .filter(|(_, claim)| claim.missing == Some(Missing::Held))
-            .map(|(name, claim)| (claim.provider, name.clone()))
-            .collect();
-        held.into_iter()
+        self.remove_missing(|missing| *missing == Missing::Held)
+    }
+
+    fn remove_missing(&mut self, which: impl Fn(&Missing) -> bool) -> Vec<Effect> {
+        let going = self.missing.iter().filter(|(_, missing)| which(missing));
+        let going: Vec<(ProviderId, ClusterName)> = going.map(|(claim, _)| claim.clone()).collect();
+        going
+            .into_iter()
             .flat_map(|(provider, name)| self.remove(provider, &name))
             .collect()
     }
 
+    /// When to sweep. Asked after each thing that any provider says, so it must not look at every cluster.
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
-        self.claims()
-            .filter_map(|(_, claim)| match claim.missing {
-                Some(Missing::Until(at)) => Some(at),
-                _ => None,
-            })
-            .min()
-    }
-
-    fn claims(&self) -> impl Iterator<Item = (&ClusterName, &Claim)> {
-        self.clusters
-            .iter()
-            .flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
+        let times = self.missing.values().filter_map(|missing| match missing {
+            Missing::Until(at) => Some(*at),
+            Missing::Held => None,
+        });
+        times.min()
     }
 
     /// What is wrong with the description of a cluster, if anything is.
     pub(crate) fn broken_of(&self, name: &str) -> Option<&BrokenCluster> {
-        self.clusters.get(name)?.first()?.broken.as_ref()
+        self.clusters.get(name)?.first()?.broken.as_deref()
     }
 
     /// Whether a cluster is kept only because too many were lost at once.
     pub(crate) fn is_held(&self, name: &str) -> bool {
-        self.clusters
-            .get(name)
-            .and_then(|c| c.first())
-            .is_some_and(|c| c.missing == Some(Missing::Held))
+        if self.missing.is_empty() {
+            return false;
+        }
+        let known = self.clusters.get_key_value(name);
+        let first = known.and_then(|(name, claims)| Some((claims.first()?.provider, name.clone())));
+        first.is_some_and(|claim| self.missing.get(&claim) == Some(&Missing::Held))
     }
 
     /// The clusters that were never described well enough to be engaged.
@@ -231,9 +229,15 @@ impl Desired {
             claim
                 .spec
                 .is_none()
-                .then_some((claim.provider, claim.broken.as_ref()?))
+                .then_some((claim.provider, claim.broken.as_deref()?))
         })
     }
+}
+
+fn claims(clusters: &HashMap<ClusterName, Vec<Claim>>) -> impl Iterator<Item = (&ClusterName, &Claim)> {
+    clusters
+        .iter()
+        .flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
 }
 
 #[cfg(test)]

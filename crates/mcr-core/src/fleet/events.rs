@@ -52,6 +52,11 @@ impl Pending {
         queue.1.remove(&name);
         Some(name)
     }
+
+    fn has(&self, name: &ClusterName) -> bool {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.1.contains(name)
+    }
 }
 
 /// All subscribers of a fleet.
@@ -72,6 +77,14 @@ impl Subscribers {
         for pending in all.iter().filter_map(Weak::upgrade) {
             pending.push(name);
         }
+    }
+
+    /// Whether anyone has yet to look at a cluster.
+    pub(crate) fn are_behind(&self, name: &ClusterName) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .filter_map(Weak::upgrade)
+            .any(|pending| pending.has(name))
     }
 }
 

@@ -22,7 +22,6 @@ use crate::{
     Cluster,
     backoff::Backoff,
     cluster::{Facts, Standing},
-    transport::Transport,
     watch::Phase,
 };
 
@@ -67,17 +66,15 @@ impl<'a> Life<'a> {
         wanted: Wanted,
         changes: &'a mut watch::Receiver<Option<Wanted>>,
         host: Option<Arc<Host>>,
-    ) -> Self {
+    ) -> Box<Self> {
         let name = wanted.spec.name.clone();
         let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
         let facts = Facts::announced(&wanted.spec);
-        let transport = Transport::new(name.clone());
         let cluster = Cluster::new(
             name.clone(),
             wanted.provider.clone(),
             epoch,
             facts,
-            transport,
             fleet,
             if host.is_some() {
                 Standing::Hidden
@@ -96,7 +93,8 @@ impl<'a> Life<'a> {
                 host.begun(&cluster);
             }
         }
-        Self {
+        // In a box: a future has room for what it is made from, and for that once more.
+        Box::new(Self {
             fleet,
             host,
             changes,
@@ -112,10 +110,10 @@ impl<'a> Life<'a> {
             last_probe: Instant::now(),
             tried: None,
             identify_at: None,
-        }
+        })
     }
 
-    pub(super) async fn run(mut self) -> End {
+    pub(super) async fn run(mut self: Box<Self>) -> End {
         let end = self.live().await;
         Box::pin(self.drain(end)).await;
         end
@@ -229,23 +227,20 @@ impl<'a> Life<'a> {
         let facts_changed = self.wanted.spec.labels != wanted.spec.labels
             || self.wanted.spec.properties != wanted.spec.properties;
         self.wanted = wanted;
+        let spec = self.wanted.spec.clone();
+        self.cluster.change_facts(|facts| facts.spec.clone_from(&spec));
         // In a scope it stands behind another connection, which is none of its own.
         if identity_changed || (self.host.is_none() && member::scoped(&self.wanted.spec).is_some()) {
             return Some(End::Replaced);
         }
         if facts_changed {
-            let spec = self.wanted.spec.clone();
-            self.cluster.change_facts(|facts| {
-                facts.labels.clone_from(&spec.labels);
-                facts.properties.clone_from(&spec.properties);
-            });
             self.shown();
         }
         None
     }
 
     /// Ends the engagement: no new work, running work gets its grace, then nothing is left.
-    pub(super) async fn drain(self, end: End) {
+    pub(super) async fn drain(self: Box<Self>, end: End) {
         let (fleet, cluster) = (self.fleet, &self.cluster);
         cluster.set_phase(Phase::Down);
         match &self.host {
@@ -257,12 +252,12 @@ impl<'a> Life<'a> {
             Some(host) => {
                 tracing::info!(endpoint = %cluster.name(), reason = ?end, "letting go of the endpoint of a scope");
                 if end == End::Replaced {
-                    cluster.transport().close();
+                    cluster.cut();
                 }
                 cluster.close();
                 host.ended(end);
                 fleet.drained(cluster).await;
-                cluster.transport().close();
+                cluster.cut();
                 cluster.set_state(ClusterState::Gone);
             }
         }
@@ -278,7 +273,7 @@ impl FleetShared {
         self.draining.insert((name.clone(), epoch), cluster.clone());
         if end == End::Replaced {
             // The place may be another cluster's already: not one more request may go there.
-            cluster.transport().close();
+            cluster.cut();
         }
         // Before anyone can be told: who knows that the cluster has left must find none of its stores readable.
         cluster.close();
@@ -305,7 +300,7 @@ impl FleetShared {
     /// Nothing is left of it.
     pub(super) fn end_drain(&self, cluster: &Cluster) {
         let (name, epoch) = (cluster.name(), cluster.epoch());
-        cluster.transport().close();
+        cluster.cut();
         self.draining.remove(&(name.clone(), epoch));
         cluster.set_state(ClusterState::Gone);
         if cluster.is_seated() {

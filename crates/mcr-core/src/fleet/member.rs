@@ -102,7 +102,8 @@ enum Held {
 struct Engaged {
     cluster: Cluster,
     seat: Arc<Seat>,
-    at: ScopedAccess,
+    /// As it was announced when it last changed.
+    spec: Arc<ClusterSpec>,
     claim: u64,
 }
 
@@ -207,19 +208,16 @@ fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held 
     let name = spec.name.clone();
     let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
     let facts = Facts::announced(&wanted.spec);
-    let transport = Transport::new(name.clone());
     let host = fleet.hosts.host(fleet, at);
     let seat = Arc::new(Seat(Mutex::new(Spot {
         host: host.clone(),
         place: at.place.clone(),
     })));
-    transport.swap(fleet.dialer.route_stack(seat.clone()));
     let cluster = Cluster::new(
         name.clone(),
         wanted.provider.clone(),
         epoch,
         facts,
-        transport,
         fleet,
         Standing::Seated(seat.clone()),
     );
@@ -231,9 +229,20 @@ fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held 
     Held::Engaged(Engaged {
         cluster,
         seat,
-        at: at.clone(),
+        spec: spec.clone(),
         claim: wanted.claim,
     })
+}
+
+impl FleetShared {
+    /// What the requests of a cluster in a scope go through.
+    pub(crate) fn transport_to(&self, name: &ClusterName, seat: &Arc<Seat>) -> Transport {
+        // Whoever is the first to send something need not be in a runtime.
+        let _entered = self.runtime.get().map(tokio::runtime::Handle::enter);
+        let transport = Transport::new(name.clone());
+        transport.swap(self.dialer.route_stack(seat.clone()));
+        transport
+    }
 }
 
 /// Shows a cluster as its description says, or else as its endpoint is.
@@ -241,13 +250,13 @@ fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &Cluster
     match suspended(spec) {
         Some(reason) => {
             let blocked = format!("the cluster is suspended: {reason}");
-            cluster.transport().block(Some(blocked.into()));
+            cluster.block(Some(blocked.into()));
             if cluster.set_state(ClusterState::Suspended { reason }) {
                 fleet.publish(cluster.name());
             }
         }
         None => {
-            cluster.transport().block(None);
+            cluster.block(None);
             if matches!(cluster.state(), ClusterState::Suspended { .. }) {
                 cluster.set_state(ClusterState::Connecting);
             }
@@ -259,31 +268,33 @@ fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &Cluster
 impl Engaged {
     /// Whether a description is one of the cluster that is there.
     fn stays(&self, wanted: &Wanted, now: &ScopedAccess) -> bool {
-        if self.claim != wanted.claim || self.at.scope != now.scope {
+        let Some(at) = scoped(&self.spec).filter(|at| at.scope == now.scope) else {
+            return false;
+        };
+        if self.claim != wanted.claim {
             return false;
         }
         match (&self.cluster.facts().identity, &wanted.spec.identity) {
             (Some(was), Some(is)) => was == is,
             // Who is not told apart by an identity is told apart by the place.
-            _ => self.at == *now,
+            _ => at == now,
         }
     }
 
-    fn update(&mut self, fleet: &Arc<FleetShared>, spec: &ClusterSpec, now: &ScopedAccess) {
+    fn update(&mut self, fleet: &Arc<FleetShared>, spec: &Arc<ClusterSpec>, now: &ScopedAccess) {
         let cluster = &self.cluster;
         let facts = cluster.facts();
-        if facts.labels != spec.labels
-            || facts.properties != spec.properties
+        cluster.change_facts(|facts| {
+            facts.spec.clone_from(spec);
+            facts.identity.clone_from(&spec.identity);
+        });
+        if facts.spec.labels != spec.labels
+            || facts.spec.properties != spec.properties
             || facts.identity != spec.identity
         {
-            cluster.change_facts(|facts| {
-                facts.labels.clone_from(&spec.labels);
-                facts.properties.clone_from(&spec.properties);
-                facts.identity.clone_from(&spec.identity);
-            });
             fleet.publish(cluster.name());
         }
-        if self.at != *now {
+        if scoped(&self.spec) != Some(now) {
             tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
             let host = fleet.hosts.host(fleet, now);
             host.admit(cluster);
@@ -296,8 +307,8 @@ impl Engaged {
             if !Arc::ptr_eq(&left.host, &host) {
                 fleet.hosts.dismiss(&left.host, cluster);
             }
-            self.at = now.clone();
         }
+        self.spec = spec.clone();
         show(fleet, cluster, &self.seat.host(), spec);
     }
 }

@@ -477,6 +477,11 @@ impl FleetShared {
         self.list_slots.clone()
     }
 
+    /// How many clusters there are, as far as it matters for what is spread over time.
+    pub(crate) fn size(&self) -> u32 {
+        u32::try_from(self.registry.len()).map_or(10_000, |size| size.min(10_000))
+    }
+
     pub(crate) fn subscribers(&self) -> &Subscribers {
         &self.subscribers
     }

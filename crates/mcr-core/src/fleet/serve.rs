@@ -24,6 +24,19 @@ use crate::{
     watch::{Phase, Seen},
 };
 
+/// What is to be done for a cluster at some time.
+#[derive(Clone, Copy)]
+enum Due {
+    /// Its credential is renewed.
+    Renewal,
+    /// A description that could not be followed is tried again.
+    Spec,
+    /// It is asked who it is.
+    Identity,
+    /// It is asked whether it answers, if nothing was heard of it.
+    Probe,
+}
+
 impl Life<'_> {
     /// Looks after a cluster that answers, until something happens.
     pub(super) async fn serve(&mut self) -> Option<End> {
@@ -35,8 +48,6 @@ impl Life<'_> {
         let transport = self.cluster.transport().clone();
         let mut failures = self.cluster.health().subscribe();
         let known_failures = failures.borrow_and_update().failures;
-        let refresh_at = link.refresh_at;
-        let (pending, identify_at) = (self.pending, self.identify_at);
         let heard = transport
             .last_heard_at()
             .unwrap_or(self.last_probe)
@@ -44,6 +55,17 @@ impl Life<'_> {
         let probe_at = heard + settings.probe_after;
         #[cfg(mcr_planted)]
         let probe_at = probe_at + Duration::from_secs(3600) * u32::from(crate::planted::Bug::NotProbed.on());
+        let soonest = [
+            (link.refresh_at, Due::Renewal),
+            (self.pending, Due::Spec),
+            (self.identify_at, Due::Identity),
+            (Some(probe_at), Due::Probe),
+        ];
+        let soonest = soonest.into_iter().filter_map(|(at, due)| Some((at?, due)));
+        // One timer for all: each takes room in the task for as long as the cluster is there.
+        let (at, due) = soonest
+            .min_by_key(|(at, _)| *at)
+            .unwrap_or((probe_at, Due::Probe));
         // What is done now and then is in boxes: a task has the size of the largest thing it ever does.
         tokio::select! {
             changed = self.changes.changed() => {
@@ -55,14 +77,16 @@ impl Life<'_> {
                 }
                 Box::pin(self.follow_spec()).await
             }
-            () = at(refresh_at) => { Box::pin(self.renew(Refresh::Expiring)).await; None }
             _ = transport.unauthorized() => { Box::pin(self.renew(Refresh::Unauthorized)).await; None }
-            () = at(pending) => Box::pin(self.follow_spec()).await,
-            () = at(identify_at) => { Box::pin(self.identify_now()).await; None }
-            () = sleep_until(probe_at) => {
-                let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
-                if heard.elapsed() >= settings.probe_after { Box::pin(self.check()).await } else { None }
-            }
+            () = sleep_until(at) => match due {
+                Due::Renewal => { Box::pin(self.renew(Refresh::Expiring)).await; None }
+                Due::Spec => Box::pin(self.follow_spec()).await,
+                Due::Identity => { Box::pin(self.identify_now()).await; None }
+                Due::Probe => {
+                    let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
+                    if heard.elapsed() >= settings.probe_after { Box::pin(self.check()).await } else { None }
+                }
+            },
             () = failed_since(&mut failures, known_failures) => Box::pin(self.check()).await,
         }
     }
@@ -316,12 +340,5 @@ async fn fresh(
 async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {
     if seen.wait_for(|seen| seen.failures != known).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

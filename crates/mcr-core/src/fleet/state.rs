@@ -99,7 +99,7 @@ pub(crate) struct Shape {
 /// Where a spec leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    Endpoint(Box<Endpoint>),
+    Endpoint(Arc<Endpoint>),
     /// A ready client, whose address can't be seen; told apart by number.
     Client(u64),
 }
@@ -187,7 +187,7 @@ mod tests {
     fn shape(identity: Option<&str>, server: &str, credential: &str) -> Shape {
         Shape {
             identity: identity.map(Arc::from),
-            target: Target::Endpoint(Box::new(Endpoint::new(server.parse().unwrap()))),
+            target: Target::Endpoint(Arc::new(Endpoint::new(server.parse().unwrap()))),
             credentials: Fingerprint::of(&credential),
             suspended: None,
         }
@@ -215,7 +215,7 @@ mod tests {
             SpecChange::Facts
         );
         let other_ca = Shape {
-            target: Target::Endpoint(Box::new(
+            target: Target::Endpoint(Arc::new(
                 Endpoint::new("https://one".parse().unwrap()).certificate_authority("ca"),
             )),
             ..old.clone()

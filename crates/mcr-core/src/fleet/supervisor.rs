@@ -142,3 +142,28 @@ fn give_up(fleet: &Arc<FleetShared>, name: &ClusterName, changes: &watch::Receiv
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Fleet, Trust};
+
+    /// Every cluster that is not in a scope has such a task for as long as it is there.
+    #[test]
+    fn the_task_of_a_cluster_is_small() {
+        let fleet = Fleet::builder().build();
+        let spec = ClusterSpec::new(ClusterName::known("a"), Access::kubeconfig("", Trust::Trusted));
+        let wanted = Wanted::of_endpoint("test", spec);
+        let (_wanted, mut changes) = watch::channel(Some(wanted.clone()));
+        let task = size_of_val(&supervise(
+            fleet.0.clone(),
+            ClusterName::known("a"),
+            changes.clone(),
+        ));
+        let life = size_of_val(&*Life::begin(&fleet.0, wanted, &mut changes, None));
+        assert!(
+            task + life < 2_000,
+            "{task} bytes for the task and {life} for what it keeps"
+        );
+    }
+}

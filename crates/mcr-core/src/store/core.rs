@@ -52,6 +52,19 @@ impl ObjectChange {
     }
 }
 
+/// What putting in one object has changed.
+#[derive(Debug)]
+pub(crate) struct Changes(Option<ObjectChange>, Option<ObjectChange>);
+
+impl IntoIterator for Changes {
+    type Item = ObjectChange;
+    type IntoIter =
+        std::iter::Chain<std::option::IntoIter<ObjectChange>, std::option::IntoIter<ObjectChange>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().chain(self.1)
+    }
+}
+
 /// Computes the values an object is found by in one index; none if the object can't be decoded.
 pub(crate) type Indexer = Arc<dyn Fn(&Object) -> Option<Vec<String>> + Send + Sync>;
 
@@ -135,24 +148,27 @@ impl StoreCore {
     ///
     /// An object that is older than the one held can't come from a list or watch of one API server, but two
     /// servers with unrelated resource versions can stand behind one cluster: the last word counts.
-    pub(crate) fn upsert(&self, new: Arc<Object>, initial: bool) -> Vec<ObjectChange> {
+    pub(crate) fn upsert(&self, new: Arc<Object>, initial: bool) -> Changes {
         let mut inner = self.write();
         if let Some(unseen) = &mut inner.unseen {
             unseen.remove(new.key());
         }
         match inner.insert(new.clone()) {
-            Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => Vec::new(),
-            Some(old) if !old.same_uid(&new) => {
-                vec![
-                    ObjectChange::deleted(old, initial),
-                    ObjectChange::added(new, initial),
-                ]
+            Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => {
+                Changes(None, None)
             }
-            old => vec![ObjectChange {
-                old,
-                new: Some(new),
-                initial,
-            }],
+            Some(old) if !old.same_uid(&new) => Changes(
+                Some(ObjectChange::deleted(old, initial)),
+                Some(ObjectChange::added(new, initial)),
+            ),
+            old => Changes(
+                Some(ObjectChange {
+                    old,
+                    new: Some(new),
+                    initial,
+                }),
+                None,
+            ),
         }
     }
 
@@ -379,7 +395,7 @@ mod tests {
         store.upsert(object("a", 1, 1, "x"), true);
         store.upsert(object("b", 2, 2, "x"), true);
         store.begin_listing();
-        assert!(store.upsert(object("a", 1, 1, "x"), true).is_empty());
+        assert_eq!(store.upsert(object("a", 1, 1, "x"), true).into_iter().count(), 0);
         let gone = store.finish_listing(true);
         assert_eq!(gone.len(), 1);
         assert!(gone[0].is_delete());
@@ -403,7 +419,7 @@ mod tests {
     fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
         let store = StoreCore::default();
         store.upsert(object("a", 1, 1, "x"), true);
-        let changes = store.upsert(object("a", 9, 2, "x"), false);
+        let changes: Vec<_> = store.upsert(object("a", 9, 2, "x"), false).into_iter().collect();
         assert!(changes[0].is_delete() && changes[1].old.is_none());
     }
 
@@ -493,7 +509,7 @@ mod tests {
             match op {
                 Op::Upsert(n, u, l) => {
                     model.insert(n.to_string(), (u, rv, l));
-                    changes = store.upsert(hold(object(&n.to_string(), u, rv, &l.to_string())), false);
+                    changes.extend(store.upsert(hold(object(&n.to_string(), u, rv, &l.to_string())), false));
                 }
                 Op::Delete(n) => {
                     let old = model.remove(&n.to_string());

@@ -4,6 +4,7 @@ mod core;
 mod form;
 mod key;
 mod object;
+mod open;
 #[cfg_attr(not(feature = "packed"), path = "unpacked.rs")]
 mod packing;
 mod parse;
@@ -18,9 +19,10 @@ pub(crate) use form::Form;
 pub use key::ObjectKey;
 pub(crate) use object::describe;
 pub use object::{DecodeError, Object};
+pub(crate) use open::{OpenObjects, Opened, Text};
 pub(crate) use packing::{Packer, Packers};
 #[cfg(feature = "packed")]
 pub use packing::{Packing, PackingStatus};
 pub use parse::ObjectMetadata;
-pub(crate) use parse::{Namespaces, NotAnObject, OpenObject, Text};
+pub(crate) use parse::{Item, Namespaces, NotAnObject, OpenObject};
 pub use reader::{Store, StoreError};

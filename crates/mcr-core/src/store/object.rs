@@ -41,11 +41,17 @@ pub(super) struct Parts<'a> {
 
 impl Object {
     /// What is refused here nobody sends who does not want to do harm.
-    pub(super) fn of(parts: Parts<'_>) -> Result<Self, &'static str> {
-        let too_long = |_| "metadata.resourceVersion or metadata.generation is too long";
+    pub(super) fn of(parts: Parts<'_>) -> Result<Self, (&'static str, ObjectKey)> {
+        let (Ok(resource_version), Ok(generation)) = (
+            u16::try_from(parts.resource_version),
+            u8::try_from(parts.generation),
+        ) else {
+            let reason = "metadata.resourceVersion or metadata.generation is too long";
+            return Err((reason, parts.key));
+        };
         let mut object = Self {
-            resource_version: u16::try_from(parts.resource_version).map_err(too_long)?,
-            generation: u8::try_from(parts.generation).map_err(too_long)?,
+            resource_version,
+            generation,
             key: parts.key,
             uid: parts.uid,
             uid_is_whole: parts.uid_is_whole,
@@ -54,7 +60,10 @@ impl Object {
             held: parts.held.into(),
         };
         let json = object.head_len() + object.rest().len();
-        object.json = u32::try_from(json).map_err(|_| "the object is larger than 4 GiB")?;
+        match u32::try_from(json) {
+            Ok(json) => object.json = json,
+            Err(_) => return Err(("the object is larger than 4 GiB", object.key)),
+        }
         Ok(object)
     }
 
@@ -98,7 +107,12 @@ impl Object {
     pub fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
         let target = short_type_name::<K>();
         let json = self.document().map_err(|error| self.damaged(error, target))?;
-        serde_json::from_slice(&json).map_err(|error| DecodeError {
+        let decoded = match std::str::from_utf8(&json) {
+            // Checked as a whole, which takes less than checking string by string.
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(&json),
+        };
+        decoded.map_err(|error| DecodeError {
             key: self.key.clone(),
             target,
             reason: describe(&error),
@@ -176,14 +190,13 @@ impl Object {
     /// The facts that the rest follows upon, each with what stands before it.
     fn facts(&self) -> impl Iterator<Item = (&'static str, Fact<'_>)> {
         let namespace = self.key.namespace.as_deref();
-        let known = |text: &str| !text.is_empty();
+        let (version, generation) = (self.resource_version(), self.generation_text());
         [
             Some(("\"metadata\":{\"name\":", Fact::Text(&self.key.name))),
             namespace.map(|namespace| (",\"namespace\":", Fact::Text(namespace))),
             self.uid_is_whole.then_some((",\"uid\":", Fact::Uid(self.uid))),
-            known(self.resource_version())
-                .then(|| (",\"resourceVersion\":", Fact::Text(self.resource_version()))),
-            known(self.generation_text()).then(|| (",\"generation\":", Fact::Number(self.generation_text()))),
+            (!version.is_empty()).then_some((",\"resourceVersion\":", Fact::Text(version))),
+            (!generation.is_empty()).then_some((",\"generation\":", Fact::Number(generation))),
         ]
         .into_iter()
         .flatten()

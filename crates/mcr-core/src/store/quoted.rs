@@ -17,12 +17,17 @@ pub(super) fn len(text: &str) -> usize {
 
 pub(super) fn write(out: &mut Vec<u8>, text: &str) {
     if is_plain(text) {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
+        write_plain(out, text);
     } else {
         out.extend_from_slice(escaped(text).as_bytes());
     }
+}
+
+/// Writes what is known to need no escape.
+pub(super) fn write_plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
 }
 
 fn escaped(text: &str) -> String {

@@ -142,14 +142,12 @@ impl<K> Store<K> {
     /// [`StoreError::NotSynced`] after `limit`, saying what stands in the way; [`StoreError::Gone`] if the
     /// cluster leaves meanwhile.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), StoreError> {
-        let mut status = self.watch.subscribe_status();
         let synced = tokio::select! {
             () = self.watch.stopped() => return Err(self.gone()),
-            synced = tokio::time::timeout(limit, status.wait_for(|status| status.synced)) => synced,
+            synced = tokio::time::timeout(limit, self.watch.synced()) => synced,
         };
         match synced {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(self.gone()),
+            Ok(()) => Ok(()),
             Err(_) => Err(StoreError::NotSynced {
                 cluster: self.cluster.clone(),
                 kind: self.watch.request().to_string(),

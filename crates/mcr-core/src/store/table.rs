@@ -1,18 +1,15 @@
 //! Objects by their keys.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
+use std::{hash::BuildHasher, sync::Arc};
 
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 
 use super::{Object, ObjectKey};
 
 /// A map whose keys are held by its values only.
 #[derive(Clone, Default)]
 pub(super) struct Table {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     objects: HashTable<Arc<Object>>,
 }
 
@@ -45,6 +42,9 @@ impl Table {
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Object>> {
+        if self.objects.is_empty() {
+            return None;
+        }
         let found = self
             .objects
             .find_entry(self.hasher.hash_one(key), |object| object.key() == key);

@@ -9,12 +9,12 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::{
     error::{TransportError, TransportErrorKind},
     explain::explain,
+    pool::Answer,
     request::Operation,
     retire::{Life, Verdict},
 };
@@ -36,7 +36,7 @@ pub(crate) struct ResponseBody {
 pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
 enum Inner {
-    Wire(Incoming),
+    Wire(Answer),
     Client(kube::client::Body),
     Routed(AnswerBody),
     Whole(Option<Bytes>),
@@ -85,7 +85,7 @@ impl Bodies {
 }
 
 impl ResponseBody {
-    pub(super) fn wire(body: Incoming, operation: Operation, silence: Option<Duration>) -> Self {
+    pub(super) fn wire(body: Answer, operation: Operation, silence: Option<Duration>) -> Self {
         Self::new(Inner::Wire(body), operation, silence)
     }
 

@@ -60,6 +60,12 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
 fn of_http(error: &hyper::Error) -> Option<&'static str> {
     if error.is_incomplete_message() {
         Some("the connection was closed in the middle of an answer; the API server may be restarting")
+    } else if error.is_parse() && error.to_string().contains("too large") {
+        // `is_parse_too_large` is there for servers only.
+        Some(
+            "the head of the answer is longer than 8 KiB; something before the API server adds headers or cookies to its \
+             answers, which it should not do for API clients",
+        )
     } else if error.is_parse() {
         Some("the server sent something that is not HTTP; check the port, and https where it should be")
     } else if error.is_canceled() || error.is_closed() {

@@ -5,6 +5,7 @@ mod connect;
 mod error;
 mod explain;
 mod guard;
+mod pool;
 mod refresh;
 mod request;
 mod retire;

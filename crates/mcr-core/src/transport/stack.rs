@@ -9,10 +9,6 @@ use http::{
     header::{AUTHORIZATION, CONNECTION, USER_AGENT},
     uri::PathAndQuery,
 };
-use hyper_util::{
-    client::legacy::Client as HttpClient,
-    rt::{TokioExecutor, TokioTimer},
-};
 use kube::client::Body;
 use secrecy::ExposeSecret;
 
@@ -21,6 +17,7 @@ use super::{
     connect::Connector,
     error::{TransportError, TransportErrorKind},
     explain::explain,
+    pool::{Pool, SendError},
     request::{Class, Operation},
     tls::TlsCache,
 };
@@ -35,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) head_timeout: Duration,
     /// For how long a body that is not a stream may be silent.
     pub(crate) silence: Duration,
+    /// How long an idle connection is kept.
+    pub(crate) idle_timeout: Duration,
     /// Over how long a time watches end after a swap of credentials.
     pub(crate) retire_spread: Duration,
     /// How long such a watch waits for the end of a line.
@@ -52,6 +51,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
             silence: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
             retire_spread: Duration::from_secs(18),
             retire_line: Duration::from_secs(10),
             refresh_wait: Duration::from_secs(10),
@@ -60,9 +60,6 @@ impl Default for Settings {
         }
     }
 }
-
-/// How many bytes are read from a connection at once.
-const READ_BUFFER: usize = 16 << 10;
 
 /// Makes [stacks](Stack); one per fleet. Holds what they share.
 #[derive(Clone)]
@@ -119,18 +116,12 @@ impl Dialer {
         let config = tls.config(endpoint, credential.certificate.as_ref())?;
         let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
         let connector = Connector::new(endpoint, config, proxy_tls, addresses, settings)?;
-        let client = HttpClient::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(60))
-            .pool_max_idle_per_host(2)
-            // One TLS record, which also bounds the head of an answer. hyper would grow it to hundreds of KiB for a list, and a
-            // connection keeps the buffer that it waits with: all of a watch's life.
-            .http1_read_buf_exact_size(READ_BUFFER)
-            .build(connector);
-        let base = endpoint.server.clone();
-        let way = Way::Wire(Box::new(Wire {
-            client,
-            base,
+        let pool = Pool::new(connector, &endpoint.server, settings).map_err(|_| {
+            AccessError::invalid("server", "has a host that does not fit into a header; correct it")
+        })?;
+        let way = Way::Wire(Arc::new(Wire {
+            pool,
+            path: endpoint.server.path().trim_end_matches('/').into(),
             headers: headers(credential, settings)?,
         }));
         Ok(Stack(Arc::new(Inner {
@@ -186,15 +177,15 @@ struct Inner {
 
 #[derive(Clone)]
 enum Way {
-    Wire(Box<Wire>),
+    Wire(Arc<Wire>),
     Client(kube::Client),
     Route(Arc<dyn Route>),
 }
 
-#[derive(Clone)]
 struct Wire {
-    client: HttpClient<Connector, Body>,
-    base: Uri,
+    pool: Pool,
+    /// Stands before the path of every request.
+    path: Box<str>,
     headers: HeaderMap,
 }
 
@@ -250,12 +241,8 @@ impl Stack {
         }
         match &self.0.way {
             Way::Wire(wire) => {
-                let Wire {
-                    client,
-                    base,
-                    headers,
-                } = &**wire;
-                *request.uri_mut() = join(base, request.uri()).map_err(|error| misfit(operation, error))?;
+                let Wire { pool, path, headers } = &**wire;
+                *request.uri_mut() = below(path, request.uri()).map_err(|error| misfit(operation, error))?;
                 for name in headers.keys() {
                     request.headers_mut().remove(name);
                 }
@@ -265,8 +252,8 @@ impl Stack {
                         .headers_mut()
                         .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                let response = client
-                    .request(request)
+                let response = pool
+                    .send(request)
                     .await
                     .map_err(|error| failed(operation, error.into()))?;
                 Ok(response.map(|body| ResponseBody::wire(body, operation.clone(), silence)))
@@ -309,6 +296,9 @@ fn failed(operation: &Operation, error: BoxError) -> TransportError {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     let mut connecting = false;
     while let Some(error) = next {
+        let ours = error.downcast_ref::<SendError>();
+        connecting |= matches!(ours, Some(SendError::Connect(_)));
+        // From a client that someone else made.
         let legacy = error.downcast_ref::<hyper_util::client::legacy::Error>();
         connecting |= legacy.is_some_and(hyper_util::client::legacy::Error::is_connect);
         next = error.source();
@@ -321,15 +311,12 @@ fn failed(operation: &Operation, error: BoxError) -> TransportError {
     TransportError::new(operation.text.clone(), kind).with_source(error)
 }
 
-fn join(base: &Uri, request: &Uri) -> Result<Uri, http::Error> {
-    let prefix = base.path().trim_end_matches('/');
-    let path = request.path_and_query().map_or("/", PathAndQuery::as_str);
-    let mut parts = base.clone().into_parts();
-    parts.path_and_query = Some(match prefix {
-        "" => path.parse()?,
-        prefix => format!("{prefix}{path}").parse()?,
-    });
-    Ok(Uri::from_parts(parts)?)
+/// The path and query of a request, below another path.
+fn below(path: &str, request: &Uri) -> Result<Uri, http::Error> {
+    match path {
+        "" if request.authority().is_none() => Ok(request.clone()),
+        path => prefixed(path, request),
+    }
 }
 
 fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, AccessError> {

@@ -25,9 +25,13 @@ use crate::{
 /// rustls allocates its session cache up front; a cluster needs room for one server.
 const SESSIONS: usize = 4;
 
-/// The configurations in use. They are held weakly: a replaced client certificate goes with its last connection.
+/// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
 #[derive(Default)]
-pub(super) struct TlsCache(Mutex<HashMap<Fingerprint, Weak<ClientConfig>>>);
+pub(super) struct TlsCache {
+    configs: WeakMap<ClientConfig>,
+    /// Clusters of one authority differ in their credentials only.
+    verifiers: WeakMap<dyn ServerCertVerifier>,
+}
 
 impl TlsCache {
     pub(super) fn config(
@@ -41,65 +45,85 @@ impl TlsCache {
             endpoint.insecure_skip_tls_verify,
             identity,
         ));
-        if let Some(config) = self.map().get(&key).and_then(Weak::upgrade) {
-            return Ok(config);
-        }
-        // Two that build the same at once waste a little work, which is better than waiting for each other.
-        let config = Arc::new(build(endpoint, certificate)?);
-        let mut map = self.map();
-        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
-            return Ok(other);
-        }
-        if map.len() == map.capacity() {
-            map.retain(|_, config| config.strong_count() > 0);
-        }
-        map.insert(key, Arc::downgrade(&config));
+        self.configs
+            .get_or(key, || Ok(Arc::new(self.build(endpoint, certificate)?)))
+    }
+
+    fn build(
+        &self,
+        endpoint: &Endpoint,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<ClientConfig, AccessError> {
+        let builder = ClientConfig::builder_with_provider(pem::provider().clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| AccessError::invalid("TLS", error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(endpoint)?);
+        let mut config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(certificate) => {
+                let identity = pem::identity(&certificate.chain, certificate.key.expose_secret());
+                let identity = identity.map_err(|(half, problem)| {
+                    let half = if half == Half::Key {
+                        "the client key"
+                    } else {
+                        "the client certificate"
+                    };
+                    AccessError::invalid(half, problem)
+                })?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+            }
+        };
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
         Ok(config)
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<ClientConfig>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn build(endpoint: &Endpoint, certificate: Option<&ClientCertificate>) -> Result<ClientConfig, AccessError> {
-    let builder = ClientConfig::builder_with_provider(pem::provider().clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| AccessError::invalid("TLS", error.to_string()))?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier(endpoint)?);
-    let mut config = match certificate {
-        None => builder.with_no_client_auth(),
-        Some(certificate) => {
-            let identity = pem::identity(&certificate.chain, certificate.key.expose_secret());
-            let identity = identity.map_err(|(half, problem)| {
-                let half = if half == Half::Key {
-                    "the client key"
-                } else {
-                    "the client certificate"
-                };
-                AccessError::invalid(half, problem)
-            })?;
-            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+    fn verifier(&self, endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+        if endpoint.insecure_skip_tls_verify {
+            return Ok(Arc::new(AnyServer));
         }
-    };
-    config.resumption = Resumption::in_memory_sessions(SESSIONS);
-    Ok(config)
-}
-
-fn verifier(endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
-    if endpoint.insecure_skip_tls_verify {
-        return Ok(Arc::new(AnyServer));
-    }
-    match &endpoint.certificate_authority {
-        Some(authority) => {
+        let Some(authority) = &endpoint.certificate_authority else {
+            return system();
+        };
+        self.verifiers.get_or(Fingerprint::of(authority), || {
             let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
             let roots = pem::authorities(authority).map_err(problem)?;
             let builder =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
             Ok(builder.build().map_err(|error| problem(&error.to_string()))?)
+        })
+    }
+}
+
+/// What others hold, to be shared with them.
+struct WeakMap<T: ?Sized>(Mutex<HashMap<Fingerprint, Weak<T>>>);
+
+impl<T: ?Sized> Default for WeakMap<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: ?Sized> WeakMap<T> {
+    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get_or<E>(&self, key: Fingerprint, make: impl FnOnce() -> Result<Arc<T>, E>) -> Result<Arc<T>, E> {
+        if let Some(held) = self.map().get(&key).and_then(Weak::upgrade) {
+            return Ok(held);
         }
-        None => system(),
+        // Two that make the same at once waste a little work, which is better than waiting for each other.
+        let made = make()?;
+        let mut map = self.map();
+        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
+            return Ok(other);
+        }
+        if map.len() == map.capacity() {
+            map.retain(|_, held| held.strong_count() > 0);
+        }
+        map.insert(key, Arc::downgrade(&made));
+        Ok(made)
     }
 }
 

@@ -52,6 +52,8 @@ impl Contents {
             tell(request, || sink.changed(&ObjectChange::added(object, true)));
         }
         tell(request, || then(&*sink));
+        // Most have one for ever, and there are as many of these as clusters and kinds.
+        sinks.reserve_exact(1);
         sinks.push(Sink { id, watch, sink });
         id
     }
@@ -66,7 +68,10 @@ impl Contents {
     }
 
     /// Changes the store and tells everyone what changed.
-    pub(super) fn apply(&self, request: &WatchRequest, change: impl FnOnce(&StoreCore) -> Vec<ObjectChange>) {
+    pub(super) fn apply<C>(&self, request: &WatchRequest, change: impl FnOnce(&StoreCore) -> C)
+    where
+        C: IntoIterator<Item = ObjectChange>,
+    {
         let sinks = self.sinks();
         for change in change(&self.store) {
             for known in sinks.iter() {
@@ -83,7 +88,8 @@ impl Contents {
                 .all()
                 .into_iter()
                 .filter(|object| store.get(object.key()).is_none());
-            missing.flat_map(|object| store.upsert(object, true)).collect()
+            let changes: Vec<_> = missing.flat_map(|object| store.upsert(object, true)).collect();
+            changes
         });
     }
 

@@ -1,14 +1,13 @@
 //! What the API server answers to lists and watches, taken apart without building objects.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::store::{Text, describe};
+use crate::store::{Item, NotAnObject, OpenObjects, Opened, Text, describe};
 
-/// A list body: its items untouched.
-#[derive(Debug)]
+/// A list body, its items taken apart as far as their metadata.
 pub(crate) struct ListPage<'a> {
-    pub(crate) items: Vec<&'a RawValue>,
+    pub(crate) items: OpenObjects<'a>,
     pub(crate) resource_version: String,
     pub(crate) continue_token: Option<String>,
 }
@@ -24,62 +23,97 @@ pub(crate) enum BadList {
     NoItems,
 }
 
+/// Reads a list in one go. Only if that fails it is read once more, item by item, to tell a body that is no list from a
+/// list with an item that is no object.
 pub(crate) fn list_page(body: &[u8]) -> Result<ListPage<'_>, BadList> {
-    #[derive(Deserialize)]
-    struct Meta {
-        #[serde(rename = "resourceVersion")]
-        resource_version: Option<String>,
-        #[serde(rename = "continue")]
-        continue_token: Option<String>,
+    let text = std::str::from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
+    match serde_json::from_str::<Body<OpenObjects<'_>>>(text) {
+        Ok(body) => body.page(|items| items),
+        Err(_) => serde_json::from_str::<Body<Vec<&RawValue>>>(text)
+            .map_err(|e| BadList::Json(describe(&e)))?
+            .page(|items| OpenObjects::one_by_one(&items)),
     }
-    // `items: null` is what a Go server sends for an empty list; a body without the field is something else.
-    #[derive(Deserialize)]
-    struct Body<'a> {
-        metadata: Option<Meta>,
-        #[serde(borrow, default)]
-        items: Items<'a>,
-    }
-    #[derive(Default)]
-    enum Items<'a> {
-        #[default]
-        Missing,
-        Null,
-        There(Vec<&'a RawValue>),
-    }
-    impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
-        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let items = Option::<Vec<&'a RawValue>>::deserialize(deserializer)?;
-            Ok(items.map_or(Self::Null, Self::There))
-        }
-    }
+}
 
-    let body_text = std::str::from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
-    let parsed: Body<'_> = serde_json::from_str(body_text).map_err(|e| BadList::Json(describe(&e)))?;
-    let meta = parsed.metadata.ok_or(BadList::NoResourceVersion)?;
-    let items = match parsed.items {
-        Items::There(items) => items,
-        Items::Null => Vec::new(),
-        Items::Missing => return Err(BadList::NoItems),
-    };
-    let resource_version = meta
-        .resource_version
-        .filter(|rv| !rv.is_empty())
-        .ok_or(BadList::NoResourceVersion)?;
-    Ok(ListPage {
-        items,
-        resource_version,
-        continue_token: meta.continue_token.filter(|token| !token.is_empty()),
-    })
+#[derive(Deserialize)]
+#[serde(bound = "I: Deserialize<'de>")]
+struct Body<I> {
+    metadata: Option<ListMeta>,
+    #[serde(default)]
+    items: Items<I>,
+}
+
+#[derive(Deserialize)]
+struct ListMeta {
+    #[serde(rename = "resourceVersion")]
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
+}
+
+/// `items: null` is what a Go server sends for an empty list; a body without the field is something else.
+#[derive(Default)]
+enum Items<I> {
+    #[default]
+    Missing,
+    Null,
+    There(I),
+}
+
+impl<'de, I: Deserialize<'de>> Deserialize<'de> for Items<I> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Option::<I>::deserialize(deserializer)?;
+        Ok(items.map_or(Self::Null, Self::There))
+    }
+}
+
+impl<I> Body<I> {
+    fn page<'a>(self, open: impl FnOnce(I) -> OpenObjects<'a>) -> Result<ListPage<'a>, BadList> {
+        let meta = self.metadata.ok_or(BadList::NoResourceVersion)?;
+        let items = match self.items {
+            Items::There(items) => open(items),
+            Items::Null => OpenObjects::default(),
+            Items::Missing => return Err(BadList::NoItems),
+        };
+        let resource_version = meta
+            .resource_version
+            .filter(|rv| !rv.is_empty())
+            .ok_or(BadList::NoResourceVersion)?;
+        Ok(ListPage {
+            items,
+            resource_version,
+            continue_token: meta.continue_token.filter(|token| !token.is_empty()),
+        })
+    }
 }
 
 /// One line of a watch.
-#[derive(Debug)]
 pub(crate) enum WatchLine<'a> {
-    Added(&'a RawValue),
-    Modified(&'a RawValue),
-    Deleted(&'a RawValue),
-    Bookmark { resource_version: String },
+    /// Added or modified.
+    Put(EventObject<'a>),
+    Deleted(EventObject<'a>),
+    Bookmark {
+        resource_version: String,
+    },
     Error(ApiStatus),
+}
+
+/// What an event says of an object, which may be no object.
+pub(crate) struct EventObject<'a>(Result<Opened<'a>, NotAnObject>);
+
+impl EventObject<'_> {
+    pub(crate) fn item(&self) -> Item<'_> {
+        match &self.0 {
+            Ok(opened) => Ok(opened.object()),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Where the watch goes on from after it.
+    pub(crate) fn resource_version(&self) -> Option<String> {
+        let opened = self.0.as_ref().ok()?;
+        Some(opened.object().metadata().resource_version()?.into_owned())
+    }
 }
 
 /// The parts of a `Status` that decide what to do.
@@ -103,20 +137,22 @@ pub(crate) struct StatusDetails {
 #[error("a watch event can't be read: {0}")]
 pub(crate) struct BadLine(String);
 
+/// Reads a line in one go if it is of an object, as nearly all are.
 pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
-    #[derive(Deserialize)]
-    struct Line<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: Text<'a>,
-        #[serde(borrow)]
-        object: &'a RawValue,
-    }
     let text = std::str::from_utf8(line).map_err(|_| BadLine("not UTF-8".into()))?;
-    let line: Line<'_> = serde_json::from_str(text).map_err(|e| BadLine(describe(&e)))?;
+    if let Ok(Line { kind, object }) = serde_json::from_str::<Line<'_, Opened<'_>>>(text) {
+        let object = EventObject(Ok(object));
+        match &*kind.0 {
+            "ADDED" | "MODIFIED" => return Ok(WatchLine::Put(object)),
+            "DELETED" => return Ok(WatchLine::Deleted(object)),
+            _ => {}
+        }
+    }
+    let line: Line<'_, &RawValue> = serde_json::from_str(text).map_err(|e| BadLine(describe(&e)))?;
+    let object = || EventObject(Opened::open(line.object));
     match &*line.kind.0 {
-        "ADDED" => Ok(WatchLine::Added(line.object)),
-        "MODIFIED" => Ok(WatchLine::Modified(line.object)),
-        "DELETED" => Ok(WatchLine::Deleted(line.object)),
+        "ADDED" | "MODIFIED" => Ok(WatchLine::Put(object())),
+        "DELETED" => Ok(WatchLine::Deleted(object())),
         "BOOKMARK" => Ok(WatchLine::Bookmark {
             resource_version: resource_version_of(line.object)?,
         }),
@@ -125,6 +161,14 @@ pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
             .map_err(|e| BadLine(format!("an ERROR whose status is {}", describe(&e)))),
         _ => Err(BadLine("of an unknown type".into())),
     }
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a, O: Deserialize<'de>")]
+struct Line<'a, O> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    object: O,
 }
 
 fn resource_version_of(object: &RawValue) -> Result<String, BadLine> {
@@ -140,13 +184,6 @@ fn resource_version_of(object: &RawValue) -> Result<String, BadLine> {
     serde_json::from_str::<Object>(object.get())
         .map(|object| object.metadata.resource_version)
         .map_err(|e| BadLine(format!("no resourceVersion in it: {}", describe(&e))))
-}
-
-/// The resource version of an object in an event, to go on from.
-pub(crate) fn resource_version(object: &RawValue) -> Option<String> {
-    resource_version_of(object)
-        .ok()
-        .filter(|version| !version.is_empty())
 }
 
 /// The `Status` in an error answer; where there is none (a proxy's HTML page), the code alone.
@@ -175,12 +212,14 @@ impl FloorCharBoundary for String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
+    use crate::store::{Form, Namespaces, ObjectKey};
 
     #[test]
     fn a_list_without_a_resource_version_is_a_failed_list() {
-        let text = |body: &str| list_page(body.as_bytes()).unwrap_err().to_string();
+        let text = |body: &str| list_page(body.as_bytes()).err().unwrap().to_string();
         assert!(
             text(r#"{"metadata":{},"items":[]}"#).starts_with("the list has no metadata.resourceVersion")
         );
@@ -203,12 +242,15 @@ mod tests {
     #[test]
     fn truncated_bodies_are_told_without_quoting_them() {
         let error = list_page(br#"{"metadata":{"resourceVersion":"1"},"items":[{"data":{"token":"canary"#)
-            .unwrap_err();
+            .err()
+            .unwrap();
         assert_eq!(
             error.to_string(),
             "the list can't be read: ends in the middle (line 1, column 69)"
         );
-        let error = watch_line(br#"{"type":"ADDED","object":{"data":"canary"#).unwrap_err();
+        let error = watch_line(br#"{"type":"ADDED","object":{"data":"canary"#)
+            .err()
+            .unwrap();
         assert!(!error.to_string().contains("canary"));
     }
 
@@ -216,7 +258,7 @@ mod tests {
     fn lines_are_told_apart() {
         assert!(matches!(
             watch_line(br#"{"type":"ADDED","object":{}}"#),
-            Ok(WatchLine::Added(_))
+            Ok(WatchLine::Put(_))
         ));
         assert!(matches!(
             watch_line(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#),
@@ -228,7 +270,8 @@ mod tests {
         ));
         assert_eq!(
             watch_line(br#"{"type":"canary","object":{}}"#)
-                .unwrap_err()
+                .err()
+                .unwrap()
                 .to_string(),
             "a watch event can't be read: of an unknown type"
         );
@@ -253,7 +296,102 @@ mod tests {
         );
     }
 
+    /// JSON of objects and of what is none, also such as no API server sends.
+    fn item() -> impl Strategy<Value = String> {
+        let name = prop::sample::select(vec![
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "labels",
+            "managedFields",
+            "metadata",
+            "apiVersion",
+            "spec",
+            r"meta\u0064ata",
+            r"n\u0061me",
+            r"\ud800",
+        ]);
+        let value = prop::sample::select(vec![
+            "null",
+            "7",
+            "1e999",
+            "true",
+            r#""a""#,
+            r#""""#,
+            r#""ü\n""#,
+            r#""\ud800""#,
+            r#""6e0c7b4e-0b7c-4b58-9d3e-0123456789ab""#,
+            "{}",
+            r#"[1, {"metadata": {}}]"#,
+        ]);
+        let field = |(name, value): (&str, String)| format!("\"{name}\":{value}");
+        let object = |fields: Vec<String>| format!("{{{}}}", fields.join(", "));
+        let inner = (name.clone(), value.clone().prop_map(str::to_owned)).prop_map(field);
+        let metadata =
+            (prop::collection::vec(inner, 0..6), any::<bool>()).prop_map(move |(mut fields, named)| {
+                if named {
+                    fields.push(r#""name": "b""#.to_owned());
+                }
+                object(fields)
+            });
+        let outer = (
+            name,
+            prop_oneof![value.clone().prop_map(str::to_owned), metadata.clone()],
+        )
+            .prop_map(field);
+        let whole = (prop::collection::vec(outer, 0..4), metadata, any::<bool>()).prop_map(
+            move |(mut fields, metadata, there)| {
+                if there {
+                    fields.insert(fields.len() / 2, format!("\"metadata\":{metadata}"));
+                }
+                object(fields)
+            },
+        );
+        prop_oneof![6 => whole, 1 => value.prop_map(str::to_owned)]
+    }
+
+    /// The JSON that is held of an item, or what is wrong with it.
+    fn held(item: Item<'_>) -> Result<String, (String, Option<ObjectKey>)> {
+        let form = Form::new("v1", "ConfigMap");
+        let object = item.and_then(|object| object.close(None, &form, &mut Namespaces::default()));
+        let object = object.map_err(|error| (error.to_string(), error.key))?;
+        Ok(String::from_utf8(object.to_json().unwrap()).unwrap())
+    }
+
     proptest! {
+        #[test]
+        fn a_list_says_of_each_item_what_it_says_by_itself(items in prop::collection::vec(item(), 0..5), after in any::<bool>()) {
+            let items: Vec<Box<RawValue>> = items.into_iter().map(|item| RawValue::from_string(item).unwrap()).collect();
+            let texts: Vec<&str> = items.iter().map(|item| item.get()).collect();
+            let (metadata, list) = (r#""metadata":{"resourceVersion":"1"}"#, format!("\"items\": [{}]", texts.join(", ")));
+            let body = if after { format!("{{{list},{metadata}}}") } else { format!("{{{metadata},{list}}}") };
+            let page = list_page(body.as_bytes()).unwrap();
+            let alone = |item| held(Opened::open(item).as_ref().map(Opened::object).map_err(Clone::clone));
+            let each: Vec<_> = items.iter().map(|item| alone(item)).collect();
+            prop_assert_eq!(page.items.iter().map(held).collect::<Vec<_>>(), each.clone());
+            for (item, alone) in texts.iter().zip(&each) {
+                let line = format!("{{\"type\":\"ADDED\",\"object\":{item}}}");
+                let Ok(WatchLine::Put(event)) = watch_line(line.as_bytes()) else {
+                    return Err(TestCaseError::fail("another line"));
+                };
+                prop_assert_eq!(&held(event.item()), alone);
+                let Ok(mut expected) = serde_json::from_str::<Value>(item) else { continue };
+                if let Ok(json) = alone {
+                    expected["apiVersion"] = "v1".into();
+                    expected["kind"] = "ConfigMap".into();
+                    expected["metadata"].as_object_mut().unwrap().remove("managedFields");
+                    prop_assert_eq!(&serde_json::from_str::<Value>(json).unwrap(), &expected);
+                } else {
+                    let name = expected.get("metadata").and_then(|metadata| metadata.get("name"));
+                    let facts = ["name", "namespace", "uid", "resourceVersion"];
+                    let wrong = |fact: &&str| expected["metadata"].get(*fact).is_some_and(|fact| !fact.is_string() && !fact.is_null());
+                    prop_assert!(name.is_none_or(Value::is_null) || facts.iter().any(wrong), "{item} is an object");
+                }
+            }
+        }
+
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = list_page(&bytes);

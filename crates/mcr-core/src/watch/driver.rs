@@ -11,7 +11,6 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use serde_json::value::RawValue;
 use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, sleep, sleep_until, timeout},
@@ -29,7 +28,7 @@ use crate::{
     backoff::Backoff,
     fleet::{KindCells, count},
     slots::Slot,
-    store::{Namespaces, NotAnObject, ObjectKey, Packer},
+    store::{Item, Namespaces, NotAnObject, ObjectKey, Packer},
     transport::{ResponseBody, Transport},
 };
 
@@ -416,6 +415,8 @@ impl Driver {
             .await;
         let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
+        // It takes the credentials and answers; how long the rest of the list takes says nothing about that.
+        self.env.health.answered();
         slot.take_again(&self.env.list_slots).await;
         slot.hold(SLOT_WHILE_READING, collect(response.into_body())).await
     }
@@ -524,16 +525,20 @@ impl Driver {
 
     fn take(&mut self, line: &[u8]) -> Result<(), WatchError> {
         self.spoke = true;
-        let (json, object) = match decode::watch_line(line)? {
-            WatchLine::Added(json) | WatchLine::Modified(json) => {
-                (json, self.put(json, false).ok().flatten())
+        let (event, object) = match decode::watch_line(line)? {
+            WatchLine::Put(event) => {
+                let put = self.put(event.item(), false).ok().flatten();
+                (event, put)
             }
-            WatchLine::Deleted(json) => {
+            WatchLine::Deleted(event) => {
                 // Leaving it out would keep an object that is gone; a list tells which one it is.
-                let deleted = self.watch.delete(json, &mut self.parser).map_err(|error| {
-                    WatchError::Malformed(format!("a deleted object can't be read: {error}"))
-                })?;
-                (json, deleted)
+                let deleted = self
+                    .watch
+                    .delete(event.item(), &mut self.parser)
+                    .map_err(|error| {
+                        WatchError::Malformed(format!("a deleted object can't be read: {error}"))
+                    })?;
+                (event, deleted)
             }
             WatchLine::Bookmark { resource_version } => {
                 self.bookmarked = true;
@@ -545,7 +550,7 @@ impl Driver {
         count(&self.env.counts.events);
         match object {
             Some(taken) => self.advance(taken.object.resource_version().to_owned()),
-            None => self.advance(decode::resource_version(json).unwrap_or_default()),
+            None => self.advance(event.resource_version().unwrap_or_default()),
         }
         Ok(())
     }
@@ -562,8 +567,8 @@ impl Driver {
     }
 
     /// Puts an object into the store; none if it is not held there.
-    fn put(&mut self, json: &RawValue, initial: bool) -> Result<Option<Taken>, NotAnObject> {
-        let put = self.watch.put(json, initial, &mut self.parser);
+    fn put(&mut self, item: Item<'_>, initial: bool) -> Result<Option<Taken>, NotAnObject> {
+        let put = self.watch.put(item, initial, &mut self.parser);
         match &put {
             Ok(Some(Taken { place, object })) if !self.unreadable.is_empty() => {
                 self.unreadable
@@ -599,10 +604,10 @@ impl Driver {
         let wanted = &self.kind;
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(parameters);
-        if let Some(labels) = &wanted.labels {
+        if let Some(labels) = wanted.label_selector() {
             query.append_pair("labelSelector", labels);
         }
-        if let Some(fields) = &wanted.fields {
+        if let Some(fields) = wanted.field_selector() {
             query.append_pair("fieldSelector", fields);
         }
         Request::get(format!("{}?{}", wanted.path(), query.finish()))

@@ -32,7 +32,7 @@ impl Lines {
     /// The next whole line without its line feed; empty lines are left out.
     pub(crate) fn next(&mut self) -> Option<Result<Bytes, LineTooLong>> {
         loop {
-            let Some(end) = self.chunk.iter().position(|b| *b == b'\n') else {
+            let Some(end) = memchr::memchr(b'\n', &self.chunk) else {
                 self.buffer.extend_from_slice(&self.chunk);
                 self.chunk = Bytes::new();
                 return (self.buffer.len() > MAX_LINE).then_some(Err(LineTooLong));

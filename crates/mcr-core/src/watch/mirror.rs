@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use serde_json::value::RawValue;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{WatchError, WatchRequest, WatchStatus, contents::Contents};
-use crate::store::{Form, Namespaces, NotAnObject, Object, Packer};
+use crate::{
+    store::{Form, Item, Namespaces, NotAnObject, Object, Packer},
+    watched::Watched,
+};
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
 ///
@@ -37,20 +38,20 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     fn abort_listing(&self);
 
     /// Puts an object in; none if it is not held here.
-    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
+    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
     /// Takes an object out; none if it was not held here.
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
+    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
     /// What is known of the watch.
-    fn known(&self) -> &watch::Sender<WatchStatus>;
+    fn known(&self) -> &Watched<WatchStatus>;
 
     /// Tells those who follow the watch that what is known of it has changed.
     fn status_changed(&self);
 
     /// Something came, but it may yet turn out to be the same problem again.
     fn noted(&self) {
-        self.known().send_if_modified(|status| {
+        self.known().change_if(|status| {
             status.last_event = Some(SystemTime::now());
             false
         });
@@ -58,9 +59,9 @@ pub(crate) trait Mirror: Send + Sync + 'static {
 
     /// Something came that shows that the watch works.
     fn heard(&self) {
-        let clears = self.known().borrow().problem.is_some();
+        let clears = self.known().read(|status| status.problem.is_some());
         if clears {
-            self.known().send_modify(|status| status.problem = None);
+            self.known().change(|status| status.problem = None);
             self.status_changed();
         }
         self.noted();
@@ -68,12 +69,12 @@ pub(crate) trait Mirror: Send + Sync + 'static {
 
     /// A list has ended.
     fn listed(&self) {
-        self.known().send_modify(WatchStatus::listed);
+        self.known().change(WatchStatus::listed);
         self.status_changed();
     }
 
     fn failed(&self, error: WatchError) {
-        self.known().send_modify(|status| status.failed(error));
+        self.known().change(|status| status.failed(error));
         self.status_changed();
     }
 

@@ -18,7 +18,7 @@ mod shared;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{
-    decode::{WatchLine, list_page, resource_version, status, watch_line},
+    decode::{WatchLine, list_page, status, watch_line},
     lines::Lines,
 };
 pub use driver::WatchSettings;

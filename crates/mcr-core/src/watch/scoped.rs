@@ -12,7 +12,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{
     scope::ScopeLayout,
-    store::{Indexer, NotAnObject, Object, ObjectChange, OpenObject, StoreCore},
+    store::{Indexer, Item, NotAnObject, Object, ObjectChange, OpenObject, Opened, StoreCore},
+    watched::Watched,
 };
 
 /// Takes the objects of a whole endpoint apart into those of its clusters.
@@ -37,7 +38,7 @@ pub(crate) struct ScopeWatch {
     query: WatchRequest,
     places: Mutex<Places>,
     indexers: Mutex<Vec<(Arc<str>, Indexer)>>,
-    status: watch::Sender<WatchStatus>,
+    status: Watched<WatchStatus>,
     /// Objects that could not be read, of no cluster that is known.
     skipped: AtomicU64,
     relist: Notify,
@@ -90,7 +91,7 @@ impl ScopeWatch {
             query,
             places: Mutex::default(),
             indexers: Mutex::new(indexers),
-            status: watch::Sender::default(),
+            status: Watched::default(),
             skipped: AtomicU64::new(0),
             relist: Notify::new(),
             unread,
@@ -107,13 +108,13 @@ impl ScopeWatch {
     }
 
     pub(crate) fn status(&self) -> WatchStatus {
-        let mut status = self.status.borrow().clone();
+        let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.skipped.load(Ordering::Relaxed);
         status
     }
 
     pub(super) fn last_event(&self) -> Option<SystemTime> {
-        self.status.borrow().last_event
+        self.status.read(|status| status.last_event)
     }
 
     /// How many places there are, and how many watches read from them.
@@ -175,7 +176,10 @@ impl ScopeWatch {
     }
 
     /// Changes the objects of a place.
-    fn apply(&self, place: &str, change: impl Fn(&StoreCore) -> Vec<ObjectChange>) {
+    fn apply<C>(&self, place: &str, change: impl Fn(&StoreCore) -> C)
+    where
+        C: IntoIterator<Item = ObjectChange>,
+    {
         loop {
             let contents = self.contents_at(place);
             contents.apply(&self.request, &change);
@@ -235,15 +239,18 @@ impl ScopeWatch {
     }
 
     /// Where an object belongs; none if it belongs to no cluster.
-    fn locate(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Located>, NotAnObject> {
-        let opened = OpenObject::open(json)?;
+    fn locate(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Located>, NotAnObject> {
+        let opened = item?;
         let Some(placement) = guarded("place", || self.layout.place(opened.metadata()))? else {
             return Ok(None);
         };
         let namespace = placement.namespace.as_deref();
         let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
-            let localized = self.localize(json, &placement.place)?;
-            OpenObject::open(&localized)?.close(namespace, &parser.form, &mut parser.namespaces)
+            let localized = self.localize(&opened, &placement.place)?;
+            let opened = Opened::open(&localized)?;
+            opened
+                .object()
+                .close(namespace, &parser.form, &mut parser.namespaces)
         } else {
             opened.close(namespace, &parser.form, &mut parser.namespaces)
         };
@@ -252,7 +259,7 @@ impl ScopeWatch {
             self.places().prune(&placement.place);
             error.at(&placement.place)
         })?;
-        let wanted = self.request.namespace.as_deref();
+        let wanted = self.request.namespace_wanted();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
@@ -262,9 +269,9 @@ impl ScopeWatch {
         }))
     }
 
-    fn localize(&self, json: &RawValue, place: &str) -> Result<Box<RawValue>, NotAnObject> {
+    fn localize(&self, object: &OpenObject<'_>, place: &str) -> Result<Box<RawValue>, NotAnObject> {
         let fault = |error: serde_json::Error| NotAnObject::nameless(crate::store::describe(&error));
-        let mut value: serde_json::Value = serde_json::from_str(json.get()).map_err(fault)?;
+        let mut value: serde_json::Value = serde_json::from_slice(&object.json()).map_err(fault)?;
         guarded("localize", || self.layout.localize(place, &mut value))?;
         serde_json::value::to_raw_value(&value).map_err(fault)
     }
@@ -403,8 +410,8 @@ impl Mirror for ScopeWatch {
         }
     }
 
-    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let located = self.locate(json, parser).inspect_err(|error| {
+    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
+        let located = self.locate(item, parser).inspect_err(|error| {
             if error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
@@ -420,12 +427,12 @@ impl Mirror for ScopeWatch {
         }))
     }
 
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let Some(Located { place, object }) = self.locate(json, parser)? else {
+    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
+        let Some(Located { place, object }) = self.locate(item, parser)? else {
             return Ok(None);
         };
         let object = Arc::new(object);
-        self.apply(&place, |store| store.delete(object.clone()).into_iter().collect());
+        self.apply(&place, |store| store.delete(object.clone()));
         self.places().prune(&place);
         Ok(Some(Taken {
             place: Some(place),
@@ -433,7 +440,7 @@ impl Mirror for ScopeWatch {
         }))
     }
 
-    fn known(&self) -> &watch::Sender<WatchStatus> {
+    fn known(&self) -> &Watched<WatchStatus> {
         &self.status
     }
 

@@ -9,8 +9,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use serde_json::value::RawValue;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,7 +17,10 @@ use super::{
     mirror::{Mirror, Parser, Taken},
     scoped::ScopeWatch,
 };
-use crate::store::{NotAnObject, Object, ObjectChange};
+use crate::{
+    store::{Item, NotAnObject, ObjectChange},
+    watched::Watched,
+};
 
 /// How a watch is doing.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +71,7 @@ pub(crate) struct SharedWatch {
     request: WatchRequest,
     /// Replaced when the cluster moves to another endpoint of its scope.
     contents: ArcSwap<Contents>,
-    status: watch::Sender<WatchStatus>,
+    status: Watched<WatchStatus>,
     /// Where the objects come from, for a cluster in a scope.
     scope: Mutex<Option<Arc<ScopeWatch>>>,
     /// Held while the watch goes from one place to another: whoever joins, moves, leaves or takes a sink back does so
@@ -87,7 +88,7 @@ impl SharedWatch {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             request,
             contents: ArcSwap::default(),
-            status: watch::Sender::new(WatchStatus::default()),
+            status: Watched::default(),
             scope: Mutex::default(),
             moving: Mutex::default(),
             stop,
@@ -108,7 +109,7 @@ impl SharedWatch {
     }
 
     pub(crate) fn status(&self) -> WatchStatus {
-        let mut status = self.status.borrow().clone();
+        let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.contents.load().skipped.load(Ordering::Relaxed);
         if let Some(scope) = &*self.scope() {
             status.last_event = scope.last_event();
@@ -116,8 +117,9 @@ impl SharedWatch {
         status
     }
 
-    pub(crate) fn subscribe_status(&self) -> watch::Receiver<WatchStatus> {
-        self.status.subscribe()
+    /// Resolves when a complete list has been read. Cancel safe.
+    pub(crate) async fn synced(&self) {
+        self.status.wait(|status| status.synced.then_some(())).await;
     }
 
     pub(crate) async fn stopped(&self) {
@@ -183,7 +185,7 @@ impl SharedWatch {
     }
 
     fn set_status(&self, change: impl FnOnce(&mut WatchStatus)) {
-        self.status.send_modify(change);
+        self.status.change(change);
         self.status_changed();
     }
 }
@@ -295,23 +297,23 @@ impl Mirror for SharedWatch {
         self.contents.load().store().finish_listing(false);
     }
 
-    fn put(&self, json: &RawValue, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let parsed = Object::parse(json, &parser.form, &mut parser.namespaces);
-        let object = parser.hold(parsed.inspect_err(|error| self.contents.load().skip(error))?);
+    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
+        let closed = item.and_then(|object| object.close(None, &parser.form, &mut parser.namespaces));
+        let object = parser.hold(closed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
         Ok(Some(Taken { place: None, object }))
     }
 
-    fn delete(&self, json: &RawValue, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let object = Arc::new(Object::parse(json, &parser.form, &mut parser.namespaces)?);
-        self.contents().apply(&self.request, |store| {
-            store.delete(object.clone()).into_iter().collect()
-        });
+    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
+        let object = item?.close(None, &parser.form, &mut parser.namespaces)?;
+        let object = Arc::new(object);
+        self.contents()
+            .apply(&self.request, |store| store.delete(object.clone()));
         Ok(Some(Taken { place: None, object }))
     }
 
-    fn known(&self) -> &watch::Sender<WatchStatus> {
+    fn known(&self) -> &Watched<WatchStatus> {
         &self.status
     }
 

@@ -245,6 +245,24 @@ async fn answers_that_are_not_http_are_explained() {
 }
 
 #[tokio::test]
+async fn a_head_that_never_ends_is_explained() {
+    let long = Server::start(None, |_, mut stream| async move {
+        let head = format!("HTTP/1.1 200 OK\r\nset-cookie: {}\r\n\r\n", "x".repeat(9 << 10));
+        let _ = stream.write_all(head.as_bytes()).await;
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let error = transport(&long).send(get("/version")).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("the head of the answer is longer than 8 KiB"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_client_stack_passes_the_same_way() {
     let server = Server::json("200 OK", "{}").await;
     let inner = transport(&server).client("default");

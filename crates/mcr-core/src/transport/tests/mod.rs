@@ -2,6 +2,7 @@
 
 mod answers;
 mod connecting;
+mod keeping;
 mod server;
 mod swapping;
 

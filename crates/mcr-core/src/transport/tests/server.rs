@@ -52,6 +52,8 @@ pub(super) struct Server {
     pub(super) seen: Arc<Mutex<Vec<Seen>>>,
     /// How many connections are open.
     pub(super) open: Arc<AtomicUsize>,
+    /// How many there were in all.
+    accepted: Arc<AtomicUsize>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -66,11 +68,13 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let open: Arc<AtomicUsize> = Arc::default();
-        let (all, count) = (seen.clone(), open.clone());
+        let accepted: Arc<AtomicUsize> = Arc::default();
+        let (all, count, counted) = (seen.clone(), open.clone(), accepted.clone());
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             loop {
                 let (tcp, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
                 let (tls, answer, seen, open) = (tls.clone(), answer.clone(), all.clone(), count.clone());
                 connections.spawn(async move {
                     open.fetch_add(1, Ordering::SeqCst);
@@ -93,6 +97,7 @@ impl Server {
             address,
             seen,
             open,
+            accepted,
             _task: AbortOnDropHandle::new(task),
         }
     }
@@ -112,6 +117,10 @@ impl Server {
 
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
+    }
+
+    pub(super) fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
     }
 
     pub(super) fn open(&self) -> usize {

@@ -231,7 +231,10 @@ impl World {
             Op::Put(s, place, name, uid) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
                 let json = Self::json(place, &name, uid, self.version);
-                let put = scope.watch.put(&json, scope.unseen.is_some(), &mut self.parser);
+                let opened = Opened::open(&json).unwrap();
+                let put = scope
+                    .watch
+                    .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.parser);
                 assert_eq!(put.unwrap().is_some(), place < PLACES);
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.insert(name.clone(), (uid, self.version));
@@ -241,7 +244,8 @@ impl World {
             Op::Delete(s, place, name) if self.scopes[s].unseen.is_none() => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
                 let json = Self::json(place, &name, 0, self.version);
-                scope.watch.delete(&json, &mut self.parser).unwrap();
+                let opened = Opened::open(&json).unwrap();
+                scope.watch.delete(Ok(opened.object()), &mut self.parser).unwrap();
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.remove(&name);
                 }

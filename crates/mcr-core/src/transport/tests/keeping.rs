@@ -1,0 +1,112 @@
+//! Which connection a request goes over.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
+
+use super::{
+    Settings, Stack, get, rest,
+    server::{Server, respond},
+    settings, stack, stack_with, until,
+};
+
+async fn ask(stack: &Stack) {
+    let response = stack.send(get("/version")).await.unwrap();
+    assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
+}
+
+#[tokio::test]
+async fn a_connection_is_free_with_the_last_piece_of_its_answer() {
+    let server = Server::start(None, |_, mut stream| async move {
+        // The end comes by itself, as at the end of a list that the API server writes in pieces.
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n";
+        stream.write_all(head).await.unwrap();
+        stream.flush().await.unwrap();
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+        Some(stream)
+    })
+    .await;
+    let stack = stack(&server, "one");
+    for _ in 0..100 {
+        // No turn of the runtime lies between the end of the one and the beginning of the next.
+        ask(&stack).await;
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_without_content_need_not_be_read() {
+    let server = Server::start(None, |_, mut stream| async move {
+        stream
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .await
+            .unwrap();
+        Some(stream)
+    })
+    .await;
+    let stack = stack(&server, "one");
+    for _ in 0..3 {
+        drop(stack.send(get("/version")).await.unwrap());
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn what_the_server_closed_meanwhile_is_not_used_again() {
+    let server = Server::start(None, |_, mut stream| async move {
+        respond(&mut stream, "200 OK", "application/json", "{}").await;
+        None
+    })
+    .await;
+    let stack = stack(&server, "one");
+    for n in 1..=20 {
+        ask(&stack).await;
+        assert_eq!(server.accepted(), n);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_dropped_takes_its_connection_along() {
+    let server = Server::start(None, |seen, mut stream| async move {
+        if seen.line().starts_with("GET /version ") {
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+        } else {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nbegun";
+            stream.write_all(head).await.unwrap();
+        }
+        Some(stream)
+    })
+    .await;
+    let stack = stack(&server, "one");
+    let mut body = stack.send(get("/half")).await.unwrap().into_body();
+    assert!(body.frame().await.is_some());
+    drop(body);
+    until("it is closed", || server.open() == 0).await;
+    ask(&stack).await;
+    assert_eq!(server.accepted(), 2);
+}
+
+#[tokio::test]
+async fn two_are_kept_and_not_for_ever() {
+    let server = Server::json("200 OK", "{}").await;
+    let settings = Settings {
+        idle_timeout: Duration::from_millis(300),
+        ..settings()
+    };
+    let stack = stack_with(&server, "one", settings);
+    let three = [0, 1, 2].map(|_| stack.send(get("/version")));
+    let answers = futures::future::try_join_all(three).await.unwrap();
+    for answer in answers {
+        rest(&mut answer.into_body()).await;
+    }
+    assert_eq!(server.accepted(), 3);
+    until("two are left", || server.open() == 2).await;
+    ask(&stack).await;
+    assert_eq!(server.accepted(), 3);
+    until("none is left", || server.open() == 0).await;
+    ask(&stack).await;
+    assert_eq!(server.accepted(), 4);
+    drop(stack);
+    until("what is idle goes with the stack", || server.open() == 0).await;
+}
