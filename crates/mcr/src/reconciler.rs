@@ -20,9 +20,15 @@ use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Fai
 /// implement it as well.
 ///
 /// # Cancellation
-/// Each call runs in a task of its own. When the cluster leaves or the program shuts down,
-/// [`Request::token`] is cancelled; a call that has not ended after the grace period is aborted at its next await.
-/// A panic is a failed call: it is counted, logged and retried like an error.
+/// When the cluster leaves or the program shuts down, [`Request::token`] is cancelled; a call that has not ended after the
+/// grace period is aborted at its next await. A panic is a failed call: it is counted, logged and retried like an error.
+///
+/// # Tasks
+/// A call that awaits nothing that takes time has no task of its own: it is polled by a task that makes many such calls.
+/// One that has to wait goes on in a task of its own, and is polled there at once. So [`tokio::task::id`] is not the same
+/// before and after its first await, and before it not that of this call alone; what is to be known throughout a call belongs
+/// in [`Request`] or in the context. A call that keeps its thread keeps others from that thread, as in any task; for
+/// that there is [`tokio::task::spawn_blocking`].
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;

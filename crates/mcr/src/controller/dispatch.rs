@@ -1,223 +1,182 @@
 //! Takes requests from the queue and runs the reconciler on each.
+//!
+//! Most reconciles find nothing to do and never wait. So a dispatcher polls each once itself, and only one that waits is
+//! given a task of its own. Such a poll may keep its thread, and not only for moments: there is always another dispatcher
+//! that can take over, on another thread.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
-use futures::FutureExt;
-use mcr_core::{ClusterName, ObjectKey};
-use tokio::time::Instant;
-use tracing::Instrument;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Notify,
+    task::{JoinSet, coop, yield_now},
+    time::Instant,
+};
 
 use super::{
-    engine::{Core, Engine},
-    member::Member,
-    status::count,
+    engine::Engine,
+    habit::Habit,
+    run::{Job, Over, Run},
 };
-use crate::{
-    Action, RequestKey,
-    failure::{Failure, panic_text},
-    queue::{Outcome, Work},
-    reconciler::{Ended, Found, Invocation},
-};
+use crate::queue::Outcome;
 
-type Job = Work<ClusterName, ObjectKey>;
+/// How long a dispatcher works before other tasks of its thread have their turn, and on how much.
+const TURN: Duration = Duration::from_micros(250);
+const TURN_RUNS: usize = 64;
+
+/// A reconcile that keeps its thread for so long is better off in a task.
+const LONG: Duration = Duration::from_millis(5);
+
+/// More dispatchers than these don't wait for work.
+const SPARE: usize = 3;
 
 /// Dispatches until the queue is closed.
 pub(crate) async fn dispatch(engine: Arc<Engine>) {
-    while let Some(work) = engine.core.queue.next().await {
-        start(&engine, work);
-    }
-}
-
-fn start(engine: &Arc<Engine>, work: Job) {
-    let member = engine
-        .core
-        .members()
-        .get(&work.cluster)
-        .filter(|member| member.epoch == work.epoch)
-        .cloned();
-    let Some(member) = member else {
-        engine.core.queue.done(&work, Outcome::Drop);
-        return;
-    };
-    let span = tracing::info_span!(
-        "reconcile",
-        controller = %engine.core.plan.name,
-        cluster = %work.cluster,
-        namespace = work.key.namespace.as_deref().unwrap_or_default(),
-        name = %work.key.name,
-        attempt = work.attempt,
-    );
-    let (engine, spawner) = (engine.clone(), member.clone());
-    let core = engine.core.clone();
-    core.counters.waits.observe(work.queued_for);
-    let run = core
-        .counters
-        .runs
-        .begin(RequestKey::new(work.cluster.clone(), work.key.clone()));
-    // If the task is not started, the guard in it ends the run all the same.
-    let guard = RunGuard {
-        core: core.clone(),
-        member,
-        work,
-        run,
-        id: None,
-        outcome: None,
-    };
-    spawner.spawn(&core.tracker, move |id| {
-        let guard = guard.spawned(id);
-        async move {
-            let outcome = reconcile(&engine, &guard.member, &guard.work).await;
-            guard.finish(outcome);
-        }
-        .instrument(span)
+    let crew = Arc::new(Crew {
+        alone: matches!(Handle::current().runtime_flavor(), RuntimeFlavor::CurrentThread),
+        ..Crew::default()
     });
-}
-
-/// Tells the queue that a run is over, however it ended: returned, panicked, or aborted.
-struct RunGuard {
-    core: Arc<Core>,
-    member: Arc<Member>,
-    work: Job,
-    /// Its number among all that run.
-    run: u64,
-    /// None before the task is spawned.
-    id: Option<u64>,
-    outcome: Option<Outcome>,
-}
-
-// Methods on the whole guard: a closure that sets a field of its own accord would capture a copy of that field.
-impl RunGuard {
-    fn spawned(mut self, id: u64) -> Self {
-        self.id = Some(id);
-        self
-    }
-
-    fn finish(mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
+    let another = || work(engine.clone(), crew.clone());
+    let mut dispatchers = JoinSet::new();
+    dispatchers.spawn(another());
+    loop {
+        tokio::select! {
+            () = crew.short.notified() => {
+                dispatchers.spawn(another());
+            }
+            ended = dispatchers.join_next() => match ended {
+                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+                Some(_) => {}
+                None => return,
+            }
+        }
     }
 }
 
-impl Drop for RunGuard {
-    fn drop(&mut self) {
-        self.core.counters.runs.end(self.run);
-        if let Some(id) = self.id {
-            self.member.ended(id);
-            if self.outcome.is_none() {
-                count(&self.core.counters.aborted);
-            }
+/// How the dispatchers of a controller stand in for each other.
+#[derive(Default)]
+struct Crew {
+    /// There is one thread: while a reconcile keeps it, nobody could take over.
+    alone: bool,
+    /// How many wait for work.
+    waiting: AtomicUsize,
+    /// How many wait for a thread.
+    coming: AtomicUsize,
+    /// Another dispatcher is needed.
+    short: Notify,
+}
+
+impl Crew {
+    /// Whether nobody but the caller would see to what is in the queue: it is about to poll a reconcile.
+    fn needs_another(&self, more: bool) -> bool {
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        !self.alone && self.coming.load(Ordering::SeqCst) == 0 && (more || waiting == 0)
+    }
+
+    /// Lets those come first that were woken on this thread, where nobody could wake them while a reconcile keeps it. The
+    /// caller itself is put where other threads find it.
+    async fn pass(&self) {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            self.short.notify_one();
         }
-        self.core
-            .queue
-            .done(&self.work, self.outcome.unwrap_or(Outcome::Drop));
+        let mut passed = false;
+        let pass = std::future::poll_fn(|context| {
+            if std::mem::replace(&mut passed, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        self.come(pass).await;
+    }
+
+    async fn come(&self, moment: impl Future<Output = ()>) {
+        self.coming.fetch_add(1, Ordering::SeqCst);
+        moment.await;
+        self.coming.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-async fn reconcile(engine: &Arc<Engine>, member: &Member, work: &Job) -> Outcome {
-    let core = &engine.core;
-    let Some(found) = member.find(&work.key) else {
-        return Outcome::Drop;
-    };
-    let call = Invocation {
-        key: RequestKey::new(work.cluster.clone(), work.key.clone()),
-        cluster: member.cluster.clone(),
-        fleet: engine.fleet.clone(),
-        object: found.clone(),
-        attempt: work.attempt,
-        token: member.token.child_token(),
-        local: member.local.clone(),
-    };
-    let token = call.token.clone();
-    let began = Instant::now();
-    let run = AssertUnwindSafe(core.plan.runner.clone().run(call)).catch_unwind();
-    let ended = match core.plan.timeout {
-        Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| limit),
-        None => Ok(run.await),
-    };
-    // Whatever the reconciler left running that listens to its token ends with it.
-    token.cancel();
-    core.counters.durations.observe(began.elapsed());
-    count(&core.counters.reconciles);
-    judge(engine, member, work, &found, ended)
-}
-
-type Panic = Box<dyn std::any::Any + Send>;
-
-fn judge(
-    engine: &Engine,
-    member: &Member,
-    work: &Job,
-    found: &Found,
-    ended: Result<Result<Ended, Panic>, Duration>,
-) -> Outcome {
-    let core = &engine.core;
-    if !matches!(ended, Ok(Ok(Ended::Undecodable(_)))) {
-        member.decoded(&work.key);
-    }
-    match ended {
-        Ok(Ok(Ended::Done(action))) => {
-            if let Found::Deleted(object) = found {
-                member.buried(&work.key, object);
-            }
-            count(&core.counters.successes);
-            success(found, action)
+/// A dispatcher.
+async fn work(engine: Arc<Engine>, crew: Arc<Crew>) {
+    let queue = &engine.core.queue;
+    let mut habit = Habit::default();
+    loop {
+        crew.waiting.fetch_add(1, Ordering::SeqCst);
+        let next = queue.next_of_several().await;
+        crew.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Some((work, mut more)) = next else {
+            return;
+        };
+        // What is polled here is work as well, and waited for like that.
+        let at_work = engine.core.tracker.token();
+        let first = Run::begin(&engine, work, Instant::now());
+        while crew.needs_another(more) {
+            crew.pass().await;
+            more = queue.nudge();
         }
-        Ok(Ok(Ended::Failed(failure))) => match excuse(engine, member, &failure) {
-            Some(why) => {
-                count(&core.counters.dropped);
-                tracing::debug!(error = %failure.text, "request ends: {why}");
-                Outcome::Drop
-            }
-            None => {
-                count(&core.counters.errors);
-                tracing::warn!(error = %failure.text, "reconcile failed");
-                Outcome::Retry
-            }
-        },
-        Ok(Ok(Ended::Decided(failure, action))) => {
-            if excuse(engine, member, &failure).is_some() {
-                count(&core.counters.dropped);
-            } else {
-                count(&core.counters.errors);
-                tracing::warn!(error = %failure.text, requeue_after = ?action.requeue_after(), "reconcile failed");
-            }
-            action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter)
+        let more = turn(&engine, &mut habit, first);
+        drop(at_work);
+        if more {
+            crew.come(yield_now()).await;
         }
-        Ok(Ok(Ended::Undecodable(error))) => {
-            count(&core.counters.dropped);
-            if let Found::Live(object) = found
-                && member.is_news(&work.key, object.resource_version())
-            {
-                count(&core.counters.undecodable);
-                tracing::error!(%error, "the object is not reconciled before it changes");
-            }
-            Outcome::Drop
-        }
-        Ok(Err(panic)) => {
-            count(&core.counters.panics);
-            tracing::error!(panic = panic_text(&*panic), "the reconciler panicked");
-            Outcome::Retry
-        }
-        Err(limit) => {
-            count(&core.counters.timeouts);
-            tracing::warn!("the reconciler did not end within {} s", limit.as_secs_f32());
-            Outcome::Retry
+        if crew.waiting.load(Ordering::SeqCst) >= SPARE {
+            return;
         }
     }
 }
 
-fn success(found: &Found, action: Action) -> Outcome {
-    // A reconciler that plans the next look at every end must not look at objects that are gone for ever.
-    let exists = matches!(found, Found::Live(_) | Found::Unwatched);
-    Outcome::Success {
-        requeue_after: action.requeue_after().filter(|_| exists),
+/// Works for a while, from the first on; whether there may be more to do.
+fn turn(engine: &Arc<Engine>, habit: &mut Habit, first: Result<Run, Job>) -> bool {
+    let queue = &engine.core.queue;
+    let turn = Instant::now();
+    let (mut began, mut next) = (turn, Some(first));
+    let mut runs = 0;
+    while let Some(run) = next {
+        let over = match run {
+            Ok(run) => step(run, habit, began),
+            Err(work) => Some(Over {
+                work,
+                outcome: Outcome::Drop,
+                at: began,
+            }),
+        };
+        let now = over.as_ref().map_or_else(Instant::now, |over| over.at);
+        runs += 1;
+        let last = runs >= TURN_RUNS || now - turn >= TURN || !coop::has_budget_remaining();
+        let done = over.as_ref().map(|over| (&over.work, over.outcome));
+        let work = queue.exchange(done, !last, now);
+        if last {
+            return true;
+        }
+        next = work.map(|work| Run::begin(engine, work, now));
+        began = now;
     }
+    false
 }
 
-/// Why a failure is none: there is nothing left to reconcile.
-fn excuse(engine: &Engine, member: &Member, failure: &Failure) -> Option<&'static str> {
-    let own = member.cluster.name();
-    if member.token.is_cancelled() || engine.fleet.get(own).is_err() {
-        return Some("its cluster has left");
+/// Takes a run as far as it gets; what comes of it if that is to its end.
+fn step(run: Run, habit: &mut Habit, began: Instant) -> Option<Over> {
+    let waits = habit.waits();
+    // What it holds is the user's: dropping that may panic as well.
+    let over = catch_unwind(AssertUnwindSafe(|| {
+        if waits {
+            run.in_task();
+            return None;
+        }
+        run.here()
+    }))
+    .unwrap_or_default();
+    if !waits {
+        habit.saw(over.as_ref().is_some_and(|over| over.at - began < LONG));
     }
-    (failure.cluster_not_found.as_deref() == Some(own.as_str())).then_some("its cluster was not found")
+    over
 }

@@ -24,6 +24,9 @@ use crate::{
 
 pub(crate) type Queue = FairQueue<ClusterName, ObjectKey>;
 
+/// Looked at for each request.
+type Members = HashMap<ClusterName, Arc<Member>, foldhash::fast::RandomState>;
+
 /// What there is of a controller whether it runs or not.
 pub(crate) struct Core {
     pub(crate) plan: Plan,
@@ -31,7 +34,7 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Every reconcile and every source of a cluster.
     pub(crate) tracker: TaskTracker,
-    members: RwLock<HashMap<ClusterName, Arc<Member>>>,
+    members: RwLock<Members>,
     held: Mutex<Held>,
 }
 
@@ -58,11 +61,11 @@ impl Core {
         }
     }
 
-    pub(crate) fn members(&self) -> RwLockReadGuard<'_, HashMap<ClusterName, Arc<Member>>> {
+    pub(crate) fn members(&self) -> RwLockReadGuard<'_, Members> {
         self.members.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn members_mut(&self) -> RwLockWriteGuard<'_, HashMap<ClusterName, Arc<Member>>> {
+    pub(crate) fn members_mut(&self) -> RwLockWriteGuard<'_, Members> {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -39,25 +39,30 @@ pub struct WaitingKind {
 /// The watches of one cluster that count.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// By the watch's number in its controller; none if it is not watched here or does not count.
-    watches: Vec<Option<Seen>>,
+    /// By the watch's number in its controller.
+    watches: Vec<Seen>,
     /// Told by a watch of an engagement that is over: nothing counts any more.
     pub(crate) closed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Seen {
+    /// It is not watched here, or does not count.
+    #[default]
+    Nothing,
     Synced,
-    NotSynced(WaitingKind),
+    /// In a box: that of a cluster that works is given back.
+    NotSynced(Box<WaitingKind>),
 }
 
 impl Gate {
     /// A watch begins that has to be listed before the gate opens.
     pub(crate) fn expect(&mut self, at: usize, watch: String) {
         if self.watches.len() <= at {
-            self.watches.resize_with(at + 1, || None);
+            self.watches.reserve_exact(at + 1 - self.watches.len());
+            self.watches.resize_with(at + 1, Seen::default);
         }
-        self.watches[at] = Some(Seen::NotSynced(WaitingKind {
+        self.watches[at] = Seen::NotSynced(Box::new(WaitingKind {
             watch,
             reason: None,
             blocked: false,
@@ -67,7 +72,7 @@ impl Gate {
     /// A watch ends, or can't be expected to be listed.
     pub(crate) fn forget(&mut self, at: usize) {
         if let Some(watch) = self.watches.get_mut(at) {
-            *watch = None;
+            *watch = Seen::Nothing;
         }
     }
 
@@ -84,12 +89,12 @@ impl Gate {
     }
 
     fn note(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {
-        let Some(Some(seen)) = self.watches.get_mut(at) else {
+        let Some(seen) = self.watches.get_mut(at) else {
             return;
         };
         match seen {
-            _ if synced => *seen = Seen::Synced,
-            Seen::Synced => {}
+            Seen::Nothing | Seen::Synced => {}
+            Seen::NotSynced(_) if synced => *seen = Seen::Synced,
             Seen::NotSynced(waiting) => {
                 waiting.reason = reason;
                 waiting.blocked = blocked;
@@ -98,21 +103,16 @@ impl Gate {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self
-            .watches
-            .iter()
-            .flatten()
-            .any(|seen| matches!(seen, Seen::NotSynced(_)))
+        !self.watches.iter().any(|seen| matches!(seen, Seen::NotSynced(_)))
     }
 
     pub(crate) fn status(&self) -> GateStatus {
         let waiting: Vec<WaitingKind> = self
             .watches
             .iter()
-            .flatten()
             .filter_map(|seen| match seen {
-                Seen::Synced => None,
-                Seen::NotSynced(waiting) => Some(waiting.clone()),
+                Seen::Nothing | Seen::Synced => None,
+                Seen::NotSynced(waiting) => Some(WaitingKind::clone(waiting)),
             })
             .collect();
         match waiting.iter().any(|waiting| waiting.blocked) {

@@ -1,7 +1,6 @@
 //! How long things take in a controller.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -10,10 +9,10 @@ use std::{
 };
 
 use mcr_core::ClusterName;
+use slab::Slab;
 use tokio::time::Instant;
 
-use super::member::lock;
-use crate::RequestKey;
+use super::{member::lock, run::Job};
 
 /// Durations counted by how long they are.
 #[derive(Debug, Default)]
@@ -75,36 +74,36 @@ pub struct RunningRequest {
     pub seconds: f64,
 }
 
-/// The reconciles that run, those of clusters that have left included, by when they began.
+/// The reconciles that run, those of clusters that have left included, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(Mutex<Begun>);
+pub(crate) struct Runs(Mutex<Slab<(Instant, Job)>>);
 
-#[derive(Debug, Default)]
-struct Begun {
-    next: u64,
-    runs: BTreeMap<u64, (Instant, RequestKey)>,
-}
+/// Room for as many is kept.
+const ROOM: usize = 64;
 
 impl Runs {
     /// A reconcile begins. Returns its number, to be told back with [`end`](Self::end).
-    pub(crate) fn begin(&self, key: RequestKey) -> u64 {
-        let mut begun = lock(&self.0);
-        let number = begun.next;
-        begun.next += 1;
-        begun.runs.insert(number, (Instant::now(), key));
-        number
+    pub(crate) fn begin(&self, now: Instant, work: Job) -> usize {
+        lock(&self.0).insert((now, work))
     }
 
-    pub(crate) fn end(&self, number: u64) {
-        lock(&self.0).runs.remove(&number);
+    /// Its work is over.
+    pub(crate) fn end(&self, number: usize) -> Option<Job> {
+        let mut runs = lock(&self.0);
+        let (_, work) = runs.try_remove(number)?;
+        if runs.is_empty() && runs.capacity() > ROOM {
+            *runs = Slab::new();
+        }
+        Some(work)
     }
 
-    /// The one that has been running longest.
+    /// The one that has been running longest. Looks at every one: for metrics.
     pub(crate) fn longest(&self) -> Option<RunningRequest> {
-        let (since, key) = lock(&self.0).runs.first_key_value()?.1.clone();
+        let runs = lock(&self.0);
+        let (_, (since, work)) = runs.iter().min_by_key(|(_, (since, _))| *since)?;
         Some(RunningRequest {
-            cluster: key.cluster,
-            object: key.object.to_string(),
+            cluster: work.cluster.clone(),
+            object: work.key.to_string(),
             seconds: since.elapsed().as_secs_f64(),
         })
     }
@@ -115,6 +114,7 @@ mod tests {
     use mcr_core::ObjectKey;
 
     use super::*;
+    use crate::queue::{Priority, QueueConfig, QueueCore};
 
     #[test]
     fn durations_fall_into_their_buckets() {
@@ -130,22 +130,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_run_is_the_first_that_began() {
-        let runs = Runs::default();
-        let key = |name: &str| {
-            RequestKey::new(
-                ClusterName::new("berlin").unwrap(),
+        let now = Instant::now();
+        let mut queue = QueueCore::new(QueueConfig::default(), now);
+        let berlin = ClusterName::new("berlin").unwrap();
+        queue.engage(berlin.clone(), 1);
+        let mut work = |name: &str| {
+            queue.add(
+                &berlin,
                 ObjectKey::namespaced("default", name),
-            )
+                Priority::Live,
+                now,
+            );
+            queue.pop(now).unwrap()
         };
+        let runs = Runs::default();
         assert_eq!(runs.longest(), None);
-        let first = runs.begin(key("a"));
+        let gone = runs.begin(Instant::now(), work("gone"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let first = runs.begin(Instant::now(), work("a"));
+        runs.end(gone);
         tokio::time::advance(Duration::from_secs(3)).await;
-        let second = runs.begin(key("b"));
+        // Where the first one was.
+        let second = runs.begin(Instant::now(), work("b"));
         let longest = runs.longest().unwrap();
         assert_eq!((longest.object.as_str(), longest.seconds), ("default/a", 3.0));
-        runs.end(first);
+        assert_eq!(runs.end(first).unwrap().key.name.as_ref(), "a");
         assert_eq!(runs.longest().unwrap().object, "default/b");
         runs.end(second);
-        assert_eq!(runs.longest(), None);
+        assert_eq!((runs.longest(), runs.end(second)), (None, None));
     }
 }

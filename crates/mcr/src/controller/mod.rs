@@ -8,11 +8,14 @@ mod enqueue;
 mod finish;
 mod follow;
 mod gate;
+mod habit;
+mod judge;
 mod measure;
 mod member;
 mod options;
 mod plan;
 mod primary;
+mod run;
 mod source;
 mod status;
 

@@ -7,9 +7,10 @@ use super::delay::{DelayHeap, Tick};
 use super::items::{Finished, Items, Verdict, Wish};
 use super::list::{Links, List};
 use super::{Counters, Outcome, Priority, QueueConfig, Work};
+use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::HashMap;
-use std::hash::{Hash, RandomState};
+use std::hash::Hash;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -70,7 +71,7 @@ pub struct QueueCore<C, K> {
     debounce: Tick,
     age_after: Tick,
     hasher: RandomState,
-    index: HashMap<C, u32>,
+    index: HashMap<C, u32, RandomState>,
     slots: Slab<Slot<C, K>>,
     /// The clusters that can dispatch right now, and only those.
     ring: List,
@@ -98,8 +99,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             base: now,
             debounce: ticks(config.debounce.unwrap_or_default()),
             age_after: ticks(config.age_after),
-            hasher: RandomState::new(),
-            index: HashMap::new(),
+            hasher: RandomState::default(),
+            index: HashMap::default(),
             slots: Slab::new(),
             ring: List::new(),
             timers: DelayHeap::default(),
@@ -197,7 +198,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             self.index.remove(&slot.name);
             if self.slots.is_empty() {
                 self.slots = Slab::new();
-                self.index = HashMap::new();
+                self.index = HashMap::default();
             }
         }
     }
@@ -268,6 +269,31 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             self.counters.refused += 1;
             return false;
         };
+        self.wish(at, key, priority, delay, now);
+        true
+    }
+
+    /// [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch.
+    pub(super) fn add_in(
+        &mut self,
+        cluster: &C,
+        epoch: u64,
+        key: K,
+        priority: Priority,
+        delay: Duration,
+        now: Instant,
+    ) -> bool {
+        let at = self
+            .slot(cluster)
+            .filter(|at| self.slots[*at as usize].epoch == Some(epoch));
+        let Some(at) = at else {
+            return false;
+        };
+        self.wish(at, key, priority, delay, now);
+        true
+    }
+
+    fn wish(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
         let wish = Wish {
             priority,
@@ -279,7 +305,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
         self.settle(at);
-        true
     }
 
     /// The next item to run, if one may run now. The caller must tell [`done`](Self::done) when the run is over, however
@@ -309,6 +334,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             attempt: started.item.attempt,
             queued_for: Duration::from_nanos(started.waited),
             run: self.runs,
+            slot: at,
         };
         slot.running += 1;
         slot.turn -= 1;
@@ -333,8 +359,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// wished. A failure is counted all the same. Returns `false` if the outcome was not used: the run was orphaned by a
     /// disengage, or it was told before.
     pub fn done(&mut self, work: &Work<C, K>, outcome: Outcome, now: Instant) -> bool {
-        let Some(at) = self.slot(&work.cluster) else {
-            return false;
+        // It seldom moves while something runs.
+        let here = |slot: &Slot<C, K>| slot.name == work.cluster;
+        let at = match self.slots.get(work.slot as usize) {
+            Some(slot) if here(slot) => work.slot,
+            _ => match self.slot(&work.cluster) {
+                Some(at) => at,
+                None => return false,
+            },
         };
         let now = self.tick(now);
         let mut failed = false;
@@ -379,12 +411,15 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
     /// When [`pop`](Self::pop) should be asked again although nothing else was called. `None`: not before another call.
     /// After a `pop` at `now` that returned `None` it is later than `now`.
     pub fn next_deadline(&self) -> Option<Instant> {
+        self.earliest().map(|at| self.base + Duration::from_nanos(at))
+    }
+
+    /// [`next_deadline`](Self::next_deadline) in the queue's own time.
+    pub(super) fn earliest(&self) -> Option<Tick> {
         if self.at_limit() {
             return None;
         }
-        self.timers
-            .peek()
-            .map(|(at, _)| self.base + Duration::from_nanos(at))
+        self.timers.peek().map(|(at, _)| at)
     }
 
     /// Whether [`pop`](Self::pop) would return an item even if no time had passed.

@@ -98,6 +98,8 @@ pub struct Work<C, K> {
     /// How long the item was ready (under debounce: wished) before it was dispatched.
     pub queued_for: Duration,
     run: u32,
+    /// Where its cluster was then.
+    slot: u32,
 }
 
 /// What a run asks for.
