@@ -154,7 +154,10 @@ func (b *bench) answer() {
 	defer os.Exit(0)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) == "beats" {
+		switch strings.TrimSpace(lines.Text()) {
+		case "seen":
+			b.say(map[string]any{"event": "seen", "count": b.count.Load()})
+		case "beats":
 			b.mu.Lock()
 			beats := b.beats
 			b.beats = nil

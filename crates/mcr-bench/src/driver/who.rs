@@ -12,6 +12,8 @@ use anyhow::{Context, Result};
 pub enum Subject {
     /// mcr: manager, file provider, controller
     Mcr,
+    /// mcr with packed stores. For `fleet`
+    McrPacked,
     /// kube-rs, as its examples have it
     KubeRs,
     /// kube-rs, by someone who has measured
@@ -38,6 +40,7 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Self::Mcr => "mcr",
+            Self::McrPacked => "mcr-packed",
             Self::KubeRs => "kube-rs",
             Self::KubeRsTuned => "kube-rs-tuned",
             Self::GoSerial => "go-serial",

@@ -15,7 +15,7 @@ const SUITES: [(&str, &str); 8] = [
          there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
          multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
          a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
-         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller: it opens \
+         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `mcr-packed` is mcr with `StoreFormat::Packed`. `floor` is no controller: it opens \
          a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
          takes; `server CPU s` is that server's own.",
     ),
@@ -60,6 +60,7 @@ const SUITES: [(&str, &str); 8] = [
 ];
 
 type Column = (&'static str, fn(&Row) -> Option<String>);
+type Figure = (&'static str, fn(&Row) -> Option<f64>);
 
 fn rounded(value: f64) -> String {
     match value.abs() {
@@ -159,11 +160,61 @@ pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<L
         }
     }
     // Measured at one size only.
-    lines.retain(|line| line.name != "floor");
+    lines.retain(|line| !matches!(line.name.as_str(), "floor" | "mcr-packed"));
     for line in &mut lines {
         line.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     }
     lines
+}
+
+/// What nobody can save, beside what the ratios are of: says how much of a target is left to be won.
+fn limits(rows: &[Row]) -> String {
+    let fleet = |subject: &str| {
+        rows.iter().find(|row| {
+            let what = (row.suite.as_str(), row.subject.as_str(), row.variant.as_str());
+            what == ("fleet", subject, "") && row.clusters == 500
+        })
+    };
+    let (Some(mcr), Some(floor)) = (fleet("mcr"), fleet("floor")) else {
+        return String::new();
+    };
+    let mut text =
+        "| what | floor | mcr | floor, of kube-rs-tuned | mcr, of floor |\n| --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    let figures: [Figure; 3] = [
+        ("time until all is synced, s", |row| row.synced_s),
+        ("CPU until synced, s", |row| row.cpu_s),
+        ("idle memory, MB", |row| Some(row.rss_idle_kb? / 1000.0)),
+    ];
+    for (what, figure) in figures {
+        let tuned = fleet("kube-rs-tuned").and_then(figure);
+        let (Some(own), Some(least)) = (figure(mcr), figure(floor)) else {
+            continue;
+        };
+        let of_tuned = tuned.map_or_else(String::new, |tuned| rounded(least / tuned));
+        let _ = writeln!(
+            text,
+            "| {what} | {} | {} | {of_tuned} | {} |",
+            rounded(least),
+            rounded(own),
+            rounded(own / least)
+        );
+    }
+    let json = rows.iter().find(|row| row.variant == "configmap json bytes");
+    if let Some(json) = json.and_then(|row| row.value) {
+        let objects = (mcr.clusters * mcr.objects) as f64;
+        let of = |subject: &str| Some(objects * json / 1000.0 / fleet(subject)?.rss_idle_kb?);
+        let part = |subject: &str| of(subject).map_or_else(|| "?".to_owned(), rounded);
+        let _ = writeln!(
+            text,
+            "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
+             kube-rs-tuned does, before there is any connection. Below that, memory is a matter of packing.",
+            rounded(objects * json / 1e6),
+            part("go-serial"),
+            part("kube-rs-tuned"),
+        );
+    }
+    format!("## What is left to be won\n\n{text}\n")
 }
 
 /// The page as Markdown.
@@ -189,6 +240,7 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         versions.join(", "),
         targets(verdicts),
     );
+    text.push_str(&limits(rows));
     for (suite, about) in SUITES {
         let own: Vec<&Row> = rows.iter().filter(|row| row.suite == suite).collect();
         if own.is_empty() {
@@ -246,6 +298,40 @@ mod tests {
         let lines = lines(&rows, |row| row.synced_s);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0].points, [(50.0, 50.0), (500.0, 500.0)]);
+    }
+
+    #[test]
+    fn what_is_left_is_told_beside_what_nobody_can_save() {
+        let row = |subject: &str, synced: f64, rss: f64| Row {
+            synced_s: Some(synced),
+            rss_idle_kb: Some(rss),
+            ..Row::new("fleet", subject, 500, 102)
+        };
+        let json = Row {
+            variant: "configmap json bytes".to_owned(),
+            value: Some(1_000.0),
+            ..Row::new("store", "mcr", 1, 4_000)
+        };
+        let rows = [
+            row("mcr", 1.2, 120_000.0),
+            row("kube-rs-tuned", 2.0, 400_000.0),
+            row("floor", 1.0, 40_000.0),
+            json,
+        ];
+        let text = limits(&rows);
+        assert!(
+            text.contains("| time until all is synced, s | 1.00 | 1.20 | 0.50 | 1.20 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("The 51000 objects themselves are 51.0 MB"),
+            "{text}"
+        );
+        assert!(
+            text.contains("? of what go-serial takes in all, and 0.13 of what"),
+            "{text}"
+        );
+        assert_eq!(limits(&rows[..2]), "");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
 /// As someone writes it who has measured: what is equal is parsed once, and no client has layers that it doesn't need.
 pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
-    for (name, client) in clients(&path)? {
+    for (name, client) in clients(&path, None)? {
         let config = watcher::Config {
             page_size: None,
             ..watcher::Config::default()
@@ -62,8 +62,8 @@ pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
     first_failure(watches).await
 }
 
-/// A client for each context, by the contexts' names.
-pub(super) fn clients(path: &Path) -> Result<Vec<(String, Client)>> {
+/// A client for each context, by the contexts' names. `read_buffer` is how much is read at once; hyper adapts it without.
+pub(super) fn clients(path: &Path, read_buffer: Option<usize>) -> Result<Vec<(String, Client)>> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     let mut roots: Vec<(String, Arc<RootCertStore>)> = Vec::new();
     let mut clients = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn clients(path: &Path) -> Result<Vec<(String, Client)>> {
             }
         };
         let server = cluster.server.as_deref().context("a cluster without a server")?;
-        clients.push((named.name.clone(), client(server, user, store)?));
+        clients.push((named.name.clone(), client(server, user, store, read_buffer)?));
     }
     Ok(clients)
 }
@@ -105,7 +105,12 @@ fn store(ca: &str) -> Result<RootCertStore> {
     Ok(store)
 }
 
-fn client(server: &str, mut user: AuthInfo, roots: Arc<RootCertStore>) -> Result<Client> {
+fn client(
+    server: &str,
+    mut user: AuthInfo,
+    roots: Arc<RootCertStore>,
+    read_buffer: Option<usize>,
+) -> Result<Client> {
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
@@ -125,7 +130,11 @@ fn client(server: &str, mut user: AuthInfo, roots: Arc<RootCertStore>) -> Result
         .build();
     let mut config = Config::new(server.parse()?);
     config.auth_info = user;
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https);
+    let mut http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+    if let Some(bytes) = read_buffer {
+        http.http1_read_buf_exact_size(bytes);
+    }
+    let http = http.build(https);
     let service = tower::ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Manager, Request};
+use mcr::{Action, BoxError, ClusterSelector, Controller, Manager, Request, core::StoreFormat};
 use mcr_provider_file::FileProvider;
 use tokio_util::sync::CancellationToken;
 
 use super::{SubjectArgs, Tally};
 
-pub(super) async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
+pub(super) async fn run(args: SubjectArgs, store: StoreFormat, tally: Tally) -> Result<()> {
     let work = Duration::from_micros(args.work);
     let mut controller = Controller::<ConfigMap>::new("bench").clusters(ClusterSelector::all());
     if let Some(workers) = args.workers {
@@ -29,6 +29,7 @@ pub(super) async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
         Arc::new(tally),
     );
     Manager::builder()
+        .settings(|settings| settings.store = store)
         .provider(FileProvider::builder().file(args.kubeconfig).build()?)
         .controller(controller)
         .build()?

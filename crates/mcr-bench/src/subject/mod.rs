@@ -11,6 +11,7 @@ mod tally;
 
 use std::path::PathBuf;
 
+use ::mcr::core::StoreFormat;
 use anyhow::Result;
 pub use tally::Tally;
 pub(crate) use tally::say;
@@ -40,6 +41,8 @@ pub struct SubjectArgs {
 pub enum Which {
     /// `Manager`, file provider and `Controller`
     Mcr,
+    /// The same with packed stores
+    McrPacked,
     /// A cloned kubeconfig, a client, a watcher and a reflector for each context
     KubeRs,
     /// The same with the kubeconfig and its CA parsed once and a client without layers that aren't needed
@@ -69,7 +72,8 @@ pub fn run(args: SubjectArgs, heap: fn() -> Option<usize>) -> Result<()> {
         .build()?
         .block_on(async {
             match args.which {
-                Which::Mcr => mcr::run(args, tally).await,
+                Which::Mcr => mcr::run(args, StoreFormat::Plain, tally).await,
+                Which::McrPacked => mcr::run(args, StoreFormat::packed(), tally).await,
                 Which::KubeRs => kube_rs::naive(args.kubeconfig, tally).await,
                 Which::Floor => floor::run(args.kubeconfig, tally).await,
                 Which::KubeRsTuned => kube_rs::tuned(args.kubeconfig, tally).await,

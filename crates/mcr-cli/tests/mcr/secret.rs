@@ -495,7 +495,7 @@ async fn no_token_is_ever_shown(hub: &ControlPlane, member: &ControlPlane) {
     .await;
     said.push(user.mcr(["doctor"].into_iter().chain(of_secrets)).await.ended(1));
     let logged: usize = said.iter().map(|said| said.err.len()).sum();
-    assert!(logged > 100_000, "there is a log to look into: {logged}");
+    assert!(logged > 50_000, "there is a log to look into: {logged}");
     for said in &said {
         for token in [&first, &second] {
             // The signature is what makes it one.
