@@ -10,6 +10,7 @@ mod fleet;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod latest;
 pub mod layer;
 mod name;
 #[cfg(mcr_planted)]
@@ -23,7 +24,6 @@ mod store;
 mod time;
 mod transport;
 mod watch;
-mod watched;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,

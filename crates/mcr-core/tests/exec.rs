@@ -4,11 +4,12 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
 use mcr_core::{ApiVersion, CredentialError, CredentialSource, Endpoint, ExecPlugin, Refresh};
+use mcr_testkit::log::Log;
+use tracing::Level;
 
 const CANARY: &str = "canary-31c9";
 
@@ -331,28 +332,9 @@ async fn the_plugin_is_told_what_it_may_know() {
     );
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn nothing_a_plugin_prints_is_logged() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread(Level::TRACE);
     tracing::info!("the log works");
     let plugin = Plugin::new();
     let credential = plugin
@@ -362,7 +344,7 @@ async fn nothing_a_plugin_prints_is_logged() {
         .unwrap();
     assert!(!format!("{credential:?}").contains(CANARY));
     failure("echo canary-31c9 >&2; echo canary-31c9; exit 1").await;
-    let text = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    let text = log.text();
     assert!(text.contains("the log works"));
     assert!(!text.contains(CANARY), "{text}");
 }

@@ -13,6 +13,8 @@ pub mod control_plane;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
+#[cfg(feature = "log")]
+pub mod log;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "waiting")]

@@ -4,7 +4,6 @@
 mod support;
 
 use std::{
-    io::Write,
     sync::{
         Arc, Barrier, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -15,12 +14,13 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::Request;
+use mcr_testkit::log::Log;
 use support::{
     Seen, World,
     maps::{Fallible, maps},
     sleep, until_true,
 };
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -355,34 +355,9 @@ async fn blocking_in_place_takes_a_dispatcher_from_nobody() {
     world.end().await;
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'w> MakeWriter<'w> for Log {
-    type Writer = Self;
-    fn make_writer(&'w self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false)
-        .without_time()
-        .finish();
-    let _default = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread(Level::INFO);
     let mut world = World::new();
     let a = world.join("a");
     ["ns/ready", "ns/waits"]
@@ -402,7 +377,7 @@ async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
     let handle = world.run(maps().build(reconcile, Arc::new(())).unwrap());
     until_true(|| handle.status().counts.errors == 2).await;
     world.end().await;
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     let lines = |name: &str| -> Vec<String> {
         let span = format!("reconcile{{controller=maps cluster=a namespace=\"ns\" name={name} attempt=0}}: ");
         log.lines()
@@ -420,12 +395,7 @@ async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_has_nothing_to_do_stops_without_grace_or_complaint() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_ansi(false)
-        .finish();
-    let _default = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread(Level::INFO);
     let mut world = World::new();
     world.join("a").put_map("ns/x", "1");
     let reconcile = |_: Request<ConfigMap>, _: Arc<()>| async { Fallible::Ok(()) };
@@ -433,6 +403,6 @@ async fn a_controller_that_has_nothing_to_do_stops_without_grace_or_complaint() 
     let handle = world.run(controller.build(reconcile, Arc::new(())).unwrap());
     until_true(|| handle.status().counts.successes == 1).await;
     world.end().await;
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("cluster is gone") && !log.contains("WARN"), "{log}");
 }

@@ -5,9 +5,8 @@
 mod support;
 
 use std::{
-    fmt,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -24,9 +23,11 @@ use mcr::{
     Provider, Request, WatchOptions, WatchRequest, Watched,
     core::{Change, Discovery},
 };
+use mcr_testkit::log::Log;
 use serde_json::{Value, json};
 use support::{Seen, World, name, sleep, until_true};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     seen.push(request.key.to_string());
@@ -99,65 +100,9 @@ async fn b_12_as_many_reconciles_run_at_once_as_the_controller_says() {
     }
 }
 
-/// Writes down each log line with the fields of the span it is in.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Spans>>);
-
-#[derive(Default)]
-struct Spans {
-    spans: Vec<String>,
-    entered: Vec<u64>,
-    lines: Vec<(String, String)>,
-}
-
-/// Fields as text.
-struct Text(String);
-
-impl tracing::field::Visit for Text {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
-        let value = format!("{value:?}");
-        self.0 += &format!(" {field}={}", value.trim_matches('"'));
-    }
-}
-
-impl tracing::Subscriber for Lines {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::Id {
-        let mut text = Text(span.metadata().name().to_owned());
-        span.record(&mut text);
-        let mut state = self.0.lock().unwrap();
-        state.spans.push(text.0);
-        tracing::Id::from_u64(state.spans.len() as u64)
-    }
-    fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        let mut state = self.0.lock().unwrap();
-        let span = state
-            .entered
-            .last()
-            .map(|id| state.spans[*id as usize - 1].clone());
-        state.lines.push((text.0, span.unwrap_or_default()));
-    }
-    fn enter(&self, span: &tracing::Id) {
-        self.0.lock().unwrap().entered.push(span.into_u64());
-    }
-    fn exit(&self, _: &tracing::Id) {
-        self.0.lock().unwrap().entered.pop();
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster() {
-    let lines = Lines::default();
-    // With only one subscriber tracing asks the current thread's whether a line is wanted at all, and keeps the
-    // answer: if a test on another thread comes first, that is no.
-    let _second = tracing::Dispatch::new(Lines::default());
-    let _logging = tracing::subscriber::set_default(lines.clone());
+    let log = Log::of_this_thread(Level::INFO);
     let mut world = World::new();
     let a = world.join("zoo");
     a.put_map("ns/lion", "1");
@@ -176,26 +121,18 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
             .build(reconcile, Arc::new(()))
             .unwrap(),
     );
-    let of = |text: &str| -> Vec<String> {
-        let state = lines.0.lock().unwrap();
-        state
-            .lines
-            .iter()
-            .filter(|(line, _)| line.contains(text))
-            .map(|(_, span)| span.clone())
-            .collect()
-    };
-    until_true(|| of("fed").len() == 2).await;
-    let span = |attempt| {
-        format!("reconcile controller=animals cluster=zoo namespace=ns name=lion attempt={attempt}")
-    };
-    assert_eq!(of("hungry"), [span(0), span(1)]);
-    assert_eq!(of("fed"), [span(0), span(1)]);
-    assert_eq!(
-        of("once more"),
-        [span(0)],
-        "what the controller says of the failure, too"
-    );
+    until_true(|| log.lines_with("fed").len() == 2).await;
+    // What the controller says of the failure, too.
+    for (words, attempts) in [("hungry", 2), ("fed", 2), ("once more", 1)] {
+        let lines = log.lines_with(words);
+        assert_eq!(lines.len(), attempts, "{lines:?}");
+        for (attempt, line) in lines.iter().enumerate() {
+            let span = format!(
+                "reconcile{{controller=animals cluster=zoo namespace=\"ns\" name=lion attempt={attempt}}}: "
+            );
+            assert!(line.contains(&span), "{line}");
+        }
+    }
     world.end().await;
 }
 
@@ -323,27 +260,20 @@ async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
 /// Promise 14: who sees nothing is told why.
 #[tokio::test(start_paused = true)]
 async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
-    let lines = Lines::default();
-    let _second = tracing::Dispatch::new(Lines::default());
-    let _logging = tracing::subscriber::set_default(lines.clone());
+    let log = Log::of_this_thread(Level::INFO);
     let empty = World::new();
-    let said = || -> Vec<String> {
-        let state = lines.0.lock().unwrap();
-        state
-            .lines
-            .iter()
-            .filter(|(line, _)| line.contains("has no clusters"))
-            .map(|(line, _)| line.clone())
-            .collect()
-    };
+    let said = || log.lines_with("has no clusters");
     sleep(9_000).await;
     assert_eq!(said(), Vec::<String>::new());
     sleep(2_000).await;
-    assert_eq!(
-        said(),
-        [
-            " message=the fleet has no clusters after 10 s provider=told state=it has not finished looking broken=0"
-        ]
+    let [line] = &said()[..] else {
+        panic!("{:?}", said())
+    };
+    assert!(
+        line.ends_with(
+            "the fleet has no clusters after 10 s provider=told state=it has not finished looking broken=0"
+        ),
+        "{line}"
     );
     empty.end().await;
     let world = World::new();

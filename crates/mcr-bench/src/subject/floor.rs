@@ -70,14 +70,11 @@ impl Found {
         let short = Self::MARK.len() - 1;
         let seam = [&self.tail, bytes.get(..short).unwrap_or(bytes)].concat();
         self.objects += marks(&seam) + marks(bytes);
-        if bytes.len() >= short {
-            self.tail = bytes.iter().copied().skip(bytes.len() - short).collect();
-        } else {
-            let from = seam.len().saturating_sub(short);
-            self.tail = seam.get(from..).unwrap_or_default().to_vec();
-            // What is whole in these few bytes stands in the seam as well.
-            self.objects -= marks(bytes);
-        }
+        let end = if bytes.len() < short { &seam } else { bytes };
+        self.tail = end
+            .get(end.len().saturating_sub(short)..)
+            .unwrap_or_default()
+            .to_vec();
     }
 
     fn resource_version(&self) -> String {

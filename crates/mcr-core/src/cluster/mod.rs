@@ -22,9 +22,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     Capabilities, ClusterName, ClusterSpec,
     fleet::{ClusterState, FleetShared, Seat},
+    latest::Latest,
     transport::Transport,
     watch::{Health, Phase},
-    watched::Watched,
 };
 
 use late::LateTransport;
@@ -45,7 +45,7 @@ struct Inner {
     provider: Arc<str>,
     epoch: u64,
     facts: ArcSwap<Facts>,
-    state: Watched<StateSince>,
+    state: Latest<StateSince>,
     transport: LateTransport,
     line: OnceLock<Line>,
     token: CancellationToken,
@@ -127,7 +127,7 @@ impl Cluster {
             provider,
             epoch,
             facts: ArcSwap::from_pointee(facts),
-            state: Watched::new(first),
+            state: Latest::new(first),
             transport: LateTransport::default(),
             line: OnceLock::new(),
             token: fleet.token().child_token(),

@@ -21,7 +21,14 @@ pub(super) struct Field<'a> {
     pub(super) value: &'a str,
 }
 
-impl Field<'_> {
+impl<'de> Field<'de> {
+    /// Reads the value of the field that a map is at.
+    fn read<A: MapAccess<'de>>(name: Cow<'de, str>, map: &mut A) -> Result<Self, A::Error> {
+        let value: &RawValue = map.next_value()?;
+        let value = value.get();
+        Ok(Self { name, value })
+    }
+
     /// How long it is when it is written.
     pub(super) fn len(&self) -> usize {
         let name = match &self.name {
@@ -206,11 +213,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
                 let there = map.next_value_seed(MetadataSeed(&mut *fields))?;
                 metadata = there.then_some(from..fields.len());
             } else {
-                let value: &RawValue = map.next_value()?;
-                fields.push(Field {
-                    name,
-                    value: value.get(),
-                });
+                fields.push(Field::read(name, &mut map)?);
             }
         }
         Ok(Found {
@@ -270,11 +273,7 @@ impl<'de> Visitor<'de> for FieldsSeed<'_, 'de> {
             if self.without.is_some_and(|without| name == without) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                let value: &RawValue = map.next_value()?;
-                self.out.push(Field {
-                    name,
-                    value: value.get(),
-                });
+                self.out.push(Field::read(name, &mut map)?);
             }
         }
         Ok(())

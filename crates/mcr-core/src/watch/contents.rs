@@ -88,8 +88,9 @@ impl Contents {
                 .all()
                 .into_iter()
                 .filter(|object| store.get(object.key()).is_none());
-            let changes: Vec<_> = missing.flat_map(|object| store.upsert(object, true)).collect();
-            changes
+            missing
+                .flat_map(|object| store.upsert(object, true))
+                .collect::<Vec<_>>()
         });
     }
 

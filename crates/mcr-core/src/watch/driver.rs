@@ -399,9 +399,6 @@ impl Driver {
             match page.continue_token {
                 Some(token) => continue_token = Some(token),
                 None => {
-                    // First: whoever sees the kind listed may go on to change how the cluster is reached, and then this
-                    // connection has to count as one that works.
-                    self.env.health.answered();
                     self.watch.finish_listing(!unreadable);
                     return Ok(page.resource_version);
                 }
@@ -415,7 +412,9 @@ impl Driver {
             .await;
         let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
         let response = checked(response).await?;
-        // It takes the credentials and answers; how long the rest of the list takes says nothing about that.
+        // It takes the credentials and answers; how long the rest of the list takes says nothing about that. Whoever
+        // sees the kind listed may go on to change how the cluster is reached: by then this connection has to count
+        // as one that works.
         self.env.health.answered();
         slot.take_again(&self.env.list_slots).await;
         slot.hold(SLOT_WHILE_READING, collect(response.into_body())).await

@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{WatchError, WatchRequest, WatchStatus, contents::Contents};
 use crate::{
+    latest::Latest,
     store::{Form, Item, Namespaces, NotAnObject, Object, Packer},
-    watched::Watched,
 };
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
@@ -44,7 +44,7 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
 
     /// What is known of the watch.
-    fn known(&self) -> &Watched<WatchStatus>;
+    fn known(&self) -> &Latest<WatchStatus>;
 
     /// Tells those who follow the watch that what is known of it has changed.
     fn status_changed(&self);

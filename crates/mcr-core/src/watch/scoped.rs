@@ -21,9 +21,9 @@ use super::{
     mirror::{Mirror, Parser, Taken},
 };
 use crate::{
+    latest::Latest,
     scope::ScopeLayout,
     store::{Indexer, Item, NotAnObject, Object, ObjectChange, OpenObject, Opened, StoreCore},
-    watched::Watched,
 };
 
 /// Takes the objects of a whole endpoint apart into those of its clusters.
@@ -38,7 +38,7 @@ pub(crate) struct ScopeWatch {
     query: WatchRequest,
     places: Mutex<Places>,
     indexers: Mutex<Vec<(Arc<str>, Indexer)>>,
-    status: Watched<WatchStatus>,
+    status: Latest<WatchStatus>,
     /// Objects that could not be read, of no cluster that is known.
     skipped: AtomicU64,
     relist: Notify,
@@ -91,7 +91,7 @@ impl ScopeWatch {
             query,
             places: Mutex::default(),
             indexers: Mutex::new(indexers),
-            status: Watched::default(),
+            status: Latest::default(),
             skipped: AtomicU64::new(0),
             relist: Notify::new(),
             unread,
@@ -440,7 +440,7 @@ impl Mirror for ScopeWatch {
         }))
     }
 
-    fn known(&self) -> &Watched<WatchStatus> {
+    fn known(&self) -> &Latest<WatchStatus> {
         &self.status
     }
 

@@ -18,8 +18,8 @@ use super::{
     scoped::ScopeWatch,
 };
 use crate::{
+    latest::Latest,
     store::{Item, NotAnObject, ObjectChange},
-    watched::Watched,
 };
 
 /// How a watch is doing.
@@ -71,7 +71,7 @@ pub(crate) struct SharedWatch {
     request: WatchRequest,
     /// Replaced when the cluster moves to another endpoint of its scope.
     contents: ArcSwap<Contents>,
-    status: Watched<WatchStatus>,
+    status: Latest<WatchStatus>,
     /// Where the objects come from, for a cluster in a scope.
     scope: Mutex<Option<Arc<ScopeWatch>>>,
     /// Held while the watch goes from one place to another: whoever joins, moves, leaves or takes a sink back does so
@@ -88,7 +88,7 @@ impl SharedWatch {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             request,
             contents: ArcSwap::default(),
-            status: Watched::default(),
+            status: Latest::default(),
             scope: Mutex::default(),
             moving: Mutex::default(),
             stop,
@@ -313,7 +313,7 @@ impl Mirror for SharedWatch {
         Ok(Some(Taken { place: None, object }))
     }
 
-    fn known(&self) -> &Watched<WatchStatus> {
+    fn known(&self) -> &Latest<WatchStatus> {
         &self.status
     }
 

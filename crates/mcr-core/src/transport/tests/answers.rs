@@ -1,15 +1,13 @@
 //! Answers that are late, broken or not for kube's eyes.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
+use mcr_testkit::log::Log;
 use tokio::io::AsyncWriteExt;
+use tracing::Level;
 
 use super::{
     get, hasty, next, rest,
@@ -19,33 +17,6 @@ use super::{
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn install(&self) -> tracing::subscriber::DefaultGuard {
-        let log = self.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(move || log.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
 fn secrets() -> String {
     format!(
         r#"{{"kind":"SecretList","apiVersion":"v1","metadata":{{"resourceVersion":"1"}},"items":[{{"metadata":{{"name":"a"}},"data":{{"kubeconfig":"{CANARY}"}}}}"#
@@ -54,8 +25,7 @@ fn secrets() -> String {
 
 /// Lists Secrets through kube and returns the error; nothing of the answer may be in it or in the log.
 async fn list(status: &'static str, media: &'static str, body: String, cut: bool) -> String {
-    let log = Log::default();
-    let _guard = log.install();
+    let log = Log::of_this_thread(Level::TRACE);
     tracing::trace!("the log works");
     let server = Server::start(None, move |_, mut stream| {
         let body = body.clone();

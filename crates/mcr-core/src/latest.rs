@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Watched<T> {
+pub(crate) struct Latest<T> {
     value: Mutex<T>,
     changed: Notify,
 }
 
-impl<T> Watched<T> {
+impl<T> Latest<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
@@ -58,6 +58,7 @@ impl<T> Watched<T> {
             tokio::pin!(changed);
             // Listen first, look second: a change between the two must not be slept through.
             changed.as_mut().enable();
+            // A copy: `look` may be a user's, and the value must not stay locked while that runs.
             let now = self.read(T::clone);
             if let Some(found) = look(&now) {
                 return found;
@@ -75,7 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_sees_what_it_waits_for_however_fast_it_changes() {
-        let value = Arc::new(Watched::new(0));
+        let value = Arc::new(Latest::new(0));
         let waiting: Vec<_> = (1..=50)
             .map(|least| {
                 let value = value.clone();
@@ -97,7 +98,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_that_is_not_worth_it_wakes_nobody() {
-        let value = Arc::new(Watched::new(0));
+        let value = Arc::new(Latest::new(0));
         let looks = Arc::new(Mutex::new(0));
         let waiting = tokio::spawn({
             let (value, looks) = (value.clone(), looks.clone());
