@@ -132,9 +132,7 @@ impl ResponseBody {
 
     fn poll_inner(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut *lock(&self.inner) {
-            Inner::Wire(body) => Pin::new(body)
-                .poll_frame(context)
-                .map_err(|error| Broken::Error(error.into())),
+            Inner::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
             Inner::Client(body) => Pin::new(body)
                 .poll_frame(context)
                 .map_err(|error| Broken::Error(error.into())),

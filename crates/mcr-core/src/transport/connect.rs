@@ -35,6 +35,8 @@ use crate::{AccessError, AddressPolicy, BoxError, Endpoint};
 type Tcp = HttpConnector<Resolver>;
 /// TCP, or TLS to a proxy.
 type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// The same, with TLS to the server if it has it.
+pub(super) type Stream = MaybeHttpsStream<Io>;
 
 /// Resolves names, and drops the addresses that the policy does not allow.
 #[derive(Debug, Clone)]
@@ -275,7 +277,7 @@ fn decoded(text: &str) -> String {
 }
 
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<Io>;
+    type Response = Stream;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 

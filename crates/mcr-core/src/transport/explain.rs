@@ -63,7 +63,7 @@ fn of_http(error: &hyper::Error) -> Option<&'static str> {
     } else if error.is_parse() && error.to_string().contains("too large") {
         // `is_parse_too_large` is there for servers only.
         Some(
-            "the head of the answer is longer than 8 KiB; something before the API server adds headers or cookies to its \
+            "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
              answers, which it should not do for API clients",
         )
     } else if error.is_parse() {

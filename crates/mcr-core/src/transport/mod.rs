@@ -4,6 +4,8 @@ mod body;
 mod connect;
 mod error;
 mod explain;
+mod framing;
+mod get;
 mod guard;
 mod pool;
 mod refresh;

@@ -4,6 +4,9 @@
 //! answer was read. When a fleet starts, up to half of the watches would leave the connection of their list behind and
 //! make another, each with a TLS handshake and the memory of a connection. Here a connection comes back with the last
 //! piece of its answer, and whoever takes it waits until it is ready.
+//!
+//! A connection that has only been asked by GET is [plain](super::get): it can become one of hyper's at any time, and
+//! never goes back.
 
 use std::{
     pin::Pin,
@@ -13,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header::HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::HOST};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::{
     body::Incoming,
@@ -28,7 +31,13 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 use tower::ServiceExt;
 
-use super::{Settings, connect::Connector};
+use super::{
+    Settings,
+    connect::{Connector, Stream},
+    framing::LONGEST_HEAD,
+    get::{self, Connection, Content, GetError},
+    request::Class,
+};
 use crate::BoxError;
 
 /// How many idle connections are kept; clusters that are well have one, which their watch is about to take.
@@ -36,11 +45,6 @@ const MAX_IDLE: usize = 2;
 
 /// For how long a connection may go on writing a request that has been answered already.
 const READY_WITHIN: Duration = Duration::from_secs(1);
-
-/// How many bytes are read from a connection at once, which also bounds the head of an answer. hyper would grow it to
-/// hundreds of KiB for a list, and a connection keeps the buffer that it waits with: all of a watch's life. Heads of API
-/// servers are below 1 KiB, and what stands before them (nginx, HAProxy, Envoy) passes on 4 to 16 KiB.
-const READ_BUFFER: usize = 8 << 10;
 
 /// See the module. When it and the last answer are dropped, the connections close.
 pub(super) struct Pool {
@@ -57,6 +61,8 @@ pub(super) enum SendError {
     Connect(#[source] BoxError),
     #[error("no answer")]
     Send(#[source] hyper::Error),
+    #[error("no answer")]
+    Get(#[source] GetError),
 }
 
 impl Pool {
@@ -85,16 +91,30 @@ impl Pool {
 
     /// Sends a request whose URI is a path and query; returns when the head of the answer is there. Dropping the future
     /// gives the request up, and with it the connection it was sent over.
-    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<Answer>, SendError> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Body>,
+        class: Class,
+    ) -> Result<Response<Answer>, SendError> {
         request
             .headers_mut()
             .entry(HOST)
             .or_insert_with(|| self.host.clone());
+        let is_plain = request.method() == Method::GET
+            && class != Class::Upgrade
+            && request.body().size_hint().exact() == Some(0);
+        // What lasts is worth a connection of its own that needs less memory.
+        let lasts = matches!(class, Class::Watch | Class::Follow);
+        if is_plain && (lasts || !self.idle.has_only_hyper()) {
+            let request = get::written(&request);
+            let response = self.get(&request).await?;
+            return Ok(response.map(Answer::Plain));
+        }
         loop {
-            let (mut sender, fresh) = match self.idle.take().await {
+            let (mut sender, fresh) = match self.idle.take_hyper().await {
                 Some(sender) => (sender, None),
                 None => {
-                    let (sender, connection) = self.connect().await?;
+                    let (sender, connection) = self.hyper().await?;
                     (sender, Some(connection))
                 }
             };
@@ -117,81 +137,133 @@ impl Pool {
         }
     }
 
+    async fn get(&self, request: &[u8]) -> Result<Response<Content>, SendError> {
+        loop {
+            let (connection, is_fresh) = match self.idle.take_plain() {
+                Some(connection) => (connection, false),
+                None => (Connection::new(self.dial().await?), true),
+            };
+            match connection.send(request, Arc::downgrade(&self.idle)).await {
+                Ok(response) => return Ok(response),
+                // The server closed it while it was idle. Nothing came back, and a GET can be sent again (RFC 9110,
+                // section 9.2.2).
+                Err(failed) if !is_fresh && !failed.answered => {}
+                Err(failed) => return Err(SendError::Get(failed.error)),
+            }
+        }
+    }
+
     fn answer(&self, sender: SendRequest<Body>, response: Response<Incoming>) -> Response<Answer> {
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        response.map(|body| Answer {
+        response.map(|body| Answer::Hyper {
             body,
             way_back: (!switched).then(|| (sender, Arc::downgrade(&self.idle))),
         })
     }
 
-    /// The task of the connection ends with the sender and the body.
-    async fn connect(&self) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), SendError> {
+    async fn dial(&self) -> Result<Stream, SendError> {
         tracing::trace!(server = %self.host.to_str().unwrap_or_default(), "no connection is idle: making one");
-        let io = self.connector.clone().oneshot(self.server.clone()).await;
+        let stream = self.connector.clone().oneshot(self.server.clone()).await;
+        stream.map_err(SendError::Connect)
+    }
+
+    /// The task of the connection ends with the sender and the body.
+    async fn hyper(&self) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), SendError> {
+        let stream = match self.idle.take_plain() {
+            Some(connection) => connection.into_stream(),
+            None => self.dial().await?,
+        };
         let mut http = Builder::new();
-        http.read_buf_exact_size(Some(READ_BUFFER));
-        let (sender, connection) = http
-            .handshake(io.map_err(SendError::Connect)?)
-            .await
-            .map_err(SendError::Send)?;
+        http.max_buf_size(LONGEST_HEAD);
+        let (sender, connection) = http.handshake(stream).await.map_err(SendError::Send)?;
         Ok((sender, tokio::spawn(connection.with_upgrades())))
     }
 }
 
 /// The body of an answer. Its connection is free for the next request when it has been read to its end, and closes when it
 /// is dropped before.
-pub(super) struct Answer {
-    body: Incoming,
-    way_back: Option<(SendRequest<Body>, Weak<Idle>)>,
+pub(super) enum Answer {
+    Plain(Content),
+    Hyper {
+        body: Incoming,
+        way_back: Option<(SendRequest<Body>, Weak<Idle>)>,
+    },
 }
 
 impl Answer {
     fn free(&mut self) {
-        if let Some((sender, idle)) = self.way_back.take()
+        if let Self::Hyper { way_back, .. } = self
+            && let Some((sender, idle)) = way_back.take()
             && let Some(idle) = idle.upgrade()
         {
-            idle.put(sender);
+            idle.put(Free::Hyper(sender));
         }
     }
 }
 
 impl http_body::Body for Answer {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let next = ready!(Pin::new(&mut self.body).poll_frame(context));
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let (body, way_back) = match &mut *self {
+            Self::Plain(content) => return Pin::new(content).poll_frame(context).map_err(Into::into),
+            Self::Hyper { body, way_back } => (body, way_back),
+        };
+        let next = ready!(Pin::new(&mut *body).poll_frame(context));
         if matches!(next, Some(Err(_))) {
-            self.way_back = None;
-        } else if next.is_none() || self.body.is_end_stream() {
+            *way_back = None;
+        } else if next.is_none() || body.is_end_stream() {
             self.free();
         }
-        Poll::Ready(next)
+        Poll::Ready(next.map(|next| next.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match self {
+            Self::Plain(content) => content.is_end_stream(),
+            Self::Hyper { body, .. } => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self {
+            Self::Plain(content) => content.size_hint(),
+            Self::Hyper { body, .. } => body.size_hint(),
+        }
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         // Those without content are never read.
-        if self.body.is_end_stream() {
+        if self.is_end_stream() {
             self.free();
         }
     }
 }
 
-struct Idle {
+/// A connection with nothing under way.
+pub(super) enum Free {
+    Plain(Connection),
+    Hyper(SendRequest<Body>),
+}
+
+impl Free {
+    fn is_closed(&self) -> bool {
+        match self {
+            // Found out when it is taken.
+            Self::Plain(_) => false,
+            Self::Hyper(sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// The connections with nothing under way.
+pub(super) struct Idle {
     kept: Mutex<Kept>,
     at_most: Duration,
 }
@@ -199,7 +271,7 @@ struct Idle {
 #[derive(Default)]
 struct Kept {
     /// Since when, the longest first.
-    senders: Vec<(Instant, SendRequest<Body>)>,
+    free: Vec<(Instant, Free)>,
     /// Closes what is idle for too long; there is one while anything is.
     reaper: Option<AbortOnDropHandle<()>>,
 }
@@ -209,27 +281,61 @@ impl Idle {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(self: &Arc<Self>, sender: SendRequest<Body>) {
+    pub(super) fn put(self: &Arc<Self>, connection: Free) {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
         let mut kept = self.kept();
-        kept.senders.retain(|(_, sender)| !sender.is_closed());
-        if sender.is_closed() || kept.senders.len() >= MAX_IDLE {
+        kept.free.retain(|(_, free)| !free.is_closed());
+        if connection.is_closed() || kept.free.len() >= MAX_IDLE {
             return;
         }
         let now = Instant::now();
-        kept.senders.push((now, sender));
+        kept.free.push((now, connection));
         if kept.reaper.is_none() {
             let reaper = runtime.spawn(reap(Arc::downgrade(self), now + self.at_most));
             kept.reaper = Some(AbortOnDropHandle::new(reaper));
         }
     }
 
+    fn has_only_hyper(&self) -> bool {
+        let kept = self.kept();
+        let mut free = kept.free.iter().map(|(_, free)| free);
+        !kept.free.is_empty() && free.all(|free| matches!(free, Free::Hyper(_)))
+    }
+
     /// The one that was used last. None if there is none that can be used.
-    async fn take(&self) -> Option<SendRequest<Body>> {
+    fn take_plain(&self) -> Option<Connection> {
         loop {
-            let (_, mut sender) = self.kept().senders.pop()?;
+            let mut kept = self.kept();
+            let last = kept
+                .free
+                .iter()
+                .rposition(|(_, free)| matches!(free, Free::Plain(_)))?;
+            let (_, Free::Plain(mut connection)) = kept.free.remove(last) else {
+                return None;
+            };
+            drop(kept);
+            if connection.is_usable() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// The one that was used last. None if there is none that can be used.
+    async fn take_hyper(&self) -> Option<SendRequest<Body>> {
+        loop {
+            let mut sender = {
+                let mut kept = self.kept();
+                let last = kept
+                    .free
+                    .iter()
+                    .rposition(|(_, free)| matches!(free, Free::Hyper(_)))?;
+                let (_, Free::Hyper(sender)) = kept.free.remove(last) else {
+                    return None;
+                };
+                sender
+            };
             // Its answer has been read, so this takes a turn of its task, unless it is closing.
             if sender.is_ready() || matches!(timeout(READY_WITHIN, sender.ready()).await, Ok(Ok(()))) {
                 return Some(sender);
@@ -241,9 +347,9 @@ impl Idle {
     fn reap(&self) -> Option<Instant> {
         let mut kept = self.kept();
         let now = Instant::now();
-        kept.senders
-            .retain(|(since, sender)| *since + self.at_most > now && !sender.is_closed());
-        let next = kept.senders.first().map(|(since, _)| *since + self.at_most);
+        kept.free
+            .retain(|(since, free)| *since + self.at_most > now && !free.is_closed());
+        let next = kept.free.first().map(|(since, _)| *since + self.at_most);
         if next.is_none() {
             // It is the one that asks.
             drop(kept.reaper.take().map(AbortOnDropHandle::detach));

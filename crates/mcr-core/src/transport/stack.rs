@@ -253,7 +253,7 @@ impl Stack {
                         .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 let response = pool
-                    .send(request)
+                    .send(request, operation.class)
                     .await
                     .map_err(|error| failed(operation, error.into()))?;
                 Ok(response.map(|body| ResponseBody::wire(body, operation.clone(), silence)))

@@ -1,6 +1,12 @@
 //! Which connection a request goes over.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
@@ -109,4 +115,66 @@ async fn two_are_kept_and_not_for_ever() {
     assert_eq!(server.accepted(), 4);
     drop(stack);
     until("what is idle goes with the stack", || server.open() == 0).await;
+}
+
+/// What a server does that closes what is idle just when it is used again.
+#[tokio::test]
+async fn a_get_that_meets_a_closing_connection_is_sent_again() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let server = Server::start(None, move |_, mut stream| {
+        let number = requests.fetch_add(1, Ordering::Relaxed);
+        async move {
+            // The second request of each connection is read, and not answered.
+            if number % 2 == 1 {
+                return None;
+            }
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+            Some(stream)
+        }
+    })
+    .await;
+    let stack = stack(&server, "one");
+    for n in 1..=20 {
+        ask(&stack).await;
+        assert_eq!(server.accepted(), n);
+    }
+}
+
+#[tokio::test]
+async fn what_comes_behind_an_answer_spoils_its_connection() {
+    for behind in ["\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"] {
+        let server = Server::start(None, move |_, mut stream| async move {
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{{}}{behind}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            Some(stream)
+        })
+        .await;
+        let stack = stack(&server, "one");
+        for n in 1..=3 {
+            ask(&stack).await;
+            assert_eq!(server.accepted(), n);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_been_asked_by_get_can_be_asked_otherwise() {
+    let server = Server::json("200 OK", "{}").await;
+    let stack = stack(&server, "one");
+    let post = || {
+        let request = http::Request::post("/version");
+        request.body(kube::client::Body::from(b"{}".to_vec())).unwrap()
+    };
+    let ask_by = async |request| {
+        let response = stack.send(request).await.unwrap();
+        assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
+    };
+    ask_by(get("/version")).await;
+    ask_by(post()).await;
+    ask_by(get("/version")).await;
+    ask_by(post()).await;
+    assert_eq!(server.accepted(), 1, "all over the same connection");
+    let watch = stack.send(get("/api/v1/pods?watch=true")).await.unwrap();
+    assert_eq!(server.accepted(), 2, "a watch has one that needs less");
+    drop(watch);
 }

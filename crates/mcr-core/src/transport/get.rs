@@ -1,0 +1,253 @@
+//! GET over a connection that nothing else belongs to: no task, no channel, and no buffer while it waits.
+//!
+//! A fleet waits with one watch for each cluster and kind. Over hyper each of them holds a task, the channel of its
+//! requests (9 KiB), a buffer to write from (8 KiB) and one to read into (8 KiB), and each piece of a list goes from task
+//! to task. What has a body, or changes the protocol, goes through hyper.
+
+use std::{
+    future::poll_fn,
+    io,
+    mem::MaybeUninit,
+    pin::Pin,
+    sync::Weak,
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+
+use super::{
+    connect::Stream,
+    framing::{Framing, Head, LONGEST_HEAD, Malformed},
+    pool::{Free, Idle},
+};
+
+/// How much is read at once, which is what a TLS record holds. It is on the stack, and only while something is read.
+const READ: usize = 16 << 10;
+
+/// To a server, with nothing under way.
+pub(super) struct Connection(Box<TokioIo<Stream>>);
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GetError {
+    #[error("the connection failed")]
+    Io(#[source] io::Error),
+    #[error("the connection was closed in the middle of an answer; the API server may be restarting")]
+    Truncated,
+    #[error("the server sent something that is not HTTP; check the port, and https where it should be")]
+    Malformed,
+    #[error(
+        "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
+         answers, which it should not do for API clients"
+    )]
+    HeadTooLong,
+}
+
+impl From<Malformed> for GetError {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+/// A request that failed.
+pub(super) struct Failed {
+    pub(super) error: GetError,
+    /// Whether anything came back.
+    pub(super) answered: bool,
+}
+
+/// A request as it is sent; its URI is a path and query.
+pub(super) fn written<B>(request: &Request<B>) -> Vec<u8> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let mut bytes = Vec::with_capacity(1 << 10);
+    for part in ["GET ", path, " HTTP/1.1\r\n"] {
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    for (name, value) in request.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self(Box::new(TokioIo::new(stream)))
+    }
+
+    pub(super) fn into_stream(self) -> Stream {
+        (*self.0).into_inner()
+    }
+
+    /// Whether the server has left it open and sent nothing that nobody asked for.
+    pub(super) fn is_usable(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.poll_read(&mut context, |_| ()).is_pending()
+    }
+
+    /// Sends a request and returns when the head of its answer is there. Then the connection belongs to the content, and
+    /// after that to those that are idle.
+    pub(super) async fn send(
+        mut self,
+        request: &[u8],
+        idle: Weak<Idle>,
+    ) -> Result<Response<Content>, Failed> {
+        let mut read = Vec::new();
+        let sent = async {
+            self.0.write_all(request).await.map_err(GetError::Io)?;
+            self.0.flush().await.map_err(GetError::Io)
+        };
+        let answer = match sent.await {
+            Ok(()) => self.head(&mut read).await,
+            Err(error) => Err(error),
+        };
+        let failed = |error| Failed {
+            error,
+            answered: !read.is_empty(),
+        };
+        let (len, response, mut framing, keeps) = answer.map_err(failed)?;
+        let rest = read.get(len..).unwrap_or_default();
+        let mut first = Vec::with_capacity(rest.len());
+        let used = framing
+            .read(rest, &mut first)
+            .map_err(|malformed| failed(malformed.into()))?;
+        let mut content = Content {
+            connection: Some(self),
+            framing,
+            keeps: keeps && used == rest.len(),
+            first: first.into(),
+            idle,
+        };
+        content.end_if_done();
+        Ok(response.map(|()| content))
+    }
+
+    async fn head(&mut self, read: &mut Vec<u8>) -> Result<(usize, Response<()>, Framing, bool), GetError> {
+        let mut interim = 0;
+        loop {
+            let more = poll_fn(|context| self.poll_read(context, |bytes| read.extend_from_slice(bytes)));
+            if more.await.map_err(GetError::Io)? == 0 {
+                return Err(GetError::Truncated);
+            }
+            loop {
+                match Head::read(read.get(interim..).unwrap_or_default())? {
+                    Head::Interim(len) => interim += len,
+                    Head::Final { len, .. } if interim + len > LONGEST_HEAD => {
+                        return Err(GetError::HeadTooLong);
+                    }
+                    Head::Partial if read.len() > LONGEST_HEAD => return Err(GetError::HeadTooLong),
+                    Head::Partial => break,
+                    Head::Final {
+                        len,
+                        response,
+                        framing,
+                        keeps,
+                    } => return Ok((interim + len, response, framing, keeps)),
+                }
+            }
+        }
+    }
+
+    /// Hands over what has come, at once; returns how much that was, and 0 at the end.
+    fn poll_read(&mut self, context: &mut Context<'_>, take: impl FnOnce(&[u8])) -> Poll<io::Result<usize>> {
+        let mut space = [const { MaybeUninit::uninit() }; READ];
+        let mut space = ReadBuf::uninit(&mut space);
+        let read = ready!(Pin::new(&mut *self.0).poll_read(context, &mut space));
+        Poll::Ready(read.map(|()| {
+            take(space.filled());
+            space.filled().len()
+        }))
+    }
+}
+
+/// The content of an answer. Its connection is free when the last of it has been read, and closes when it is dropped
+/// before.
+pub(super) struct Content {
+    /// Not there any more when it is free, or of no use.
+    connection: Option<Connection>,
+    framing: Framing,
+    /// Whether the connection can be used again after it.
+    keeps: bool,
+    /// What came with the head.
+    first: Bytes,
+    idle: Weak<Idle>,
+}
+
+impl Content {
+    fn end_if_done(&mut self) {
+        if self.framing.is_done()
+            && let Some(connection) = self.connection.take()
+            && self.keeps
+            && let Some(idle) = self.idle.upgrade()
+        {
+            idle.put(Free::Plain(connection));
+        }
+    }
+
+    fn fail(&mut self, error: GetError) -> Poll<Option<Result<Frame<Bytes>, GetError>>> {
+        self.connection = None;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl http_body::Body for Content {
+    type Data = Bytes;
+    type Error = GetError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, GetError>>> {
+        if !self.first.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        loop {
+            let Self {
+                connection: Some(connection),
+                framing,
+                ..
+            } = &mut *self
+            else {
+                return Poll::Ready(None);
+            };
+            let mut content = Vec::new();
+            let mut used = Ok(0);
+            let read = ready!(connection.poll_read(context, |bytes| {
+                content.reserve_exact(bytes.len());
+                used = framing.read(bytes, &mut content);
+            }));
+            match (read, used) {
+                (Err(error), _) => return self.fail(GetError::Io(error)),
+                (_, Err(malformed)) => return self.fail(malformed.into()),
+                (Ok(0), _) if self.framing == Framing::UntilClosed => {
+                    self.connection = None;
+                    return Poll::Ready(None);
+                }
+                (Ok(0), _) => return self.fail(GetError::Truncated),
+                (Ok(read), Ok(used)) => self.keeps &= used == read,
+            }
+            self.end_if_done();
+            if !content.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(content.into()))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_empty() && self.connection.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.framing.left() {
+            Some(left) => SizeHint::with_exact(left + self.first.len() as u64),
+            None => SizeHint::default(),
+        }
+    }
+}
