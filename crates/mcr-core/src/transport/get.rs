@@ -3,6 +3,8 @@
 //! A fleet waits with one watch for each cluster and kind. Over hyper each of them holds a task, the channel of its
 //! requests (9 KiB), a buffer to write from (8 KiB) and one to read into (8 KiB), and each piece of a list goes from task
 //! to task. What has a body, or changes the protocol, goes through hyper.
+//!
+//! Not over a library without I/O: the one that is well kept, ureq-proto, logs heads and bodies at trace level.
 
 use std::{
     future::poll_fn,
