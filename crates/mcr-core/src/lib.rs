@@ -24,6 +24,7 @@ mod store;
 mod time;
 mod transport;
 mod watch;
+mod weak;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,

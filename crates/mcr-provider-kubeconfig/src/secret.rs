@@ -66,10 +66,10 @@ pub(crate) struct Rules {
 }
 
 /// A cluster as its Secret describes it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Described {
-    yaml: Arc<[u8]>,
-    context: Option<Arc<str>>,
+    /// Untrusted; see [`Described::access`].
+    access: KubeconfigAccess,
     labels: BTreeMap<String, String>,
     properties: BTreeMap<String, String>,
 }
@@ -136,9 +136,10 @@ impl Rules {
         properties.insert(SECRET.into(), key.to_string());
         let mut labels = secret.metadata.labels.unwrap_or_default();
         labels.remove(&self.label);
+        let mut access = KubeconfigAccess::new(yaml, Trust::Untrusted);
+        access.context = context;
         Ok(Described {
-            yaml: yaml.into(),
-            context,
+            access,
             labels,
             properties,
         })
@@ -184,10 +185,10 @@ fn check_form(described: &Described) -> Result<(), AccessError> {
 }
 
 impl Described {
+    /// A clone each time, so that what a check found in it is there for whoever connects.
     fn access(&self, trust: Trust) -> KubeconfigAccess {
-        let mut access = KubeconfigAccess::new([], trust);
-        access.yaml = self.yaml.clone();
-        access.context.clone_from(&self.context);
+        let mut access = self.access.clone();
+        access.trust = trust;
         access
     }
 
@@ -217,12 +218,21 @@ impl Problem {
     }
 }
 
+impl PartialEq for Described {
+    fn eq(&self, other: &Self) -> bool {
+        self.access.yaml == other.access.yaml
+            && self.access.context == other.access.context
+            && self.labels == other.labels
+            && self.properties == other.properties
+    }
+}
+
 // Holds credentials, so none of its content is shown.
 impl fmt::Debug for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Described")
-            .field("bytes", &self.yaml.len())
-            .field("context", &self.context)
+            .field("bytes", &self.access.yaml.len())
+            .field("context", &self.access.context)
             .field("labels", &self.labels)
             .field("properties", &self.properties)
             .finish()

@@ -1,7 +1,7 @@
 //! Kubeconfig files taken apart: one small, self-contained kubeconfig per context.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -99,10 +99,10 @@ pub struct ContextAccess {
 /// ```
 pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
     let mut found = Vec::new();
-    let mut sources = Vec::new();
+    let mut documents = Vec::new();
     for file in files {
         match Document::parse(&file.bytes) {
-            Ok(document) => sources.push(Source { file, document }),
+            Ok(document) => documents.push((file, document)),
             Err(error) => found.push(ContextAccess {
                 file: file.path.clone(),
                 context: None,
@@ -111,6 +111,14 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
             }),
         }
     }
+    let sources: Vec<Source<'_>> = documents
+        .iter()
+        .map(|(file, document)| Source {
+            file,
+            document,
+            index: Index::of(document),
+        })
+        .collect();
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     let current = sources
         .iter()
@@ -150,17 +158,13 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
 
 struct Source<'a> {
     file: &'a KubeconfigFile,
-    document: Document,
+    document: &'a Document,
+    index: Index<'a>,
 }
 
 impl Source<'_> {
     fn context(&self, name: &str) -> Result<Context, AccessError> {
-        let entry = unique(
-            entries(&self.document.contexts),
-            |entry| entry.name.as_deref(),
-            name,
-            "contexts",
-        )?;
+        let entry = self.index.contexts.unique(name)?;
         Ok(entry.and_then(|entry| entry.context.clone()).unwrap_or_default())
     }
 
@@ -175,13 +179,13 @@ fn extract(
     name: &str,
     context: Context,
 ) -> Result<KubeconfigAccess, AccessError> {
-    let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.document, name, &context)?;
+    let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.index, name, &context)?;
     let mut untrusted = home.file.trust == Trust::Untrusted || from.file.trust == Trust::Untrusted;
     if let Some(cluster) = &mut cluster.cluster {
         anchor(&mut cluster.certificate_authority, from.folder());
     }
     let mut users = Vec::new();
-    if let Some((from, mut user)) = find_user(sources.iter(), |source| &source.document, name, &context)? {
+    if let Some((from, mut user)) = find_user(sources.iter(), |source| &source.index, name, &context)? {
         untrusted |= from.file.trust == Trust::Untrusted;
         if let Some(user) = &mut user.user {
             anchor(&mut user.client_certificate, from.folder());
@@ -223,9 +227,9 @@ fn anchor(path: &mut Option<String>, folder: &Path) {
 }
 
 /// Finds the cluster of a context in the first of the documents that defines it.
-pub(super) fn find_cluster<S: Copy>(
+pub(super) fn find_cluster<'a, S: Copy>(
     sources: impl Iterator<Item = S> + Clone,
-    document: impl Fn(&S) -> &Document + Copy,
+    index: impl Fn(&S) -> &'a Index<'a>,
     name: &str,
     context: &Context,
 ) -> Result<(S, NamedCluster), AccessError> {
@@ -237,33 +241,28 @@ pub(super) fn find_cluster<S: Copy>(
         ));
     };
     for source in sources.clone() {
-        let all = entries(&document(&source).clusters);
-        if let Some(entry) = unique(all, |entry| entry.name.as_deref(), wanted, "clusters")? {
+        if let Some(entry) = index(&source).clusters.unique(wanted)? {
             let entry = entry.clone();
             return Ok((source, entry));
         }
     }
-    let names: Vec<String> = sources
-        .flat_map(|source| {
-            entries(&document(&source).clusters)
-                .filter_map(|c| c.name.clone())
-                .collect::<Vec<_>>()
-        })
+    let names: Vec<&str> = sources
+        .flat_map(|source| index(&source).clusters.names())
         .collect();
     Err(AccessError::reference(
         field(),
         format!(
             "cluster {} is not defined ({}); define it or correct the name",
             quote(wanted),
-            list(names.iter().map(String::as_str))
+            list(names.into_iter())
         ),
     ))
 }
 
 /// Finds the user of a context in the first of the documents that defines it; a context need not have one.
-pub(super) fn find_user<S: Copy>(
+pub(super) fn find_user<'a, S: Copy>(
     sources: impl Iterator<Item = S> + Clone,
-    document: impl Fn(&S) -> &Document + Copy,
+    index: impl Fn(&S) -> &'a Index<'a>,
     name: &str,
     context: &Context,
 ) -> Result<Option<(S, NamedUser)>, AccessError> {
@@ -271,25 +270,18 @@ pub(super) fn find_user<S: Copy>(
         return Ok(None);
     };
     for source in sources.clone() {
-        let all = entries(&document(&source).users);
-        if let Some(entry) = unique(all, |entry| entry.name.as_deref(), wanted, "users")? {
+        if let Some(entry) = index(&source).users.unique(wanted)? {
             let entry = entry.clone();
             return Ok(Some((source, entry)));
         }
     }
-    let names: Vec<String> = sources
-        .flat_map(|source| {
-            entries(&document(&source).users)
-                .filter_map(|u| u.name.clone())
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let names: Vec<&str> = sources.flat_map(|source| index(&source).users.names()).collect();
     Err(AccessError::reference(
         format!("contexts[name={}].context.user", quote(name)),
         format!(
             "user {} is not defined ({}); define it or correct the name",
             quote(wanted),
-            list(names.iter().map(String::as_str))
+            list(names.into_iter())
         ),
     ))
 }
@@ -298,20 +290,65 @@ pub(super) fn entries<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
     list.as_deref().unwrap_or_default().iter()
 }
 
-/// The entry of that name. Kubernetes refuses a file that defines a name twice; here it costs only what refers to it.
-pub(super) fn unique<'a, T>(
-    entries: impl Iterator<Item = &'a T>,
-    name_of: impl Fn(&T) -> Option<&str>,
-    name: &str,
-    section: &str,
-) -> Result<Option<&'a T>, AccessError> {
-    let mut found = entries.filter(|entry| name_of(entry) == Some(name));
-    let first = found.next();
-    if found.next().is_some() {
-        return Err(AccessError::reference(
-            format!("{section}[name={}]", quote(name)),
-            "is defined more than once in this file; remove or rename all but one",
-        ));
+/// The entries of a document by name: one of thousands of contexts asks for each of its own.
+pub(super) struct Index<'a> {
+    pub(super) contexts: Section<'a, NamedContext>,
+    pub(super) clusters: Section<'a, NamedCluster>,
+    pub(super) users: Section<'a, NamedUser>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn of(document: &'a Document) -> Self {
+        Self {
+            contexts: Section::of("contexts", &document.contexts, |entry| &entry.name),
+            clusters: Section::of("clusters", &document.clusters, |entry| &entry.name),
+            users: Section::of("users", &document.users, |entry| &entry.name),
+        }
     }
-    Ok(first)
+}
+
+pub(super) struct Section<'a, T> {
+    title: &'static str,
+    all: &'a [T],
+    name: fn(&T) -> &Option<String>,
+    /// None for a name that is there more than once.
+    by_name: HashMap<&'a str, Option<&'a T>>,
+}
+
+impl<'a, T> Section<'a, T> {
+    fn of(title: &'static str, all: &'a Option<Vec<T>>, name: fn(&T) -> &Option<String>) -> Self {
+        let all = all.as_deref().unwrap_or_default();
+        let mut by_name = HashMap::with_capacity(all.len());
+        for entry in all {
+            if let Some(name) = name(entry) {
+                by_name
+                    .entry(name.as_str())
+                    .and_modify(|found| *found = None)
+                    .or_insert(Some(entry));
+            }
+        }
+        Self {
+            title,
+            all,
+            name,
+            by_name,
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a, T> {
+        let name = self.name;
+        self.all.iter().filter_map(move |entry| name(entry).as_deref())
+    }
+
+    /// The entry of that name. Kubernetes refuses a file that defines a name twice; here it costs only what refers to it.
+    pub(super) fn unique(&self, name: &str) -> Result<Option<&'a T>, AccessError> {
+        match self.by_name.get(name) {
+            None => Ok(None),
+            Some(Some(entry)) => Ok(Some(entry)),
+            Some(None) => Err(AccessError::reference(
+                format!("{}[name={}]", self.title, quote(name)),
+                "is defined more than once in this file; remove or rename all but one",
+            )),
+        }
+    }
 }

@@ -9,8 +9,10 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use rustls::sign::CertifiedKey;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::pem;
 use crate::BoxError;
 
 /// What one request authenticates with. Debug shows which kinds of credentials there are, never their content.
@@ -47,6 +49,25 @@ pub struct ClientCertificate {
     pub chain: Arc<[u8]>,
     /// The private key, PEM.
     pub key: SecretString,
+    /// What was made of the two when they were checked: held so that it is still there when they are connected with.
+    _identity: Option<Arc<CertifiedKey>>,
+}
+
+impl ClientCertificate {
+    /// A certificate and a key that have been seen to be usable together.
+    pub(super) fn checked(chain: Arc<[u8]>, key: String) -> Result<Self, (pem::Half, &'static str)> {
+        let identity = pem::identity(&chain, &key)?;
+        Ok(Self {
+            chain,
+            key: key.into(),
+            _identity: Some(identity),
+        })
+    }
+
+    /// What is shown to the API server, the same one for equal certificates.
+    pub(crate) fn identity(&self) -> Result<Arc<CertifiedKey>, (pem::Half, &'static str)> {
+        pem::identity(&self.chain, self.key.expose_secret())
+    }
 }
 
 /// Whom to act as (the `as*` fields of a kubeconfig's user).
@@ -82,6 +103,7 @@ impl Credential {
         let certificate = ClientCertificate {
             chain: Arc::from(chain.as_ref()),
             key: SecretString::from(key.into()),
+            _identity: None,
         };
         Self {
             certificate: Some(certificate),
@@ -302,6 +324,7 @@ mod tests {
             certificate: Some(ClientCertificate {
                 chain: Arc::from(b"x".as_slice()),
                 key: "canary-key".to_owned().into(),
+                _identity: None,
             }),
             ..Credential::default()
         };

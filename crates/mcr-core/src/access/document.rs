@@ -150,6 +150,16 @@ pub(crate) struct ExecEnv {
     pub(crate) value: Option<String>,
 }
 
+impl User {
+    /// Whether all that there is to know about it stands here: it names no files and no programs.
+    pub(crate) fn stays(&self) -> bool {
+        self.client_certificate.is_none()
+            && self.client_key.is_none()
+            && self.token_file.is_none()
+            && self.exec.is_none()
+    }
+}
+
 impl Document {
     /// Parses a kubeconfig. What it says about broken ones holds no part of them.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, AccessError> {

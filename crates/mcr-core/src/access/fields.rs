@@ -58,11 +58,16 @@ pub(super) fn filled(text: Option<String>) -> Option<String> {
 }
 
 pub(super) fn base64(text: &str) -> Result<Vec<u8>, &'static str> {
+    let engine = base64::engine::general_purpose::STANDARD;
+    // Few are broken into lines, and to look for the breaks takes longer than to decode.
+    if let Ok(bytes) = engine.decode(text.trim()) {
+        return Ok(bytes);
+    }
     if text.contains("-----BEGIN") {
         return Err("holds PEM as it is; encode it with base64 -w0 once more");
     }
     let text: String = text.split_whitespace().collect();
-    base64::engine::general_purpose::STANDARD
+    engine
         .decode(text)
         .map_err(|_| "is not valid base64; encode the PEM with base64 -w0 and copy all of it")
 }

@@ -10,9 +10,8 @@ use std::{
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{
-    credential::{ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Refresh},
-    pem,
+use super::credential::{
+    ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Refresh,
 };
 
 /// How often files are read again.
@@ -70,13 +69,10 @@ impl FileSource {
             let key = part(key).await?;
             let key = String::from_utf8(key.to_vec()).unwrap_or_default();
             // The two files can't be replaced at one instant: what does not fit together is read again.
-            pem::identity(&chain, &key).map_err(|(_, problem)| {
+            let checked = ClientCertificate::checked(chain, key).map_err(|(_, problem)| {
                 CredentialError::temporary(format!("the client certificate's file {problem}"))
             })?;
-            credential.certificate = Some(ClientCertificate {
-                chain,
-                key: key.into(),
-            });
+            credential.certificate = Some(checked);
         }
         Ok(credential)
     }

@@ -1,10 +1,10 @@
 //! From a kubeconfig to an endpoint and a source of credentials.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use super::{
-    Access, AccessPolicy, Endpoint, KubeconfigAccess, Trust,
-    contexts::{entries, find_cluster, find_user, unique},
+    Access, AccessPolicy, Endpoint, Fingerprint, KubeconfigAccess, Trust,
+    contexts::{Index, find_cluster, find_user},
     credential::CredentialSource,
     document::{Cluster, Context, Document, User},
     error::{AccessError, list, quote},
@@ -43,6 +43,42 @@ pub(crate) fn resolve(access: &Access, policy: &AccessPolicy) -> Result<Resolved
     }
 }
 
+/// What it takes to connect, if it is known without looking at a kubeconfig or file.
+pub(crate) fn at_hand(access: &Access, policy: &AccessPolicy) -> Option<Resolved> {
+    match access {
+        Access::Kubeconfig(kubeconfig) => found(kubeconfig, policy),
+        Access::Parts(_) | Access::Client(_) => resolve(access, policy).ok(),
+        Access::Scoped(_) => None,
+    }
+}
+
+/// What was found in a kubeconfig that names no files and programs, and so is found in it each time.
+pub(super) struct Found {
+    yaml: Arc<[u8]>,
+    context: Option<Arc<str>>,
+    endpoint: Arc<Endpoint>,
+    credentials: Arc<dyn CredentialSource>,
+    default_namespace: Arc<str>,
+}
+
+fn found(access: &KubeconfigAccess, policy: &AccessPolicy) -> Option<Resolved> {
+    let found = access.found.get()?;
+    let endpoint = &found.endpoint;
+    // All that is left to be refused; why it is refused is told by who looks at the kubeconfig again.
+    let allowed = access.trust == Trust::Trusted
+        || (!endpoint.insecure_skip_tls_verify
+            && endpoint.proxy.is_none()
+            && literal(&endpoint.server).is_none_or(|address| policy.addresses.check(address).is_ok()));
+    // Its fields are there for everyone to set.
+    let same = Arc::ptr_eq(&found.yaml, &access.yaml) && found.context == access.context;
+    (allowed && same).then(|| Resolved::Link {
+        endpoint: endpoint.clone(),
+        credentials: found.credentials.clone(),
+        default_namespace: found.default_namespace.clone(),
+        trust: access.trust,
+    })
+}
+
 /// Checks a kubeconfig, so that a provider can announce it as [broken](crate::Change::Broken) instead of letting
 /// the connection fail.
 ///
@@ -75,11 +111,15 @@ pub(crate) fn link(
     policy: &AccessPolicy,
     read: bool,
 ) -> Result<Resolved, AccessError> {
+    if let Some(found) = found(access, policy) {
+        return Ok(found);
+    }
     let document = Document::parse(&access.yaml)?;
-    let (name, context) = context(&document, access.context.as_deref())?;
-    let once = || std::iter::once(&document);
-    let (_, cluster) = find_cluster(once(), |document| document, &name, &context)?;
-    let user = find_user(once(), |document| document, &name, &context)?.map(|(_, user)| user);
+    let index = Index::of(&document);
+    let (name, context) = context(&document, &index, access.context.as_deref())?;
+    let once = || std::iter::once(&index);
+    let (_, cluster) = find_cluster(once(), |index| index, &name, &context)?;
+    let user = find_user(once(), |index| index, &name, &context)?.map(|(_, user)| user);
 
     let named = quote(cluster.name.as_deref().unwrap_or_default());
     let place = Fields {
@@ -103,19 +143,35 @@ pub(crate) fn link(
         read,
     };
     let user: User = user.and_then(|user| user.user).unwrap_or_default();
+    let stays = cluster.certificate_authority.is_none() && user.stays();
     let credentials = user::source(&place, user, &cluster, &endpoint)?;
 
-    let default_namespace = filled(context.namespace).map_or_else(|| "default".into(), Arc::from);
+    let endpoint = Arc::new(endpoint);
+    let default_namespace: Arc<str> = filled(context.namespace).map_or_else(|| "default".into(), Arc::from);
+    if stays {
+        // What a clone with other fields has found stays.
+        let _ = access.found.set(Found {
+            yaml: access.yaml.clone(),
+            context: access.context.clone(),
+            endpoint: endpoint.clone(),
+            credentials: credentials.clone(),
+            default_namespace: default_namespace.clone(),
+        });
+    }
     Ok(Resolved::Link {
-        endpoint: Arc::new(endpoint),
+        endpoint,
         credentials,
         default_namespace,
         trust: access.trust,
     })
 }
 
-fn context(document: &Document, wanted: Option<&str>) -> Result<(String, Context), AccessError> {
-    let there = || list(entries(&document.contexts).filter_map(|context| context.name.as_deref()));
+fn context(
+    document: &Document,
+    index: &Index<'_>,
+    wanted: Option<&str>,
+) -> Result<(String, Context), AccessError> {
+    let there = || list(index.contexts.names());
     let chosen = wanted
         .map(str::to_owned)
         .or_else(|| filled(document.current_context.clone()));
@@ -128,12 +184,7 @@ fn context(document: &Document, wanted: Option<&str>) -> Result<(String, Context
             ),
         ));
     };
-    let entry = unique(
-        entries(&document.contexts),
-        |entry| entry.name.as_deref(),
-        &name,
-        "contexts",
-    )?;
+    let entry = index.contexts.unique(&name)?;
     let Some(entry) = entry else {
         let field = if wanted.is_some() {
             format!("contexts[name={}]", quote(&name))
@@ -169,8 +220,14 @@ fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError>
         ));
     }
     if let Some(data) = filled(cluster.certificate_authority_data.clone()) {
-        let pem = base64(&data).map_err(|problem| at.invalid("certificate-authority-data", problem))?;
-        endpoint.certificate_authority = Some(authority(at, "certificate-authority-data", pem)?);
+        let field = "certificate-authority-data";
+        let problem = |problem| at.invalid(field, problem);
+        let pem = pem::authority(
+            Fingerprint::of(&(field, &data)),
+            || base64(&data).map_err(problem),
+            problem,
+        )?;
+        endpoint.certificate_authority = Some(pem);
     } else if let Some(path) = filled(cluster.certificate_authority.clone()) {
         let path = at.file(
             "certificate-authority",
@@ -178,8 +235,11 @@ fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError>
             "put the certificates into certificate-authority-data",
         )?;
         if at.read {
-            let pem = at.read("certificate-authority", &path)?;
-            endpoint.certificate_authority = Some(authority(at, "certificate-authority", pem)?);
+            let field = "certificate-authority";
+            let pem = at.read(field, &path)?;
+            let problem = |problem| at.invalid(field, problem);
+            let pem = pem::authority(Fingerprint::of(&(field, &pem)), || Ok(pem), problem)?;
+            endpoint.certificate_authority = Some(pem);
         }
     }
     if endpoint.insecure_skip_tls_verify && endpoint.certificate_authority.is_some() {
@@ -202,11 +262,6 @@ fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError>
         None => None,
     };
     Ok(endpoint)
-}
-
-fn authority(at: &Fields<'_>, field: &str, pem: Vec<u8>) -> Result<Arc<[u8]>, AccessError> {
-    pem::authorities(&pem).map_err(|problem| at.invalid(field, problem))?;
-    Ok(pem.into())
 }
 
 /// The address itself is not shown: some put a password into it.
@@ -243,18 +298,19 @@ fn server_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
             "has a query or fragment; write https://host:port and at most a path",
         ));
     }
-    let address = authority
-        .host()
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse();
-    if let Ok(address) = address
+    if let Some(address) = literal(&uri)
         && at.is_untrusted()
         && let Err(error) = at.policy.addresses.check(address)
     {
         return Err(at.refused("server", error.to_string()));
     }
     Ok(uri)
+}
+
+/// The address itself, if no name is to be resolved.
+fn literal(server: &http::Uri) -> Option<IpAddr> {
+    let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
+    host.parse().ok()
 }
 
 fn proxy_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {

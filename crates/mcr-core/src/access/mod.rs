@@ -16,7 +16,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -32,8 +32,9 @@ pub use credential::{
 pub(crate) use error::list;
 pub use error::{AccessError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
+use kubeconfig::Found;
 pub use kubeconfig::check;
-pub(crate) use kubeconfig::{Resolved, resolve};
+pub(crate) use kubeconfig::{Resolved, at_hand, resolve};
 pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 
 /// How to reach a cluster.
@@ -144,6 +145,8 @@ pub struct KubeconfigAccess {
     pub context: Option<Arc<str>>,
     /// The folder that relative paths in a trusted kubeconfig start from.
     pub base_dir: Option<PathBuf>,
+    /// What was found in it, for all clones of it.
+    found: Arc<OnceLock<Found>>,
 }
 
 impl KubeconfigAccess {
@@ -154,6 +157,7 @@ impl KubeconfigAccess {
             trust,
             context: None,
             base_dir: None,
+            found: Arc::default(),
         }
     }
 
@@ -161,6 +165,8 @@ impl KubeconfigAccess {
     #[must_use]
     pub fn context(mut self, context: impl Into<Arc<str>>) -> Self {
         self.context = Some(context.into());
+        // Clones that chose another one have found something else.
+        self.found = Arc::default();
         self
     }
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use rustls::{RootCertStore, crypto::CryptoProvider, sign::CertifiedKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
+use crate::{Fingerprint, weak::WeakMap};
+
 /// One provider, named everywhere: rustls panics when it has to choose between two that are compiled in.
 pub(crate) fn provider() -> &'static Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> =
@@ -30,8 +32,29 @@ pub(crate) fn authorities(pem: &[u8]) -> Result<RootCertStore, &'static str> {
     Ok(store)
 }
 
-/// The certificate chain and key that a client shows.
-pub(crate) fn identity(chain: &[u8], key: &str) -> Result<CertifiedKey, (Half, &'static str)> {
+/// The certificate authorities in what `read` reads, known to be usable. Most fleets have few of them, written into the
+/// kubeconfig of each cluster, so those of one `key` are read and held once.
+pub(crate) fn authority<E>(
+    key: Fingerprint,
+    read: impl FnOnce() -> Result<Vec<u8>, E>,
+    unusable: impl FnOnce(&'static str) -> E,
+) -> Result<Arc<[u8]>, E> {
+    static USABLE: LazyLock<WeakMap<[u8]>> = LazyLock::new(WeakMap::default);
+    USABLE.get_or(key, || {
+        let pem = read()?;
+        authorities(&pem).map_err(unusable)?;
+        Ok(pem.into())
+    })
+}
+
+/// The certificate chain and key that a client shows. That a key is sound takes a multiplication on its curve to see, so
+/// what was made of a text stands for all equal ones while it is in use.
+pub(crate) fn identity(chain: &[u8], key: &str) -> Result<Arc<CertifiedKey>, (Half, &'static str)> {
+    static MADE: LazyLock<WeakMap<CertifiedKey>> = LazyLock::new(WeakMap::default);
+    MADE.get_or(Fingerprint::of(&(chain, key)), || make(chain, key).map(Arc::new))
+}
+
+fn make(chain: &[u8], key: &str) -> Result<CertifiedKey, (Half, &'static str)> {
     let chain = certificates(chain).map_err(|problem| (Half::Certificate, problem))?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| {
         let problem = if key.contains("ENCRYPTED") {

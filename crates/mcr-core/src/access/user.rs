@@ -64,25 +64,29 @@ pub(super) fn source(
         return Ok(Arc::new(exec.impersonate(base.impersonate)));
     }
     match certificate {
-        Some((Part::Inline(chain), Part::Inline(key))) if token.is_none() => {
-            base.certificate = Some(inline_certificate(chain, &key));
+        Some(Certificate {
+            chain: Part::Inline(_),
+            key: Part::Inline(_),
+            checked,
+        }) if token.is_none() => {
+            base.certificate = checked;
             Ok(Arc::new(StaticCredential::new(base)))
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
         certificate => Ok(Arc::new(FileSource {
             base,
             token,
-            certificate,
+            certificate: certificate.map(|certificate| (certificate.chain, certificate.key)),
             last: Mutex::new(None),
         })),
     }
 }
 
-fn inline_certificate(chain: Arc<[u8]>, key: &[u8]) -> ClientCertificate {
-    ClientCertificate {
-        chain,
-        key: String::from_utf8_lossy(key).into_owned().into(),
-    }
+struct Certificate {
+    chain: Part,
+    key: Part,
+    /// The two together, if they can be read now.
+    checked: Option<ClientCertificate>,
 }
 
 fn header(at: &Fields<'_>, field: &str, text: &str) -> Result<(), AccessError> {
@@ -128,7 +132,7 @@ fn impersonation(at: &Fields<'_>, user: &User) -> Result<Option<Impersonation>, 
 }
 
 /// The client certificate and key, checked as far as they can be read now.
-fn certificate(at: &Fields<'_>, user: &User) -> Result<Option<(Part, Part)>, AccessError> {
+fn certificate(at: &Fields<'_>, user: &User) -> Result<Option<Certificate>, AccessError> {
     let chain = part(
         at,
         "client-certificate",
@@ -152,16 +156,18 @@ fn certificate(at: &Fields<'_>, user: &User) -> Result<Option<(Part, Part)>, Acc
         }
         (Some(chain), Some(key)) => (chain, key),
     };
+    let mut checked = None;
     if let (Some(chain), Some(key)) = (content(at, &chain_field, &chain)?, content(at, &key_field, &key)?) {
         let Ok(key) = std::str::from_utf8(&key) else {
             return Err(at.invalid(&key_field, "holds no PEM private key; copy the key again"));
         };
-        pem::identity(&chain, key).map_err(|(half, problem)| match half {
+        let both = ClientCertificate::checked(chain, key.to_owned());
+        checked = Some(both.map_err(|(half, problem)| match half {
             pem::Half::Certificate => at.invalid(&chain_field, problem),
             pem::Half::Key => at.invalid(&key_field, problem),
-        })?;
+        })?);
     }
-    Ok(Some((chain, key)))
+    Ok(Some(Certificate { chain, key, checked }))
 }
 
 fn part(

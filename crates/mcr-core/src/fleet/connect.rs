@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Access, Cluster, ClusterSpec, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
-    access::{Resolved, resolve},
+    access::{Resolved, at_hand, resolve},
     backoff::Backoff,
     slots::Slot as WorkSlot,
     transport::{Stack, explain},
@@ -383,6 +383,9 @@ pub(super) async fn dial(
 
 /// Finds out what a description asks for: off the executor, since a kubeconfig may name files.
 pub(super) async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<Resolved, String> {
+    if let Some(resolved) = at_hand(&spec.access, &fleet.settings().access_policy) {
+        return Ok(resolved);
+    }
     let (access, policy) = (spec.access.clone(), fleet.settings().access_policy.clone());
     match tokio::task::spawn_blocking(move || resolve(&access, &policy)).await {
         Ok(Ok(resolved)) => Ok(resolved),

@@ -1,9 +1,6 @@
 //! TLS configurations, shared by all that would make equal ones.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
-};
+use std::sync::{Arc, LazyLock};
 
 use rustls::{
     ClientConfig, DigitallySignedStruct, SignatureScheme,
@@ -20,6 +17,7 @@ use secrecy::ExposeSecret;
 use crate::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
     access::pem::{self, Half},
+    weak::WeakMap,
 };
 
 /// rustls allocates its session cache up front; a cluster needs room for one server.
@@ -62,8 +60,7 @@ impl TlsCache {
         let mut config = match certificate {
             None => builder.with_no_client_auth(),
             Some(certificate) => {
-                let identity = pem::identity(&certificate.chain, certificate.key.expose_secret());
-                let identity = identity.map_err(|(half, problem)| {
+                let identity = certificate.identity().map_err(|(half, problem)| {
                     let half = if half == Half::Key {
                         "the client key"
                     } else {
@@ -92,38 +89,6 @@ impl TlsCache {
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
             Ok(builder.build().map_err(|error| problem(&error.to_string()))?)
         })
-    }
-}
-
-/// What others hold, to be shared with them.
-struct WeakMap<T: ?Sized>(Mutex<HashMap<Fingerprint, Weak<T>>>);
-
-impl<T: ?Sized> Default for WeakMap<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: ?Sized> WeakMap<T> {
-    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get_or<E>(&self, key: Fingerprint, make: impl FnOnce() -> Result<Arc<T>, E>) -> Result<Arc<T>, E> {
-        if let Some(held) = self.map().get(&key).and_then(Weak::upgrade) {
-            return Ok(held);
-        }
-        // Two that make the same at once waste a little work, which is better than waiting for each other.
-        let made = make()?;
-        let mut map = self.map();
-        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
-            return Ok(other);
-        }
-        if map.len() == map.capacity() {
-            map.retain(|_, held| held.strong_count() > 0);
-        }
-        map.insert(key, Arc::downgrade(&made));
-        Ok(made)
     }
 }
 

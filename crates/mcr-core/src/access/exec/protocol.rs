@@ -108,18 +108,15 @@ pub(crate) fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, St
         filled(status.client_key_data),
     ) {
         (Some(chain), Some(key)) => {
-            pem::identity(chain.as_bytes(), &key).map_err(|(half, problem)| {
+            let checked = ClientCertificate::checked(chain.into_bytes().into(), key);
+            credential.certificate = Some(checked.map_err(|(half, problem)| {
                 let field = if half == pem::Half::Key {
                     "clientKeyData"
                 } else {
                     "clientCertificateData"
                 };
                 format!("printed an ExecCredential whose {field} {problem}")
-            })?;
-            credential.certificate = Some(ClientCertificate {
-                chain: chain.into_bytes().into(),
-                key: key.into(),
-            });
+            })?);
         }
         (Some(_), None) => return Err("printed a clientCertificateData without a clientKeyData".into()),
         (None, Some(_)) => return Err("printed a clientKeyData without a clientCertificateData".into()),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::FutureExt;
 use http::Request;
 use kube::client::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -15,8 +17,9 @@ use super::{
     server::{Server, respond},
 };
 use crate::{
-    Basic, Credential, Endpoint, Impersonation, Trust,
-    access::pem,
+    AccessPolicy, Basic, Credential, Endpoint, Impersonation, KubeconfigAccess, Refresh, Trust,
+    access::{Resolved, at_hand, pem},
+    check,
     transport::{Dialer, TransportError, TransportErrorKind},
 };
 
@@ -341,6 +344,68 @@ async fn equal_tls_configurations_are_shared_and_then_freed() {
     let weak = Arc::downgrade(&with);
     drop(with);
     assert_eq!(weak.strong_count(), 0);
+}
+
+/// What takes time is done when a kubeconfig is read, and once; a replaced certificate goes with its last connection.
+#[test]
+fn a_client_certificate_that_was_checked_is_the_one_that_is_connected_with() {
+    let authority = Authority::new();
+    let kubeconfig = |(chain, key): &(String, String)| {
+        let text = |pem: &str| STANDARD.encode(pem);
+        let yaml = format!(
+            "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}], \
+             clusters: [{{name: k, cluster: {{server: 'https://h', certificate-authority-data: {}}}}}], \
+             users: [{{name: u, user: {{client-certificate-data: {}, client-key-data: {}}}}}]}}",
+            text(&authority.pem()),
+            text(chain),
+            text(key)
+        );
+        KubeconfigAccess::new(yaml, Trust::Trusted)
+    };
+    let policy = AccessPolicy::default();
+    let link = |access: &KubeconfigAccess| match at_hand(&access.clone().into(), &policy) {
+        Some(Resolved::Link {
+            endpoint,
+            credentials,
+            ..
+        }) => {
+            let credential = credentials.credential(Refresh::First).now_or_never().unwrap();
+            (endpoint, credential.unwrap().certificate.unwrap())
+        }
+        Some(Resolved::Client(_)) | None => panic!("it was not looked at"),
+    };
+    let cache = super::super::tls::TlsCache::default();
+    let connect = |access: &KubeconfigAccess| {
+        let (endpoint, certificate) = link(access);
+        let config = cache.config(&endpoint, Some(&certificate)).unwrap();
+        let shown = config.client_auth_cert_resolver.resolve(&[], &[]).unwrap();
+        (config, shown)
+    };
+
+    let first = authority.issue(&["me"], |_| ());
+    let access = kubeconfig(&first);
+    assert!(at_hand(&access.clone().into(), &policy).is_none());
+    check(&access, &policy).unwrap();
+    let (endpoint, certificate) = link(&access);
+    let checked = Arc::downgrade(&certificate.identity().unwrap());
+    drop(certificate);
+    assert_eq!(checked.strong_count(), 1, "held for the one who connects, once");
+    let (config, shown) = connect(&access);
+    assert!(Arc::ptr_eq(&checked.upgrade().unwrap(), &shown));
+
+    let (next, key) = authority.issue(&["me"], |_| ());
+    let renewed = kubeconfig(&(next.clone(), key));
+    check(&renewed, &policy).unwrap();
+    let (_held, newer) = connect(&renewed);
+    assert!(!Arc::ptr_eq(&shown, &newer));
+    let next = CertificateDer::from_pem_slice(next.as_bytes()).unwrap();
+    assert_eq!(newer.cert, [next]);
+    let (same, _) = link(&renewed);
+    let texts = [&endpoint, &same].map(|endpoint| endpoint.certificate_authority.clone().unwrap());
+    assert!(Arc::ptr_eq(&texts[0], &texts[1]), "of one authority");
+
+    drop((access, config, shown));
+    assert_eq!(checked.strong_count(), 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,44 @@
+//! Sharing of what is equal, for as long as it is in use.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use crate::Fingerprint;
+
+/// What others hold, to be shared with them: what nobody holds any more is not kept.
+pub(crate) struct WeakMap<T: ?Sized>(Mutex<HashMap<Fingerprint, Weak<T>>>);
+
+impl<T: ?Sized> Default for WeakMap<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: ?Sized> WeakMap<T> {
+    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get_or<E>(
+        &self,
+        key: Fingerprint,
+        make: impl FnOnce() -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
+        if let Some(held) = self.map().get(&key).and_then(Weak::upgrade) {
+            return Ok(held);
+        }
+        // Two that make the same at once waste a little work, which is better than waiting for each other.
+        let made = make()?;
+        let mut map = self.map();
+        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
+            return Ok(other);
+        }
+        if map.len() == map.capacity() {
+            map.retain(|_, held| held.strong_count() > 0);
+        }
+        map.insert(key, Arc::downgrade(&made));
+        Ok(made)
+    }
+}
