@@ -15,7 +15,7 @@ const SUITES: [(&str, &str); 8] = [
          there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
          multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
          a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
-         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `mcr-packed` is mcr with `StoreFormat::Packed`. `floor` is no controller: it opens \
+         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `mcr-packed` is mcr with `StoreFormat::Packed`. `floor` is no controller and uses no library of HTTP: it opens \
          a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
          takes; `server CPU s` is that server's own.",
     ),

@@ -1,25 +1,33 @@
-//! What can't be saved: one TLS session, one LIST and one WATCH for each context, and nothing done with what they say.
+//! What can't be saved: one TLS session, one LIST and one WATCH for each context, and nothing done with what they say. No
+//! library of HTTP either: the list's end is looked for, and that is all.
 //!
 //! Nobody who lists and watches can be faster against the same server on the same machine.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
-use anyhow::Result;
-use http::Request;
-use http_body_util::BodyExt;
-use kube::{Client, client::Body};
-use tokio::task::JoinSet;
+use anyhow::{Context, Result, ensure};
+use rustls_pki_types::ServerName;
+use secrecy::ExposeSecret;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{Tally, kube_rs};
+use super::{
+    Tally,
+    kube_rs::{self, Endpoint},
+};
 
-/// As large as one that waits for events need be.
-const READ_BUFFER: usize = 8 << 10;
+/// What a TLS record holds.
+const READ: usize = 16 << 10;
 const LIST: &str = "/api/v1/configmaps?resourceVersion=0";
 
 pub(super) async fn run(path: PathBuf, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
-    for (_, client) in kube_rs::clients(&path, Some(READ_BUFFER))? {
-        watches.spawn(list_and_watch(client, tally.clone()));
+    for endpoint in kube_rs::contexts(&path)? {
+        watches.spawn(list_and_watch(endpoint, tally.clone()));
     }
     while let Some(ended) = watches.join_next().await {
         ended??;
@@ -27,25 +35,128 @@ pub(super) async fn run(path: PathBuf, tally: Tally) -> Result<()> {
     Ok(())
 }
 
-async fn list_and_watch(client: Client, tally: Tally) -> Result<()> {
-    let listing = client.send(Request::get(LIST).body(Body::empty())?).await?;
-    let mut found = Found::default();
-    let mut body = listing.into_body();
-    while let Some(frame) = body.frame().await {
-        if let Some(bytes) = frame?.data_ref() {
-            found.read(bytes);
-        }
-    }
-    drop(body);
-    let watch = format!(
-        "/api/v1/configmaps?watch=true&resourceVersion={}",
-        found.resource_version()
-    );
-    let watching = client.send(Request::get(watch).body(Body::empty())?).await?;
+async fn list_and_watch(endpoint: Endpoint, tally: Tally) -> Result<()> {
+    let server = &endpoint.server;
+    let host = server.host().context("a server without a host")?.to_owned();
+    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), server.port_u16().unwrap_or(443))).await?;
+    tcp.set_nodelay(true)?;
+    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
+    let mut stream = TlsConnector::from(Arc::new(endpoint.tls))
+        .connect(name, tcp)
+        .await?;
+    let head = {
+        let path = server.path().trim_end_matches('/');
+        let token = endpoint.user.token.as_ref();
+        let login = token.map_or_else(String::new, |token| {
+            format!("authorization: Bearer {}\r\n", token.expose_secret())
+        });
+        move |what: &str| format!("GET {path}{what} HTTP/1.1\r\nhost: {host}\r\n{login}\r\n")
+    };
+
+    stream.write_all(head(LIST).as_bytes()).await?;
+    let found = read_list(&mut stream).await?;
+    let version = found.resource_version();
+    let watch = format!("/api/v1/configmaps?watch=true&resourceVersion={version}");
+    stream.write_all(head(&watch).as_bytes()).await?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await?;
+    ensure!(answer == *b"HTTP/1.1 200", "the watch was refused");
     tally.reconciled_many(found.objects);
     std::future::pending::<()>().await;
-    drop(watching);
+    drop(stream);
     Ok(())
+}
+
+async fn read_list(stream: &mut TlsStream<TcpStream>) -> Result<Found> {
+    let mut found = Found::default();
+    let mut answer = Answer::default();
+    let mut space = vec![0; READ];
+    while !answer.is_done() {
+        let read = stream.read(&mut space).await?;
+        ensure!(read > 0, "a list was cut off");
+        answer.read(space.get(..read).unwrap_or_default(), |content| {
+            found.read(content)
+        })?;
+    }
+    Ok(found)
+}
+
+/// As much of HTTP as it takes to find the end of a list.
+#[derive(Default)]
+struct Answer {
+    /// The line that is being read, or the head.
+    text: Vec<u8>,
+    now: Now,
+}
+
+#[derive(Default)]
+enum Now {
+    #[default]
+    Head,
+    Size,
+    Content {
+        left: usize,
+        is_last: bool,
+    },
+    LastLine,
+    Done,
+}
+
+impl Answer {
+    fn is_done(&self) -> bool {
+        matches!(self.now, Now::Done)
+    }
+
+    fn read(&mut self, mut bytes: &[u8], mut content: impl FnMut(&[u8])) -> Result<()> {
+        while let [next, rest @ ..] = bytes {
+            if let Now::Content { left, is_last } = &mut self.now {
+                let (taken, rest) = bytes.split_at((*left).min(bytes.len()));
+                content(taken);
+                *left -= taken.len();
+                if *left == 0 {
+                    self.now = if *is_last { Now::Done } else { Now::Size };
+                }
+                bytes = rest;
+                continue;
+            }
+            self.text.push(*next);
+            bytes = rest;
+            let is_empty_line = self.text == b"\r\n";
+            let ends = match self.now {
+                Now::Head => self.text.ends_with(b"\r\n\r\n"),
+                // There is one behind each chunk.
+                Now::Size if is_empty_line => {
+                    self.text.clear();
+                    false
+                }
+                _ => self.text.ends_with(b"\n"),
+            };
+            if ends {
+                let text = String::from_utf8(std::mem::take(&mut self.text))?.to_ascii_lowercase();
+                self.now = match self.now {
+                    Now::Head => Self::after_head(&text)?,
+                    Now::Size => match usize::from_str_radix(text.trim(), 16)? {
+                        0 => Now::LastLine,
+                        left => Now::Content { left, is_last: false },
+                    },
+                    _ => Now::Done,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn after_head(head: &str) -> Result<Now> {
+        ensure!(head.starts_with("http/1.1 200 "), "the list was refused: {head}");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        Ok(match length {
+            Some(length) => Now::Content {
+                left: length.trim().parse()?,
+                is_last: true,
+            },
+            None => Now::Size,
+        })
+    }
 }
 
 /// What has to be known of a list, found without reading it as JSON.
@@ -90,6 +201,30 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_list_is_found_wherever_the_pieces_end() {
+        let chunked =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nabcd\r\n3\r\ne\r\n\r\n0\r\n\r\n";
+        let whole = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nabcde\r\n";
+        for text in [chunked, whole] {
+            for size in 1..text.len() {
+                let (mut answer, mut all) = (Answer::default(), Vec::new());
+                for piece in text.as_bytes().chunks(size) {
+                    assert!(!answer.is_done() || text == chunked);
+                    if !answer.is_done() {
+                        answer
+                            .read(piece, |content| all.extend_from_slice(content))
+                            .unwrap();
+                    }
+                }
+                assert!(answer.is_done());
+                assert_eq!(all, b"abcde\r\n", "{size}");
+            }
+        }
+        let refused = Answer::default().read(b"HTTP/1.1 403 Forbidden\r\n\r\n", |_| ());
+        assert!(refused.is_err());
+    }
 
     #[test]
     fn marks_are_found_wherever_the_pieces_end() {

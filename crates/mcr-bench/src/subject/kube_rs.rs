@@ -52,7 +52,8 @@ pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
 /// As someone writes it who has measured: what is equal is parsed once, and no client has layers that it doesn't need.
 pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
-    for (name, client) in clients(&path, None)? {
+    for context in contexts(&path)? {
+        let (name, client) = (context.name.clone(), client(context)?);
         let config = watcher::Config {
             page_size: None,
             ..watcher::Config::default()
@@ -62,11 +63,20 @@ pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
     first_failure(watches).await
 }
 
-/// A client for each context, by the contexts' names. `read_buffer` is how much is read at once; hyper adapts it without.
-pub(super) fn clients(path: &Path, read_buffer: Option<usize>) -> Result<Vec<(String, Client)>> {
+/// What someone needs who connects without a kubeconfig.
+pub(super) struct Endpoint {
+    pub(super) name: String,
+    pub(super) server: http::Uri,
+    pub(super) tls: ClientConfig,
+    /// Without the client certificate.
+    pub(super) user: AuthInfo,
+}
+
+/// Of all contexts; equal authorities are parsed once.
+pub(super) fn contexts(path: &Path) -> Result<Vec<Endpoint>> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     let mut roots: Vec<(String, Arc<RootCertStore>)> = Vec::new();
-    let mut clients = Vec::new();
+    let mut endpoints = Vec::new();
     for named in &kubeconfig.contexts {
         let context = named.context.as_ref().context("a context without content")?;
         let cluster = kubeconfig
@@ -80,7 +90,7 @@ pub(super) fn clients(path: &Path, read_buffer: Option<usize>) -> Result<Vec<(St
             .auth_infos
             .iter()
             .find(|user| Some(&user.name) == context.user.as_ref());
-        let user = user.and_then(|user| user.auth_info.clone()).unwrap_or_default();
+        let mut user = user.and_then(|user| user.auth_info.clone()).unwrap_or_default();
         let ca = cluster.certificate_authority_data.clone().unwrap_or_default();
         let known = roots.iter().find(|(known, _)| *known == ca);
         let store = match known.map(|(_, store)| store.clone()) {
@@ -92,9 +102,14 @@ pub(super) fn clients(path: &Path, read_buffer: Option<usize>) -> Result<Vec<(St
             }
         };
         let server = cluster.server.as_deref().context("a cluster without a server")?;
-        clients.push((named.name.clone(), client(server, user, store, read_buffer)?));
+        endpoints.push(Endpoint {
+            name: named.name.clone(),
+            server: server.parse()?,
+            tls: tls(&mut user, store)?,
+            user,
+        });
     }
-    Ok(clients)
+    Ok(endpoints)
 }
 
 fn store(ca: &str) -> Result<RootCertStore> {
@@ -105,36 +120,33 @@ fn store(ca: &str) -> Result<RootCertStore> {
     Ok(store)
 }
 
-fn client(
-    server: &str,
-    mut user: AuthInfo,
-    roots: Arc<RootCertStore>,
-    read_buffer: Option<usize>,
-) -> Result<Client> {
+fn tls(user: &mut AuthInfo, roots: Arc<RootCertStore>) -> Result<ClientConfig> {
     let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
-    let tls = match (user.client_certificate_data.take(), user.client_key_data.take()) {
-        (Some(certificate), Some(key)) => {
-            let chain = CertificateDer::pem_slice_iter(&STANDARD.decode(certificate)?)
-                .collect::<Result<Vec<_>, _>>()?;
-            let key = PrivateKeyDer::from_pem_slice(&STANDARD.decode(key.expose_secret())?)?;
-            tls.with_client_auth_cert(chain, key)?
-        }
-        _ => tls.with_no_client_auth(),
-    };
+    Ok(
+        match (user.client_certificate_data.take(), user.client_key_data.take()) {
+            (Some(certificate), Some(key)) => {
+                let chain =
+                    CertificateDer::pem_slice_iter(&STANDARD.decode(certificate)?)
+                        .collect::<Result<Vec<_>, _>>()?;
+                let key = PrivateKeyDer::from_pem_slice(&STANDARD.decode(key.expose_secret())?)?;
+                tls.with_client_auth_cert(chain, key)?
+            }
+            _ => tls.with_no_client_auth(),
+        },
+    )
+}
+
+fn client(endpoint: Endpoint) -> Result<Client> {
     let https = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
+        .with_tls_config(endpoint.tls)
         .https_only()
         .enable_http1()
         .build();
-    let mut config = Config::new(server.parse()?);
-    config.auth_info = user;
-    let mut http = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
-    if let Some(bytes) = read_buffer {
-        http.http1_read_buf_exact_size(bytes);
-    }
-    let http = http.build(https);
+    let mut config = Config::new(endpoint.server);
+    config.auth_info = endpoint.user;
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https);
     let service = tower::ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
