@@ -63,7 +63,7 @@ pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Vec<Change> {
     said.chain(gone).collect()
 }
 
-fn say((name, desired): (&ClusterName, &Desired)) -> Change {
+pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Change {
     match desired {
         Desired::Good {
             access,

@@ -1,18 +1,21 @@
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{Arc, Mutex},
 };
 
 use futures::{StreamExt, stream};
 use mcr_core::{BoxError, Change, Discovery, Provider};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::{JoinHandle, spawn_blocking},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Environment, FileProviderBuilder,
     builder::Config,
-    diff::{Clusters, changes},
+    diff::{Clusters, changes, say},
     resolve::Known,
     scan::Scanner,
     search::sources,
@@ -62,7 +65,7 @@ impl Provider for FileProvider {
             known: self.known.clone(),
             signal: Arc::default(),
             work: None,
-            ready: VecDeque::new(),
+            round: None,
             ended: false,
         };
         stream::unfold(running, async |mut running| {
@@ -80,8 +83,15 @@ struct Running {
     signal: Arc<Signal>,
     /// None before the first round, and while one runs.
     work: Option<Work>,
-    ready: VecDeque<Change>,
+    round: Option<Round>,
     ended: bool,
+}
+
+/// A look at all files on a thread that may block. Fleets connect to what it has found while it looks on.
+struct Round {
+    changes: UnboundedReceiver<Change>,
+    work: JoinHandle<Work>,
+    first: bool,
 }
 
 /// What goes to a thread that may block, and back.
@@ -95,32 +105,50 @@ impl Running {
     /// The next item; the last one after an error. Dropping the future in between loses the discovery.
     async fn next(&mut self) -> Option<Result<Change, BoxError>> {
         loop {
-            if let Some(change) = self.ready.pop_front() {
-                return Some(Ok(change));
-            }
             if self.ended {
                 return None;
             }
-            if let Err(error) = self.advance().await {
-                self.ended = true;
-                return Some(Err(error));
+            let advanced = match &mut self.round {
+                Some(round) => match round.changes.recv().await {
+                    Some(change) => return Some(Ok(change)),
+                    None => self.end_round().await,
+                },
+                None => self.advance().await.map(|()| None),
+            };
+            match advanced {
+                Ok(None) => {}
+                Ok(Some(change)) => return Some(Ok(change)),
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
             }
         }
+    }
+
+    fn begin_round(&mut self, first: bool, work: impl FnOnce() -> Work + Send + 'static) {
+        let (tell, changes) = unbounded_channel();
+        let work = spawn_blocking(move || {
+            let mut work = work();
+            work.round(&tell);
+            work
+        });
+        self.round = Some(Round { changes, work, first });
+    }
+
+    async fn end_round(&mut self) -> Result<Option<Change>, BoxError> {
+        let Some(round) = self.round.take() else {
+            return Ok(None);
+        };
+        self.work = Some(round.work.await?);
+        Ok(round.first.then_some(Change::Synced))
     }
 
     /// Waits until there is something to do, and does it.
     async fn advance(&mut self) -> Result<(), BoxError> {
         let Some(mut work) = self.work.take() else {
             let (config, known, signal) = (self.config.clone(), self.known.clone(), self.signal.clone());
-            let (work, changes) = spawn_blocking(move || {
-                let mut work = Work::new(config, known, signal);
-                let changes = work.round();
-                (work, changes)
-            })
-            .await?;
-            self.work = Some(work);
-            self.ready.extend(changes);
-            self.ready.push_back(Change::Synced);
+            self.begin_round(true, move || Work::new(config, known, signal));
             return Ok(());
         };
         let told = tokio::select! {
@@ -140,15 +168,10 @@ impl Running {
             self.signal
                 .settle(self.config.debounce, self.config.debounce_at_most)
                 .await;
-            let changes;
-            (work, changes) = spawn_blocking(move || {
-                let changes = work.round();
-                (work, changes)
-            })
-            .await?;
-            self.ready.extend(changes);
+            self.begin_round(false, move || work);
+        } else {
+            self.work = Some(work);
         }
-        self.work = Some(work);
         Ok(())
     }
 }
@@ -170,7 +193,7 @@ impl Work {
     }
 
     /// Watches, then reads: a change while reading is heard and leads to another round.
-    fn round(&mut self) -> Vec<Change> {
+    fn round(&mut self, tell: &UnboundedSender<Change>) {
         /// Folders on the way to a file can be made just before the one above is watched.
         const MOST_DEPTH: usize = 64;
         for _ in 0..MOST_DEPTH {
@@ -178,14 +201,25 @@ impl Work {
                 break;
             }
         }
-        let now = self.scanner.scan();
-        let changes = changes(&self.said, &now);
-        tracing::debug!(
-            clusters = now.len(),
-            changes = changes.len(),
-            "kubeconfigs looked at"
-        );
+        let mut count = 0;
+        let mut tell = |change| {
+            count += 1;
+            // Nobody listens any more when the discovery was given up.
+            let _ = tell.send(change);
+        };
+        let mut seen = Clusters::new();
+        let now = self.scanner.scan(&mut |name, desired| {
+            if seen.contains_key(name) {
+                return;
+            }
+            if self.said.get(name) != Some(desired) {
+                tell(say((name, desired)));
+            }
+            seen.insert(name.clone(), desired.clone());
+        });
+        self.said.extend(seen);
+        changes(&self.said, &now).into_iter().for_each(&mut tell);
+        tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs looked at");
         self.said = now;
-        changes
     }
 }

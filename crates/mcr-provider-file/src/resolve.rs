@@ -42,11 +42,13 @@ impl Resolver {
         Self { config }
     }
 
-    /// Turns the contents of a group of files into clusters.
+    /// Turns the contents of a group of files into clusters, and says each as soon as it is known: to check thousands
+    /// takes a while.
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
         known: &mut Known,
+        say: &mut dyn FnMut(&ClusterName, &Desired),
     ) -> Vec<(ClusterName, Desired)> {
         let in_list = read.len() > 1;
         let order: Vec<PathBuf> = read.iter().map(|(path, _)| (*path).clone()).collect();
@@ -104,6 +106,7 @@ impl Resolver {
         let mut clusters: Vec<_> = found
             .into_iter()
             .filter_map(|context| self.cluster(context))
+            .inspect(|(name, desired)| say(name, desired))
             .collect();
         for (file, error) in &faults {
             clusters.extend(self.broken_file(file, known, error));

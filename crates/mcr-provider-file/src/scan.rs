@@ -90,8 +90,9 @@ impl Scanner {
             })
     }
 
-    /// All clusters there are now.
-    pub(crate) fn scan(&mut self) -> Clusters {
+    /// All clusters there are now. Most are said while the rest is still looked at; of two with one name the one that
+    /// stays is said first.
+    pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &Desired)) -> Clusters {
         let known = self.known.clone();
         // Nothing under the lock leaves it half changed.
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,8 +118,11 @@ impl Scanner {
                 });
             let found = match before.remove(&group) {
                 Some(found) if settled => found,
-                found => self.read(&group, found, &mut known),
+                found => self.read(&group, found, &mut known, say),
             };
+            for (name, desired) in &found.clusters {
+                say(name, desired);
+            }
             said.extend(found.clusters.iter().cloned());
             self.read.insert(group, found);
         }
@@ -185,7 +189,13 @@ impl Scanner {
         self.missing = missing;
     }
 
-    fn read(&self, group: &Group, before: Option<Found>, known: &mut Known) -> Found {
+    fn read(
+        &self,
+        group: &Group,
+        before: Option<Found>,
+        known: &mut Known,
+        say: &mut dyn FnMut(&ClusterName, &Desired),
+    ) -> Found {
         let read: Vec<(&PathBuf, Content)> = group.iter().map(|file| (file, content(file))).collect();
         let print = |(_, content): &(_, Content)| match content {
             Content::Missing => Fingerprint::of(&()),
@@ -197,7 +207,7 @@ impl Scanner {
             Some(found) if found.content == content => found,
             _ => Found {
                 content,
-                clusters: self.resolver.resolve(read, known),
+                clusters: self.resolver.resolve(read, known, say),
             },
         }
     }
@@ -232,4 +242,46 @@ fn stamps(layout: &Layout) -> BTreeMap<PathBuf, Stamp> {
         .chain(dirs)
         .map(|path| (path.clone(), Stamp::of(path)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{Environment, FileProvider, search::sources};
+
+    fn kubeconfig(context: &str) -> String {
+        format!(
+            "contexts: [{{name: {context}, context: {{cluster: k}}}}, {{name: lost, context: {{cluster: gone}}}}]\n\
+             clusters: [{{name: k, cluster: {{server: 'https://{context}:6443'}}}}]\n"
+        )
+    }
+
+    #[test]
+    fn what_is_found_is_said_before_the_rest_is_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, last] = ["a", "b"].map(|name| dir.path().join(name));
+        fs::write(&first, kubeconfig("early")).unwrap();
+        fs::write(&last, kubeconfig("old")).unwrap();
+        let provider = FileProvider::builder().files([&first, &last]).build().unwrap();
+        let sources = sources(&provider.config.files, &[], &Environment::empty(), |_| true);
+        let mut scanner = Scanner::new(provider.config.clone(), sources, Arc::default());
+
+        let mut said = Clusters::new();
+        let now = scanner.scan(&mut |name, desired| {
+            if said.is_empty() {
+                fs::write(&last, kubeconfig("new")).unwrap();
+            }
+            said.insert(name.clone(), desired.clone());
+        });
+        let context = |name: &ClusterName| name.as_str().rsplit('+').next().map(str::to_owned);
+        let contexts: Vec<_> = now.keys().filter_map(context).collect();
+        assert_eq!(contexts, ["early", "lost", "lost", "new"]);
+        assert!(said == now);
+
+        said.clear();
+        let again = scanner.scan(&mut |name, desired| drop(said.insert(name.clone(), desired.clone())));
+        assert!(said == again && again == now, "also what did not change");
+    }
 }
