@@ -276,6 +276,19 @@ struct Kept {
     reaper: Option<AbortOnDropHandle<()>>,
 }
 
+impl Kept {
+    /// The last of a kind.
+    fn take(&mut self, is_wanted: impl Fn(&Free) -> bool) -> Option<Free> {
+        let last = self.free.iter().rposition(|(_, free)| is_wanted(free))?;
+        let (_, taken) = self.free.remove(last);
+        if self.free.is_empty() {
+            // Most clusters never have one again.
+            *self = Self::default();
+        }
+        Some(taken)
+    }
+}
+
 impl Idle {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
@@ -291,6 +304,8 @@ impl Idle {
             return;
         }
         let now = Instant::now();
+        // Most are taken at once, for a watch that lasts.
+        kept.free.reserve_exact(1);
         kept.free.push((now, connection));
         if kept.reaper.is_none() {
             let reaper = runtime.spawn(reap(Arc::downgrade(self), now + self.at_most));
@@ -307,15 +322,9 @@ impl Idle {
     /// The one that was used last. None if there is none that can be used.
     fn take_plain(&self) -> Option<Connection> {
         loop {
-            let mut kept = self.kept();
-            let last = kept
-                .free
-                .iter()
-                .rposition(|(_, free)| matches!(free, Free::Plain(_)))?;
-            let (_, Free::Plain(mut connection)) = kept.free.remove(last) else {
+            let Free::Plain(mut connection) = self.kept().take(|free| matches!(free, Free::Plain(_)))? else {
                 return None;
             };
-            drop(kept);
             if connection.is_usable() {
                 return Some(connection);
             }
@@ -325,16 +334,9 @@ impl Idle {
     /// The one that was used last. None if there is none that can be used.
     async fn take_hyper(&self) -> Option<SendRequest<Body>> {
         loop {
-            let mut sender = {
-                let mut kept = self.kept();
-                let last = kept
-                    .free
-                    .iter()
-                    .rposition(|(_, free)| matches!(free, Free::Hyper(_)))?;
-                let (_, Free::Hyper(sender)) = kept.free.remove(last) else {
-                    return None;
-                };
-                sender
+            let taken = self.kept().take(|free| matches!(free, Free::Hyper(_)))?;
+            let Free::Hyper(mut sender) = taken else {
+                return None;
             };
             // Its answer has been read, so this takes a turn of its task, unless it is closing.
             if sender.is_ready() || matches!(timeout(READY_WITHIN, sender.ready()).await, Ok(Ok(()))) {
