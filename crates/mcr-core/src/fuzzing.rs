@@ -17,7 +17,10 @@ use crate::{
         link_kubeconfig,
     },
     store::{Form, Item, Namespaces, Object},
-    watch::{Lines, WatchError, WatchLine, list_page, status, watch_line},
+    watch::{
+        BadLine, BadList, Lines, ListPage, WatchError, WatchLine, list_page, list_page_by_item, status,
+        watch_line, watch_line_by_part,
+    },
 };
 
 /// A text shorter than this can be in a message by chance.
@@ -123,11 +126,20 @@ fn outcome(resolved: Result<Resolved, AccessError>) -> Result<impl PartialEq, St
 /// Reads a list, and each of its items as an object and as two Rust types.
 pub fn list(bytes: &[u8]) {
     assert!(status(500, bytes).message.len() <= 500);
-    json_not_quoted(bytes, list_says);
+    json_not_quoted(bytes, |bytes| {
+        let said = list_says(list_page(bytes));
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            assert!(
+                said == list_says(list_page_by_item(text)),
+                "a list says something else when it is read item by item"
+            );
+        }
+        said
+    });
 }
 
-fn list_says(bytes: &[u8]) -> Vec<String> {
-    match list_page(bytes) {
+fn list_says(page: Result<ListPage<'_>, BadList>) -> Vec<String> {
+    match page {
         Ok(page) => {
             assert!(!page.resource_version.is_empty());
             assert!(page.continue_token.as_deref() != Some(""));
@@ -150,7 +162,16 @@ pub fn watch(bytes: &[u8]) {
     expected.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
     assert!(expected == whole, "lines are lost or made up");
     for line in whole {
-        json_not_quoted(&line, line_says);
+        json_not_quoted(&line, |line| {
+            let said = line_says(watch_line(line));
+            if let Ok(text) = std::str::from_utf8(line) {
+                assert!(
+                    said == line_says(watch_line_by_part(text)),
+                    "an event says something else when it is read part by part"
+                );
+            }
+            said
+        });
     }
 }
 
@@ -170,8 +191,8 @@ fn lines(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
     found
 }
 
-fn line_says(line: &[u8]) -> Vec<String> {
-    match watch_line(line) {
+fn line_says(line: Result<WatchLine<'_>, BadLine>) -> Vec<String> {
+    match line {
         Ok(WatchLine::Put(event) | WatchLine::Deleted(event)) => {
             assert!(event.resource_version().as_deref() != Some(""));
             object_says(event.item())

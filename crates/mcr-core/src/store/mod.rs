@@ -10,6 +10,7 @@ mod packing;
 mod parse;
 mod quoted;
 mod reader;
+mod scan;
 mod table;
 mod uid;
 
@@ -26,3 +27,4 @@ pub use packing::{Packing, PackingStatus};
 pub use parse::ObjectMetadata;
 pub(crate) use parse::{Item, Namespaces, NotAnObject, OpenObject};
 pub use reader::{Store, StoreError};
+pub(crate) use scan::Scanner;

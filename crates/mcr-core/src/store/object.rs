@@ -188,7 +188,7 @@ impl Object {
     }
 
     /// The facts that the rest follows upon, each with what stands before it.
-    fn facts(&self) -> impl Iterator<Item = (&'static str, Fact<'_>)> {
+    fn facts(&self) -> [Option<(&'static str, Fact<'_>)>; 5] {
         let namespace = self.key.namespace.as_deref();
         let (version, generation) = (self.resource_version(), self.generation_text());
         [
@@ -198,12 +198,11 @@ impl Object {
             (!version.is_empty()).then_some((",\"resourceVersion\":", Fact::Text(version))),
             (!generation.is_empty()).then_some((",\"generation\":", Fact::Number(generation))),
         ]
-        .into_iter()
-        .flatten()
     }
 
     fn head_len(&self) -> usize {
-        self.facts().map(|(before, fact)| before.len() + fact.len()).sum()
+        let lens = |(before, fact): &(&str, Fact<'_>)| before.len() + fact.len();
+        self.facts().iter().flatten().map(lens).sum()
     }
 
     /// The JSON, put together.
@@ -211,7 +210,7 @@ impl Object {
         let prefix = self.form.prefix();
         let mut json = Vec::with_capacity(prefix.len() + self.bytes());
         json.extend_from_slice(prefix);
-        for (before, fact) in self.facts() {
+        for (before, fact) in self.facts().iter().flatten() {
             json.extend_from_slice(before.as_bytes());
             fact.write(&mut json);
         }
@@ -239,7 +238,7 @@ impl Fact<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Text(text) => quoted::len(text),
-            Self::Uid(uid) => uid.text().len() + 2,
+            Self::Uid(_) => Uid::TEXT + 2,
             Self::Number(text) => text.len(),
         }
     }

@@ -1,10 +1,11 @@
-//! Reads objects as far as the fields of their metadata; the values of fields stay untouched.
+//! Reads objects as far as the fields of their metadata; the values of fields stay untouched. A scanner does it, and
+//! where that declines, serde_json, which says why.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -13,6 +14,7 @@ use super::{
     object::describe,
     parse::{Item, NotAnObject},
     quoted,
+    scan::Scanner,
 };
 
 /// A field of a JSON object, its value as it is written.
@@ -21,14 +23,7 @@ pub(super) struct Field<'a> {
     pub(super) value: &'a str,
 }
 
-impl<'de> Field<'de> {
-    /// Reads the value of the field that a map is at.
-    fn read<A: MapAccess<'de>>(name: Cow<'de, str>, map: &mut A) -> Result<Self, A::Error> {
-        let value: &RawValue = map.next_value()?;
-        let value = value.get();
-        Ok(Self { name, value })
-    }
-
+impl Field<'_> {
     /// How long it is when it is written.
     pub(super) fn len(&self) -> usize {
         let name = match &self.name {
@@ -60,6 +55,17 @@ pub(crate) struct OpenObjects<'a> {
 }
 
 impl<'a> OpenObjects<'a> {
+    /// Reads an array of objects. Declined as a whole if one of them is; [`OpenObjects::one_by_one`] tells which.
+    pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
+        let mut objects = Self::default();
+        json.array(|item| {
+            let found = Found::scan(item, &mut objects.fields)?;
+            objects.found.push(Ok(found));
+            Some(())
+        })?;
+        Some(objects)
+    }
+
     /// Reads items one by one, so that one that is no object spoils no other.
     pub(crate) fn one_by_one(items: &[&'a RawValue]) -> Self {
         let mut objects = Self::default();
@@ -82,27 +88,6 @@ impl<'a> OpenObjects<'a> {
     }
 }
 
-/// Fails as a whole if one of them is no object; [`OpenObjects::one_by_one`] tells which.
-impl<'a, 'de: 'a> Deserialize<'de> for OpenObjects<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ItemsVisitor;
-        impl<'de> Visitor<'de> for ItemsVisitor {
-            type Value = OpenObjects<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("objects")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut objects = OpenObjects::default();
-                while let Some(found) = seq.next_element_seed(ObjectSeed(&mut objects.fields))? {
-                    objects.found.push(Ok(found));
-                }
-                Ok(objects)
-            }
-        }
-        deserializer.deserialize_seq(ItemsVisitor)
-    }
-}
-
 /// An object by itself.
 pub(crate) struct Opened<'a> {
     fields: Vec<Field<'a>>,
@@ -110,6 +95,13 @@ pub(crate) struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
+    /// Declined if it is no object; [`Opened::open`] tells why.
+    pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
+        let mut fields = Vec::with_capacity(FIELDS);
+        let found = Found::scan(json, &mut fields)?;
+        Some(Self { fields, found })
+    }
+
     pub(crate) fn open(json: &'a RawValue) -> Result<Self, NotAnObject> {
         let mut fields = Vec::with_capacity(FIELDS);
         let found = open(json, &mut fields)?;
@@ -118,14 +110,6 @@ impl<'a> Opened<'a> {
 
     pub(crate) fn object(&self) -> OpenObject<'_> {
         self.found.object(&self.fields)
-    }
-}
-
-impl<'a, 'de: 'a> Deserialize<'de> for Opened<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Vec::with_capacity(FIELDS);
-        let found = ObjectSeed(&mut fields).deserialize(deserializer)?;
-        Ok(Self { fields, found })
     }
 }
 
@@ -142,6 +126,34 @@ struct Found {
 }
 
 impl Found {
+    /// Reads an object; its fields are added to those that are there.
+    fn scan<'a>(json: &mut Scanner<'a>, fields: &mut Vec<Field<'a>>) -> Option<Self> {
+        let start = fields.len();
+        let mut metadata = None;
+        json.object(|value, name| {
+            if name != "metadata" {
+                let value = value.value()?;
+                fields.push(Field { name, value });
+                return Some(());
+            }
+            let from = fields.len();
+            value.object(|value, name| {
+                let json = value.value()?;
+                if name != MANAGED_FIELDS {
+                    fields.push(Field { name, value: json });
+                }
+                Some(())
+            })?;
+            // Which of several counts is not decided here.
+            let there_is_another = metadata.replace(from..fields.len()).is_some();
+            (!there_is_another).then_some(())
+        })?;
+        Some(Self {
+            all: start..fields.len(),
+            metadata: metadata?,
+        })
+    }
+
     fn object<'a>(&self, fields: &'a [Field<'a>]) -> OpenObject<'a> {
         let fields = |range: Range<usize>| fields.get(range).unwrap_or_default();
         OpenObject {
@@ -185,75 +197,10 @@ pub(super) fn last<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a str> {
     (field.value != "null").then_some(field.value)
 }
 
-/// Reads an object; its fields are added to those that are there.
-struct ObjectSeed<'s, 'a>(&'s mut Vec<Field<'a>>);
-
-impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, 'de> {
-    type Value = Found;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
-    type Value = Found;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let Self(fields) = self;
-        let start = fields.len();
-        let mut metadata = None;
-        while let Some(Text(name)) = map.next_key()? {
-            if name == "metadata" {
-                if let Some(earlier) = metadata.take() {
-                    fields.drain(earlier);
-                }
-                let from = fields.len();
-                let there = map.next_value_seed(MetadataSeed(&mut *fields))?;
-                metadata = there.then_some(from..fields.len());
-            } else {
-                fields.push(Field::read(name, &mut map)?);
-            }
-        }
-        Ok(Found {
-            all: start..fields.len(),
-            metadata: metadata.ok_or_else(|| A::Error::custom("no metadata"))?,
-        })
-    }
-}
-
-/// Reads metadata; false if it is null.
-struct MetadataSeed<'s, 'a>(&'s mut Vec<Field<'a>>);
-
-impl<'de> DeserializeSeed<'de> for MetadataSeed<'_, 'de> {
-    type Value = bool;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for MetadataSeed<'_, 'de> {
-    type Value = bool;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object or null")
-    }
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(false)
-    }
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let all_that_are_held = FieldsSeed {
-            out: self.0,
-            without: Some(MANAGED_FIELDS),
-        };
-        all_that_are_held.deserialize(deserializer).map(|()| true)
-    }
-}
-
 /// Reads the fields of a JSON object, without those of a name.
-pub(super) struct FieldsSeed<'s, 'a> {
-    pub(super) out: &'s mut Vec<Field<'a>>,
-    pub(super) without: Option<&'static str>,
+struct FieldsSeed<'s, 'a> {
+    out: &'s mut Vec<Field<'a>>,
+    without: Option<&'static str>,
 }
 
 impl<'de> DeserializeSeed<'de> for FieldsSeed<'_, 'de> {
@@ -273,7 +220,8 @@ impl<'de> Visitor<'de> for FieldsSeed<'_, 'de> {
             if self.without.is_some_and(|without| name == without) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                self.out.push(Field::read(name, &mut map)?);
+                let value = map.next_value::<&RawValue>()?.get();
+                self.out.push(Field { name, value });
             }
         }
         Ok(())

@@ -3,12 +3,12 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use hashbrown::HashSet;
-use serde::de::DeserializeSeed;
 
 use super::{
     Form, Object, ObjectKey,
     object::Parts,
-    open::{Field, FieldsSeed, Text, last},
+    open::{Field, Text, last},
+    scan::Scanner,
     uid::Uid,
 };
 
@@ -214,16 +214,15 @@ impl<'a> ObjectMetadata<'a> {
     }
 
     fn entry(&self, map: &str, key: &str) -> Option<Cow<'a, str>> {
-        let mut entries = Vec::new();
-        let every = FieldsSeed {
-            out: &mut entries,
-            without: None,
-        };
-        let map = last(self.0, map)?;
-        every
-            .deserialize(&mut serde_json::Deserializer::from_str(map))
-            .ok()?;
-        Text::of(last(&entries, key)?)
+        let mut entry = None;
+        Scanner::new(last(self.0, map)?).object(|value, name| {
+            let value = value.value()?;
+            if name == key {
+                entry = Some(value);
+            }
+            Some(())
+        })?;
+        Text::of(entry?)
     }
 
     fn text(&self, name: &str) -> Option<Cow<'a, str>> {

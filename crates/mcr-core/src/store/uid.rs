@@ -74,9 +74,12 @@ impl Uid {
         Self((u128::from(hasher.finish()) << 64 | uid.len() as u128).to_be_bytes())
     }
 
+    /// How long it is as API servers write it.
+    pub(super) const TEXT: usize = 36;
+
     /// As API servers write it.
-    pub(super) fn text(self) -> [u8; 36] {
-        let mut text = [b'-'; 36];
+    pub(super) fn text(self) -> [u8; Self::TEXT] {
+        let mut text = [b'-'; Self::TEXT];
         let mut at = 0;
         for group in GROUPS {
             for byte in &self.0[group] {

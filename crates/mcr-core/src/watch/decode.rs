@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::store::{Item, NotAnObject, OpenObjects, Opened, Text, describe};
+use crate::store::{Item, NotAnObject, OpenObjects, Opened, Scanner, Text, describe};
 
 /// A list body, its items taken apart as far as their metadata.
 pub(crate) struct ListPage<'a> {
@@ -23,16 +23,20 @@ pub(crate) enum BadList {
     NoItems,
 }
 
-/// Reads a list in one go. Only if that fails it is read once more, item by item, to tell a body that is no list from a
-/// list with an item that is no object.
+/// Reads a list in one go. Only if that is declined it is read by serde_json, item by item, to tell a body that is no
+/// list from a list with an item that is no object.
 pub(crate) fn list_page(body: &[u8]) -> Result<ListPage<'_>, BadList> {
     let text = std::str::from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
-    match serde_json::from_str::<Body<OpenObjects<'_>>>(text) {
-        Ok(body) => body.page(|items| items),
-        Err(_) => serde_json::from_str::<Body<Vec<&RawValue>>>(text)
-            .map_err(|e| BadList::Json(describe(&e)))?
-            .page(|items| OpenObjects::one_by_one(&items)),
+    match Body::scan(text) {
+        Some(body) => body.page(|items| items),
+        None => list_page_by_item(text),
     }
+}
+
+pub(crate) fn list_page_by_item(text: &str) -> Result<ListPage<'_>, BadList> {
+    serde_json::from_str::<Body<Vec<&RawValue>>>(text)
+        .map_err(|e| BadList::Json(describe(&e)))?
+        .page(|items| OpenObjects::one_by_one(&items))
 }
 
 #[derive(Deserialize)]
@@ -64,6 +68,33 @@ impl<'de, I: Deserialize<'de>> Deserialize<'de> for Items<I> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let items = Option::<I>::deserialize(deserializer)?;
         Ok(items.map_or(Self::Null, Self::There))
+    }
+}
+
+impl<'a> Body<OpenObjects<'a>> {
+    fn scan(text: &'a str) -> Option<Self> {
+        let (mut metadata, mut items) = (None, None);
+        let mut body = Scanner::new(text);
+        body.object(|value, name| {
+            let there_already = match &*name {
+                "metadata" => {
+                    let read = serde_json::from_str(value.value()?).ok()?;
+                    metadata.replace(read).is_some()
+                }
+                "items" if value.null() => items.replace(Items::Null).is_some(),
+                "items" => items.replace(Items::There(OpenObjects::scan(value)?)).is_some(),
+                _ => {
+                    value.value()?;
+                    false
+                }
+            };
+            (!there_already).then_some(())
+        })?;
+        body.end()?;
+        Some(Self {
+            metadata: metadata.flatten(),
+            items: items.unwrap_or_default(),
+        })
     }
 }
 
@@ -137,18 +168,41 @@ pub(crate) struct StatusDetails {
 #[error("a watch event can't be read: {0}")]
 pub(crate) struct BadLine(String);
 
-/// Reads a line in one go if it is of an object, as nearly all are.
+/// Reads a line in one go if it is of an object, as nearly all are. Only if that is declined it is read by serde_json,
+/// part by part.
 pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
     let text = std::str::from_utf8(line).map_err(|_| BadLine("not UTF-8".into()))?;
-    if let Ok(Line { kind, object }) = serde_json::from_str::<Line<'_, Opened<'_>>>(text) {
-        let object = EventObject(Ok(object));
-        match &*kind.0 {
-            "ADDED" | "MODIFIED" => return Ok(WatchLine::Put(object)),
-            "DELETED" => return Ok(WatchLine::Deleted(object)),
-            _ => {}
-        }
+    match scanned_line(text) {
+        Some(line) => Ok(line),
+        None => watch_line_by_part(text),
     }
-    let line: Line<'_, &RawValue> = serde_json::from_str(text).map_err(|e| BadLine(describe(&e)))?;
+}
+
+fn scanned_line(text: &str) -> Option<WatchLine<'_>> {
+    let (mut kind, mut object) = (None, None);
+    let mut line = Scanner::new(text);
+    line.object(|value, name| {
+        let there_already = match &*name {
+            "type" => kind.replace(value.value()?).is_some(),
+            "object" => object.replace(Opened::scan(value)?).is_some(),
+            _ => {
+                value.value()?;
+                false
+            }
+        };
+        (!there_already).then_some(())
+    })?;
+    line.end()?;
+    let object = EventObject(Ok(object?));
+    match kind? {
+        r#""ADDED""# | r#""MODIFIED""# => Some(WatchLine::Put(object)),
+        r#""DELETED""# => Some(WatchLine::Deleted(object)),
+        _ => None,
+    }
+}
+
+pub(crate) fn watch_line_by_part(text: &str) -> Result<WatchLine<'_>, BadLine> {
+    let line: Line<'_> = serde_json::from_str(text).map_err(|e| BadLine(describe(&e)))?;
     let object = || EventObject(Opened::open(line.object));
     match &*line.kind.0 {
         "ADDED" | "MODIFIED" => Ok(WatchLine::Put(object())),
@@ -164,11 +218,11 @@ pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "'de: 'a, O: Deserialize<'de>")]
-struct Line<'a, O> {
+struct Line<'a> {
     #[serde(borrow, rename = "type")]
     kind: Text<'a>,
-    object: O,
+    #[serde(borrow)]
+    object: &'a RawValue,
 }
 
 fn resource_version_of(object: &RawValue) -> Result<String, BadLine> {
@@ -237,6 +291,22 @@ mod tests {
     fn an_empty_go_list_has_null_items() {
         let page = list_page(br#"{"metadata":{"resourceVersion":"1"},"items":null}"#).unwrap();
         assert!(page.items.is_empty());
+    }
+
+    #[test]
+    fn what_servers_send_is_read_in_one_go() {
+        let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"n\u0061":"ü\n"},"managedFields":[{}]},"data":{"a":"\"\\"}}"#;
+        let list = format!(
+            "{{\"kind\":\"List\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"next\"}},\"items\":[{object},{object}]}}\n"
+        );
+        assert!(Body::scan(&list).is_some());
+        let pretty: Value = serde_json::from_str(&list).unwrap();
+        assert!(Body::scan(&serde_json::to_string_pretty(&pretty).unwrap()).is_some());
+        assert!(Body::scan(r#"{"metadata":{"resourceVersion":"1"},"items":null}"#).is_some());
+        for kind in ["ADDED", "MODIFIED", "DELETED"] {
+            assert!(scanned_line(&format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")).is_some());
+        }
+        assert!(scanned_line(&format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}")).is_none());
     }
 
     #[test]
@@ -360,7 +430,90 @@ mod tests {
         Ok(String::from_utf8(object.to_json().unwrap()).unwrap())
     }
 
+    /// All that is read of a list, and all that is read of an event.
+    type Read<T> = Result<(T, Vec<Result<Vec<u8>, String>>), String>;
+
+    fn all_of<'a>(items: impl Iterator<Item = Item<'a>>) -> Vec<Result<Vec<u8>, String>> {
+        items
+            .map(|item| {
+                item.map(|object| object.json())
+                    .map_err(|error| error.to_string())
+            })
+            .collect()
+    }
+
+    fn page_of(page: Result<ListPage<'_>, BadList>) -> Read<(String, Option<String>)> {
+        let page = page.map_err(|error| error.to_string())?;
+        Ok((
+            (page.resource_version, page.continue_token),
+            all_of(page.items.iter()),
+        ))
+    }
+
+    fn event_of(line: Result<WatchLine<'_>, BadLine>) -> Read<String> {
+        match line.map_err(|error| error.to_string())? {
+            WatchLine::Put(event) => Ok(("put".to_owned(), all_of([event.item()].into_iter()))),
+            WatchLine::Deleted(event) => Ok(("deleted".to_owned(), all_of([event.item()].into_iter()))),
+            WatchLine::Bookmark { resource_version } => Ok((resource_version, Vec::new())),
+            WatchLine::Error(status) => Ok((format!("{status:?}"), Vec::new())),
+        }
+    }
+
+    /// What is around the objects, also as no API server sends it.
+    fn around() -> impl Strategy<Value = (String, String)> {
+        let field = prop::sample::select(vec![
+            r#""kind":"ConfigMapList""#,
+            r#""type":"ADDED""#,
+            r#""type":"MODIFIED""#,
+            r#""type":"DELETED""#,
+            r#""type" : "BOOKMARK""#,
+            r#""type":"ERROR""#,
+            r#""t\u0079pe":"A\u0044DED""#,
+            r#""metadata":{"resourceVersion":"1","continue":"next","selfLink":["\ud800"]}"#,
+            r#""metadata":{"resourceVersion":null}"#,
+            r#""metadata":{"resourceVersion":"1","resourceVersion":"2"}"#,
+            r#""metadata":{"resourceVersion":1}"#,
+            r#""metadata":null"#,
+            r#""items":null"#,
+            r#""items":{}"#,
+            r#""object":{"metadata":{"resourceVersion":"9"}}"#,
+            r#""object":null"#,
+            r#""\ud800":1"#,
+        ]);
+        let fields = || {
+            prop::collection::vec(field.clone(), 0..3)
+                .prop_map(|fields| fields.iter().map(|field| format!("{field},")).collect::<String>())
+        };
+        (
+            fields(),
+            fields().prop_map(|fields| fields.trim_end_matches(',').to_owned()),
+        )
+    }
+
     proptest! {
+        #[test]
+        fn what_is_read_in_one_go_serde_json_reads_the_same_way(
+            items in prop::collection::vec(item(), 0..4),
+            (before, after) in around(),
+            space in prop::sample::select(vec!["", " ", "\n\t"]),
+            mutated in prop::option::of((any::<prop::sample::Index>(), any::<char>())),
+        ) {
+            let last = if after.is_empty() { String::new() } else { format!(",{after}") };
+            let list = format!("{{{space}{before}\"items\":[{}]{last}}}\n", items.join(&format!(",{space}")));
+            let event = items.first().map(|item| format!("{{{before}{space}\"object\":{item}{last}}}"));
+            for text in [Some(list), event].into_iter().flatten() {
+                let text = match &mutated {
+                    Some((at, character)) => {
+                        let at = at.index(text.chars().count());
+                        text.chars().enumerate().map(|(index, old)| if index == at { *character } else { old }).collect()
+                    }
+                    None => text,
+                };
+                prop_assert_eq!(page_of(list_page(text.as_bytes())), page_of(list_page_by_item(&text)), "{}", text);
+                prop_assert_eq!(event_of(watch_line(text.as_bytes())), event_of(watch_line_by_part(&text)), "{}", text);
+            }
+        }
+
         #[test]
         fn a_list_says_of_each_item_what_it_says_by_itself(items in prop::collection::vec(item(), 0..5), after in any::<bool>()) {
             let items: Vec<Box<RawValue>> = items.into_iter().map(|item| RawValue::from_string(item).unwrap()).collect();

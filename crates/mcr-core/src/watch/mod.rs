@@ -18,7 +18,10 @@ mod shared;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{
-    decode::{WatchLine, list_page, status, watch_line},
+    decode::{
+        BadLine, BadList, ListPage, WatchLine, list_page, list_page_by_item, status, watch_line,
+        watch_line_by_part,
+    },
     lines::Lines,
 };
 pub use driver::WatchSettings;

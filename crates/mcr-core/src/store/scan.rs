@@ -1,0 +1,508 @@
+//! Reads JSON without looking into values, with half of the instructions that serde_json takes to ignore them.
+//!
+//! What it reads, serde_json reads the same way. It declines what is no JSON, and what is deeper than anything in a cluster.
+//! It does not say why: whoever is declined asks serde_json.
+
+use std::borrow::Cow;
+
+use super::open::Text;
+
+/// A place in some JSON. Nothing is to be read any more once something was declined.
+#[derive(Clone)]
+pub(crate) struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    /// What is not plain in the block of the place.
+    special: u64,
+    /// Which block that is.
+    block: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            at: 0,
+            special: special_at(text.as_bytes(), 0).unwrap_or_default(),
+            block: 0,
+        }
+    }
+
+    /// Expects that no more than white space follows.
+    pub(crate) fn end(mut self) -> Option<()> {
+        self.peek().is_none().then_some(())
+    }
+
+    /// Reads an object; `field` is to read the value of each of its fields.
+    pub(crate) fn object(
+        &mut self,
+        mut field: impl FnMut(&mut Self, Cow<'a, str>) -> Option<()>,
+    ) -> Option<()> {
+        self.expect(b'{')?;
+        if self.accept(b'}') {
+            return Some(());
+        }
+        loop {
+            let name = self.name()?;
+            field(self, name)?;
+            if !self.accept(b',') {
+                return self.expect(b'}');
+            }
+        }
+    }
+
+    /// Reads an array; `item` is to read each of its values.
+    pub(crate) fn array(&mut self, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.expect(b'[')?;
+        if self.accept(b']') {
+            return Some(());
+        }
+        loop {
+            item(self)?;
+            if !self.accept(b',') {
+                return self.expect(b']');
+            }
+        }
+    }
+
+    /// Passes over a value, which is given as it is written.
+    pub(crate) fn value(&mut self) -> Option<&'a str> {
+        self.peek()?;
+        let mut end = self.clone();
+        end.skip()?;
+        let value = self.text.get(self.at..end.at);
+        *self = end;
+        value
+    }
+
+    /// Passes over a null, if that is what is there.
+    pub(crate) fn null(&mut self) -> bool {
+        self.peek() == Some(b'n') && self.literal("null").is_some()
+    }
+
+    /// The next byte that is no white space.
+    #[inline(always)]
+    fn peek(&mut self) -> Option<u8> {
+        match self.byte()? {
+            byte if byte > b' ' => Some(byte),
+            _ => self.peek_beyond_space(),
+        }
+    }
+
+    /// Apart, as API servers send none.
+    #[cold]
+    fn peek_beyond_space(&mut self) -> Option<u8> {
+        while matches!(self.byte()?, b' ' | b'\n' | b'\t' | b'\r') {
+            self.at += 1;
+        }
+        self.byte()
+    }
+
+    #[inline(always)]
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    #[inline(always)]
+    fn accept(&mut self, byte: u8) -> bool {
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            return true;
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.accept(byte).then_some(())
+    }
+
+    /// Reads the name of a field, as far as its value.
+    #[inline(always)]
+    fn name(&mut self) -> Option<Cow<'a, str>> {
+        self.peek()?;
+        // Copies of one's own are what compilers hold in registers.
+        let mut end = self.clone();
+        end.expect(b'"')?;
+        let escapes = end.string()?;
+        let name = if escapes {
+            Text::of(self.text.get(self.at..end.at)?)?
+        } else {
+            Cow::Borrowed(self.text.get(self.at + 1..end.at - 1)?)
+        };
+        end.expect(b':')?;
+        *self = end;
+        Some(name)
+    }
+
+    /// Passes over a value without recursion, as its depth is decided by whoever sent it; 127 are borne.
+    #[inline(always)]
+    fn skip(&mut self) -> Option<()> {
+        let mut around = Brackets::default();
+        let mut name_is_next = false;
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.at += 1;
+                    self.string()?;
+                    if name_is_next {
+                        self.expect(b':')?;
+                        name_is_next = false;
+                        continue;
+                    }
+                }
+                _ if name_is_next => return None,
+                b'{' => {
+                    self.at += 1;
+                    if !self.accept(b'}') {
+                        around.open(true)?;
+                        name_is_next = true;
+                        continue;
+                    }
+                }
+                b'[' => {
+                    self.at += 1;
+                    if !self.accept(b']') {
+                        around.open(false)?;
+                        continue;
+                    }
+                }
+                b'n' => self.literal("null")?,
+                b't' => self.literal("true")?,
+                b'f' => self.literal("false")?,
+                _ => self.number()?,
+            }
+            loop {
+                let Some(object) = around.innermost_is_object() else {
+                    return Some(());
+                };
+                match (self.peek()?, object) {
+                    (b',', _) => {
+                        self.at += 1;
+                        name_is_next = object;
+                        break;
+                    }
+                    (b'}', true) | (b']', false) => {
+                        self.at += 1;
+                        around.close();
+                    }
+                    _ => return None,
+                }
+            }
+        }
+    }
+
+    /// Passes over what follows upon the first quote of a string, and says whether there is an escape in it.
+    #[inline(always)]
+    fn string(&mut self) -> Option<bool> {
+        let bytes = self.text.as_bytes();
+        let mut escapes = false;
+        loop {
+            if self.at / BLOCK != self.block {
+                self.block = self.at / BLOCK;
+                self.special = special_at(bytes, self.block * BLOCK)?;
+            }
+            let ahead = self.special >> (self.at % BLOCK);
+            if ahead == 0 {
+                self.at = (self.block + 1) * BLOCK;
+                continue;
+            }
+            self.at += ahead.trailing_zeros() as usize + 1;
+            match bytes.get(self.at - 1)? {
+                b'"' => return Some(escapes),
+                b'\\' => escapes = true,
+                // Control characters are to be escaped.
+                _ => return None,
+            }
+            let escape = self.byte()?;
+            if !ESCAPES[usize::from(escape)] {
+                let digits = bytes.get(self.at + 1..self.at + 5)?;
+                if escape != b'u' || !digits.iter().all(u8::is_ascii_hexdigit) {
+                    return None;
+                }
+                self.at += 4;
+            }
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self, literal: &str) -> Option<()> {
+        let rest = self.text.as_bytes().get(self.at..)?;
+        rest.starts_with(literal.as_bytes()).then_some(())?;
+        self.at += literal.len();
+        Some(())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        self.at += usize::from(self.is_at(|byte| byte == b'-'));
+        // A zero stands alone.
+        if self.is_at(|byte| byte == b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.is_at(|byte| byte == b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if self.is_at(|byte| matches!(byte, b'e' | b'E')) {
+            self.at += 1;
+            self.at += usize::from(self.is_at(|byte| matches!(byte, b'+' | b'-')));
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.at;
+        while self.is_at(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+
+    fn is_at(&self, is: impl FnOnce(u8) -> bool) -> bool {
+        self.byte().is_some_and(is)
+    }
+}
+
+/// The arrays and objects around a place, a bit for each; the innermost is the lowest. One more bit, above the outermost,
+/// tells how many there are.
+struct Brackets(u128);
+
+impl Default for Brackets {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl Brackets {
+    fn open(&mut self, object: bool) -> Option<()> {
+        (self.0.leading_zeros() > 0).then_some(())?;
+        self.0 = self.0 << 1 | u128::from(object);
+        Some(())
+    }
+
+    fn close(&mut self) {
+        self.0 >>= 1;
+    }
+
+    /// None if there is nothing around.
+    fn innermost_is_object(&self) -> Option<bool> {
+        (self.0 > 1).then_some(self.0 & 1 == 1)
+    }
+}
+
+/// What may follow upon a backslash by itself.
+const ESCAPES: [bool; 256] = {
+    let mut escapes = [false; 256];
+    let mut rest: &[u8] = b"\"\\/bfnrt";
+    while let [escape, after @ ..] = rest {
+        escapes[*escape as usize] = true;
+        rest = after;
+    }
+    escapes
+};
+
+/// So many bytes are looked at in one go: as many as a word has bits.
+const BLOCK: usize = u64::BITS as usize;
+
+/// Which bytes of the block that starts here are quotes, backslashes or control characters, a bit for each. None if there
+/// are no bytes.
+#[inline(never)]
+fn special_at(bytes: &[u8], start: usize) -> Option<u64> {
+    let rest = bytes.get(start..)?;
+    if let Some(block) = rest.first_chunk() {
+        return Some(special(block));
+    }
+    let mut block = [b' '; BLOCK];
+    block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    (!rest.is_empty()).then(|| special(&block))
+}
+
+/// The lowest bit is of the first byte. Written so that compilers make vector instructions of it.
+fn special(block: &[u8; BLOCK]) -> u64 {
+    /// Moves the lowest bit of each byte to the highest byte, in their order.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let mut found = [0_u8; BLOCK];
+    for (found, byte) in found.iter_mut().zip(block) {
+        // Quotes and blanks change places, so that one comparison finds quotes and control characters.
+        *found = u8::from((*byte ^ 2 <= b' ') | (*byte == b'\\'));
+    }
+    let (bytes, _) = found.as_chunks();
+    bytes.iter().rev().fold(0, |bits, eight| {
+        bits << 8 | u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::Index};
+    use serde::de::IgnoredAny;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn whole(text: &str) -> Option<&str> {
+        let mut json = Scanner::new(text);
+        let value = json.value()?;
+        json.end()?;
+        Some(value)
+    }
+
+    /// The names and values of an object.
+    fn fields(text: &str) -> Option<Vec<(String, &str)>> {
+        let mut fields = Vec::new();
+        let mut json = Scanner::new(text);
+        json.object(|value, name| {
+            fields.push((name.into_owned(), value.value()?));
+            Some(())
+        })?;
+        json.end()?;
+        Some(fields)
+    }
+
+    /// White space, mostly none.
+    fn space() -> impl Strategy<Value = &'static str> {
+        prop_oneof![8 => Just(""), 1 => Just(" "), 1 => Just("\n \t\r")]
+    }
+
+    /// A string as it is written. Some are long enough to reach over several blocks.
+    fn string() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            4 => "[a-z :{}\\[\\],]{0,30}",
+            1 => "[ü€😀\u{7f}]{1,3}",
+            2 => prop::sample::select(vec![r#"\""#, r"\\", r"\/", r"\b", r"\f", r"\n", r"\r", r"\t", r"\u00e4", r"\uD83D\uDE00", r"\ud800"])
+                .prop_map(str::to_owned),
+        ];
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
+    }
+
+    fn number() -> impl Strategy<Value = String> {
+        let fraction = prop::option::of("[0-9]{1,20}")
+            .prop_map(|digits| digits.map_or(String::new(), |digits| format!(".{digits}")));
+        ("-?(0|[1-9][0-9]{0,20})", fraction, "([eE][+-]?[0-9]{1,4})?")
+            .prop_map(|(whole, fraction, exponent)| whole + &fraction + &exponent)
+    }
+
+    fn json() -> impl Strategy<Value = String> {
+        let literal = prop::sample::select(vec!["null", "true", "false", "{}", "[]", "{ }", "[ ]"]);
+        let leaf = prop_oneof![string(), number(), literal.prop_map(str::to_owned)];
+        leaf.prop_recursive(6, 40, 5, |inner| {
+            let inner = (space(), inner, space())
+                .prop_map(|(before, value, after)| format!("{before}{value}{after}"))
+                .boxed();
+            let field = (space(), string(), space(), inner.clone())
+                .prop_map(|(before, name, after, value)| format!("{before}{name}{after}:{value}"));
+            prop_oneof![
+                prop::collection::vec(inner, 1..5).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec(field, 1..5).prop_map(|fields| format!("{{{}}}", fields.join(","))),
+            ]
+        })
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let around = |depth: usize| {
+            let open = "[{\"a\":".repeat(depth / 2) + "1" + &"}]".repeat(depth / 2);
+            if depth.is_multiple_of(2) {
+                open
+            } else {
+                format!("[{open}]")
+            }
+        };
+        for depth in [0, 1, 2, 126, 127] {
+            assert!(whole(&around(depth)).is_some(), "{depth}");
+        }
+        for depth in [128, 129, 100_000] {
+            assert!(whole(&around(depth)).is_none(), "{depth}");
+        }
+        assert!(whole(&"[".repeat(127)).is_none());
+        assert!(whole(&("[".repeat(127) + &"]".repeat(126) + "}")).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_passed_over(before in " {0,70}", values in prop::collection::vec((space(), json(), space()), 1..4)) {
+            let array: Vec<String> = values.iter().map(|(before, value, after)| format!("{before}{value}{after}")).collect();
+            let array = format!("{before}[{}] ", array.join(","));
+            let mut found = Vec::new();
+            let mut json = Scanner::new(&array);
+            let read = json.array(|item| {
+                found.push(item.value()?);
+                Some(())
+            });
+            prop_assert!(read.and_then(|()| json.end()).is_some(), "{array}");
+            prop_assert_eq!(found, values.iter().map(|(_, value, _)| value.as_str()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn the_same_is_declined_as_by_serde_json(
+            value in json(),
+            at in any::<Index>(),
+            byte in prop_oneof![any::<u8>(), prop::sample::select(br#""\/{}[]:,0123456789.-+eEntfu"#.to_vec())],
+            how in 0..4,
+        ) {
+            let mut bytes = value.into_bytes();
+            let at = at.index(bytes.len());
+            match how {
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                2 => drop(bytes.remove(at)),
+                _ => bytes.truncate(at),
+            }
+            let Ok(text) = String::from_utf8(bytes) else { return Ok(()) };
+            let raw = serde_json::from_str::<&RawValue>(&text).ok();
+            prop_assert_eq!(whole(&text), raw.map(RawValue::get), "{}", text);
+            prop_assert_eq!(fields(&text), read_by_serde_json(&text), "{}", text);
+        }
+
+        #[test]
+        fn anything_is_declined_as_by_serde_json(text in prop_oneof![
+            r#"[ "\\/{}\[\]:,0-9.+eEntrufalsnü\n\x00-]{0,12}"#,
+            // All that is nearly a number, and all that is nearly a string.
+            "-?[01]{0,2}[.]?[0-9]{0,2}[eE+-]{0,2}[0-9]?",
+            r#""(\\[ -~]|\\[u"\\/bfnrtUx][0-9a-gA-G]{3,5}|[ -~\x1f]){0,3}"?"#,
+            "(nul|tru|fals|nulx|True)[el]?",
+            r#"[\[{](("a"|1|[}\]]) ?[:,]? ?){0,5}[}\]]{0,2}"#,
+        ]) {
+            prop_assert_eq!(whole(&text).is_some(), serde_json::from_str::<IgnoredAny>(&text).is_ok());
+        }
+
+        #[test]
+        fn special_bytes_are_found_where_they_are(block in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(br#""\ !#[]"#.to_vec())], 0..200), start in 0_usize..200) {
+            let is = |at: usize| block.get(start + at).is_some_and(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
+            let found = special_at(&block, start).unwrap_or_default();
+            prop_assert_eq!((0..BLOCK).map(|at| found >> at & 1 == 1).collect::<Vec<_>>(), (0..BLOCK).map(is).collect::<Vec<_>>());
+        }
+    }
+
+    fn read_by_serde_json(text: &str) -> Option<Vec<(String, &str)>> {
+        struct Fields<'a>(Vec<(String, &'a str)>);
+        impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl<'de> serde::de::Visitor<'de> for Visitor {
+                    type Value = Fields<'de>;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("an object")
+                    }
+                    fn visit_map<A: serde::de::MapAccess<'de>>(
+                        self,
+                        mut map: A,
+                    ) -> Result<Self::Value, A::Error> {
+                        let mut fields = Vec::new();
+                        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+                            fields.push((name, value.get()));
+                        }
+                        Ok(Fields(fields))
+                    }
+                }
+                deserializer.deserialize_map(Visitor)
+            }
+        }
+        serde_json::from_str::<Fields<'_>>(text)
+            .ok()
+            .map(|fields| fields.0)
+    }
+}
