@@ -119,7 +119,10 @@ impl Life<'_> {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
                 let mut slot = WorkSlot::take(&self.fleet.connect_slots).await;
-                slot.hold(SLOT_WHILE_SILENT, dial(self.fleet, &spec, why, &prefix)).await
+                // In a box, as all that is large here: thousands wait, for a place or for their first answer, and none of
+                // them has the room for what it does before or after that.
+                let dial = Box::pin(dial(self.fleet, &spec, why, &prefix));
+                slot.hold(SLOT_WHILE_SILENT, dial).await
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
@@ -292,7 +295,7 @@ async fn begin_with_the_watches(
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
-    let identify = probe::identify(&connected.link.stack, Afterwards::Keep, IDENTIFY_WITHIN);
+    let identify = Box::pin(probe::identify(&connected.link.stack, Afterwards::Keep, IDENTIFY_WITHIN));
     connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)

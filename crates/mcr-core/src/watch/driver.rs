@@ -382,7 +382,8 @@ impl Driver {
             // objects are taken over: bodies that wait for that are what the bound is there for.
             let mut slot = Slot::take(&self.env.list_slots).await;
             let asked = Instant::now();
-            let body = timeout(left, self.fetch_page(request, &mut slot))
+            // In a box of its own: thousands wait for a place, and have no room for what comes after it.
+            let body = timeout(left, Box::pin(self.fetch_page(request, &mut slot)))
                 .await
                 .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
             left = left.saturating_sub(asked.elapsed());
