@@ -295,7 +295,11 @@ async fn begin_with_the_watches(
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
-    let identify = Box::pin(probe::identify(&connected.link.stack, Afterwards::Keep, IDENTIFY_WITHIN));
+    let identify = Box::pin(probe::identify(
+        &connected.link.stack,
+        Afterwards::Keep,
+        IDENTIFY_WITHIN,
+    ));
     connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)

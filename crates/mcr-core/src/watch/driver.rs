@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -631,26 +631,16 @@ async fn left(phase: &mut watch::Receiver<Phase>, endpoint: u64) {
     }
 }
 
+/// All of it in one piece, which is made when its size is known: one that grows is copied twice and more.
 async fn collect(mut body: ResponseBody) -> Result<Bytes, WatchError> {
-    let mut first: Option<Bytes> = None;
-    let mut all = BytesMut::new();
+    let mut pieces = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
-        let Ok(chunk) = frame.into_data() else { continue };
-        match &first {
-            None => first = Some(chunk),
-            Some(start) => {
-                if all.is_empty() {
-                    all.extend_from_slice(start);
-                }
-                all.extend_from_slice(&chunk);
-            }
-        }
+        pieces.extend(frame.into_data());
     }
-    Ok(if all.is_empty() {
-        first.unwrap_or_default()
-    } else {
-        all.freeze()
+    Ok(match <[Bytes; 1]>::try_from(pieces) {
+        Ok([whole]) => whole,
+        Err(pieces) => pieces.concat().into(),
     })
 }
 
