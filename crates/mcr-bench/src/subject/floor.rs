@@ -38,9 +38,10 @@ pub(super) async fn run(path: PathBuf, tally: Tally) -> Result<()> {
 async fn list_and_watch(endpoint: Endpoint, tally: Tally) -> Result<()> {
     let server = &endpoint.server;
     let host = server.host().context("a server without a host")?.to_owned();
-    let tcp = TcpStream::connect((host.trim_matches(['[', ']']), server.port_u16().unwrap_or(443))).await?;
+    let name = host.trim_matches(['[', ']']);
+    let tcp = TcpStream::connect((name, server.port_u16().unwrap_or(443))).await?;
     tcp.set_nodelay(true)?;
-    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
+    let name = ServerName::try_from(name.to_owned())?;
     let mut stream = TlsConnector::from(Arc::new(endpoint.tls))
         .connect(name, tcp)
         .await?;

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
@@ -166,25 +166,22 @@ impl Found {
 
 /// Reads an object part by part, so that what is wrong with it can be said.
 fn open<'a>(json: &'a RawValue, fields: &mut Vec<Field<'a>>) -> Result<Found, NotAnObject> {
-    let read = |json: &'a str, out: &mut Vec<Field<'a>>, without| {
-        FieldsSeed { out, without }
-            .deserialize(&mut serde_json::Deserializer::from_str(json))
-            .map_err(|e| NotAnObject::nameless(format!("not a JSON object: {}", describe(&e))))
+    let read = |json: &'a str| {
+        let read = serde_json::from_str::<Fields<'a>>(json);
+        read.map_err(|e| NotAnObject::nameless(format!("not a JSON object: {}", describe(&e))))
     };
-    let mut top = Vec::with_capacity(FIELDS);
-    read(json.get(), &mut top, None)?;
+    let Fields(top) = read(json.get())?;
     let metadata =
         last(&top, "metadata").ok_or_else(|| NotAnObject::nameless("the object has no metadata"))?;
     if !metadata.starts_with('{') {
         return Err(NotAnObject::nameless("metadata is not a JSON object"));
     }
-    let mut held = Vec::with_capacity(FIELDS);
-    read(metadata, &mut held, Some(MANAGED_FIELDS))?;
+    let Fields(held) = read(metadata)?;
 
     let start = fields.len();
     fields.extend(top.into_iter().filter(|field| field.name != "metadata"));
     let middle = fields.len();
-    fields.append(&mut held);
+    fields.extend(held.into_iter().filter(|field| field.name != MANAGED_FIELDS));
     Ok(Found {
         all: start..fields.len(),
         metadata: middle..fields.len(),
@@ -197,34 +194,27 @@ pub(super) fn last<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a str> {
     (field.value != "null").then_some(field.value)
 }
 
-/// Reads the fields of a JSON object, without those of a name.
-struct FieldsSeed<'s, 'a> {
-    out: &'s mut Vec<Field<'a>>,
-    without: Option<&'static str>,
-}
+/// The fields of a JSON object in their order.
+struct Fields<'a>(Vec<Field<'a>>);
 
-impl<'de> DeserializeSeed<'de> for FieldsSeed<'_, 'de> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for FieldsSeed<'_, 'de> {
-    type Value = ();
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while let Some(Text(name)) = map.next_key()? {
-            if self.without.is_some_and(|without| name == without) {
-                map.next_value::<IgnoredAny>()?;
-            } else {
-                let value = map.next_value::<&RawValue>()?.get();
-                self.out.push(Field { name, value });
+impl<'a, 'de: 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::with_capacity(FIELDS);
+                while let Some((Text(name), value)) = map.next_entry::<_, &RawValue>()? {
+                    let value = value.get();
+                    fields.push(Field { name, value });
+                }
+                Ok(Fields(fields))
             }
         }
-        Ok(())
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 

@@ -22,6 +22,18 @@ pub(crate) struct UnknownHost {
 #[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
 pub(crate) struct ConnectTimeout(pub(crate) Duration);
 
+/// An answer ended before its end.
+pub(super) const CUT_OFF: &str =
+    "the connection was closed in the middle of an answer; the API server may be restarting";
+
+/// Something answered that is no web server.
+pub(super) const NOT_HTTP: &str =
+    "the server sent something that is not HTTP; check the port, and https where it should be";
+
+/// See [`LONGEST_HEAD`](super::framing::LONGEST_HEAD).
+pub(super) const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
+     answers, which it should not do for API clients";
+
 /// Says in words what is at the root of an error and what to do about it.
 pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
     let mut root = None;
@@ -59,15 +71,12 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
 
 fn of_http(error: &hyper::Error) -> Option<&'static str> {
     if error.is_incomplete_message() {
-        Some("the connection was closed in the middle of an answer; the API server may be restarting")
+        Some(CUT_OFF)
     } else if error.is_parse() && error.to_string().contains("too large") {
         // `is_parse_too_large` is there for servers only.
-        Some(
-            "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
-             answers, which it should not do for API clients",
-        )
+        Some(HEAD_TOO_LONG)
     } else if error.is_parse() {
-        Some("the server sent something that is not HTTP; check the port, and https where it should be")
+        Some(NOT_HTTP)
     } else if error.is_canceled() || error.is_closed() {
         Some("the connection was closed")
     } else {

@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::{
     connect::Stream,
+    explain::{CUT_OFF, HEAD_TOO_LONG, NOT_HTTP},
     framing::{Framing, Head, LONGEST_HEAD, Malformed},
     pool::{Free, Idle},
 };
@@ -38,14 +39,11 @@ pub(super) struct Connection(Box<TokioIo<Stream>>);
 pub(super) enum GetError {
     #[error("the connection failed")]
     Io(#[source] io::Error),
-    #[error("the connection was closed in the middle of an answer; the API server may be restarting")]
+    #[error("{}", CUT_OFF)]
     Truncated,
-    #[error("the server sent something that is not HTTP; check the port, and https where it should be")]
+    #[error("{}", NOT_HTTP)]
     Malformed,
-    #[error(
-        "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
-         answers, which it should not do for API clients"
-    )]
+    #[error("{}", HEAD_TOO_LONG)]
     HeadTooLong,
 }
 

@@ -22,6 +22,14 @@ async fn ask(stack: &Stack) {
     assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
 }
 
+async fn each_has_a_connection_of_its_own(server: &Server, requests: usize) {
+    let stack = stack(server, "one");
+    for n in 1..=requests {
+        ask(&stack).await;
+        assert_eq!(server.accepted(), n);
+    }
+}
+
 #[tokio::test]
 async fn a_connection_is_free_with_the_last_piece_of_its_answer() {
     let server = Server::start(None, |_, mut stream| async move {
@@ -65,11 +73,7 @@ async fn what_the_server_closed_meanwhile_is_not_used_again() {
         None
     })
     .await;
-    let stack = stack(&server, "one");
-    for n in 1..=20 {
-        ask(&stack).await;
-        assert_eq!(server.accepted(), n);
-    }
+    each_has_a_connection_of_its_own(&server, 20).await;
 }
 
 #[tokio::test]
@@ -133,11 +137,7 @@ async fn a_get_that_meets_a_closing_connection_is_sent_again() {
         }
     })
     .await;
-    let stack = stack(&server, "one");
-    for n in 1..=20 {
-        ask(&stack).await;
-        assert_eq!(server.accepted(), n);
-    }
+    each_has_a_connection_of_its_own(&server, 20).await;
 }
 
 #[tokio::test]
@@ -149,11 +149,7 @@ async fn what_comes_behind_an_answer_spoils_its_connection() {
             Some(stream)
         })
         .await;
-        let stack = stack(&server, "one");
-        for n in 1..=3 {
-            ask(&stack).await;
-            assert_eq!(server.accepted(), n);
-        }
+        each_has_a_connection_of_its_own(&server, 3).await;
     }
 }
 
