@@ -15,8 +15,11 @@ use crate::fleet::{OrFail, Running, Seen, alone, spec, write};
 
 const CLUSTERS: usize = 5;
 const ROTATIONS: usize = 50;
-/// Between two of them at least, so that ended watches come back, which they do after a pause.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Between two of them at least: watches are ended after every fifth, and one that lived for less than a second comes
+/// back after a pause that grows.
+const PAUSE: Duration = Duration::from_millis(300);
+/// All that is written while a watch pauses: a server that had forgotten some of it would be listed for that.
+const HISTORY: usize = 1_000_000;
 
 /// How often each object was said to be deleted.
 type Deleted = Mutex<HashMap<String, usize>>;
@@ -57,6 +60,7 @@ async fn promise_6_fifty_rotations_under_live_watches_cost_no_list_and_no_delete
         let cluster = SimCluster::builder()
             .name(format!("c{i}"))
             .audit_limit(1_000_000)
+            .history(HISTORY)
             .build();
         let server = cluster.serve().await.or_fail();
         specs.push(spec(
