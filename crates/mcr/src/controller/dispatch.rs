@@ -82,9 +82,10 @@ impl Crew {
     }
 
     /// Lets those come first that were woken on this thread, where nobody could wake them while a reconcile keeps it. The
-    /// caller itself is put where other threads find it.
-    async fn pass(&self) {
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+    /// caller itself is put where other threads find it. If that was `in_vain`, whoever was woken is stuck behind a
+    /// dispatcher that works: one more that works here is worth more than to wait for them.
+    async fn pass(&self, in_vain: bool) {
+        if in_vain || self.waiting.load(Ordering::SeqCst) == 0 {
             self.short.notify_one();
         }
         let mut passed = false;
@@ -119,9 +120,11 @@ async fn work(engine: Arc<Engine>, crew: Arc<Crew>) {
         // What is polled here is work as well, and waited for like that.
         let at_work = engine.core.tracker.token();
         let first = Run::begin(&engine, work, Instant::now());
+        let mut passed = false;
         while crew.needs_another(more) {
-            crew.pass().await;
+            crew.pass(passed).await;
             more = queue.nudge();
+            passed = true;
         }
         let more = turn(&engine, &mut habit, first);
         drop(at_work);
@@ -179,4 +182,25 @@ fn step(run: Run, habit: &mut Habit, began: Instant) -> Option<Over> {
         habit.saw(over.as_ref().is_some_and(|over| over.at - began < LONG));
     }
     over
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_passed_in_vain_asks_for_one_more() {
+        let crew = Crew::default();
+        let asked = || crew.short.notified().now_or_never().is_some();
+        crew.pass(false).await;
+        assert!(asked(), "nobody waits");
+        crew.waiting.store(1, Ordering::SeqCst);
+        crew.pass(false).await;
+        assert!(!asked(), "one waits, and is about to come");
+        crew.pass(true).await;
+        assert!(asked(), "it does not come");
+        assert_eq!(crew.coming.load(Ordering::SeqCst), 0);
+    }
 }
