@@ -10,9 +10,8 @@ use futures::future::BoxFuture;
 use kube::runtime::controller::Action as KubeAction;
 use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
-use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure};
+use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure, request::Ending};
 
 /// Brings one object of one cluster to the state it should have.
 ///
@@ -86,7 +85,7 @@ pub(crate) struct Invocation {
     pub(crate) fleet: Fleet,
     pub(crate) object: Found,
     pub(crate) attempt: u32,
-    pub(crate) token: CancellationToken,
+    pub(crate) ending: Ending,
     pub(crate) local: ClusterLocal,
 }
 
@@ -157,7 +156,7 @@ where
                 cluster,
                 fleet,
                 attempt,
-                token,
+                ending,
                 ..
             } = call;
             let request = Request {
@@ -166,7 +165,7 @@ where
                 fleet,
                 object,
                 attempt,
-                token,
+                ending,
             };
             match self.reconciler.reconcile(request, self.ctx.clone()).await {
                 Ok(action) => Ended::Done(action.into_action()),

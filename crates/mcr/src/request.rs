@@ -1,6 +1,12 @@
 //! What a reconciler is asked to do.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering, fence},
+    },
+};
 
 use kube::{
     Client,
@@ -141,6 +147,44 @@ impl<K> Clone for RequestObject<K> {
     }
 }
 
+/// Tells what a reconcile left running that it has ended. Its token is made when somebody asks for it, as most don't.
+#[derive(Clone)]
+pub(crate) struct Ending(Arc<EndingToken>);
+
+struct EndingToken {
+    parent: Arc<CancellationToken>,
+    own: OnceLock<CancellationToken>,
+    has_ended: AtomicBool,
+}
+
+impl Ending {
+    pub(crate) fn new(parent: Arc<CancellationToken>) -> Self {
+        Self(Arc::new(EndingToken {
+            parent,
+            own: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
+        }))
+    }
+
+    fn token(&self) -> &CancellationToken {
+        let token = self.0.own.get_or_init(|| self.0.parent.child_token());
+        // Each looks after it has made itself seen, so one of the two sees the other.
+        fence(Ordering::SeqCst);
+        if self.0.has_ended.load(Ordering::Relaxed) {
+            token.cancel();
+        }
+        token
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if let Some(token) = self.0.own.get() {
+            token.cancel();
+        }
+    }
+}
+
 /// What a multi-cluster aware reconciler gets. Cheap to clone.
 #[non_exhaustive]
 pub struct Request<K> {
@@ -154,10 +198,7 @@ pub struct Request<K> {
     pub object: RequestObject<K>,
     /// How often this key failed in a row before; 0 the first time.
     pub attempt: u32,
-    /// Cancelled when the cluster leaves, when the controller no longer selects it, and when the program shuts
-    /// down. The reconciler then has a grace period to end before it is aborted. When the reconcile has ended it
-    /// is cancelled as well, for what it left running.
-    pub token: CancellationToken,
+    pub(crate) ending: Ending,
 }
 
 impl<K> Request<K> {
@@ -165,7 +206,7 @@ impl<K> Request<K> {
     pub fn new(cluster: Cluster, fleet: Fleet, key: ObjectKey, object: RequestObject<K>) -> Self {
         Self {
             key: RequestKey::new(cluster.name().clone(), key),
-            token: cluster.token().child_token(),
+            ending: Ending::new(Arc::new(cluster.token().clone())),
             cluster,
             fleet,
             object,
@@ -188,6 +229,13 @@ impl<K> Request<K> {
         self.object.live()
     }
 
+    /// Cancelled when the cluster leaves, when the controller no longer selects it, and when the program shuts
+    /// down. The reconciler then has a grace period to end before it is aborted. When the reconcile has ended it
+    /// is cancelled as well, for what it left running.
+    pub fn token(&self) -> &CancellationToken {
+        self.ending.token()
+    }
+
     /// A client of the request's cluster.
     pub fn client(&self) -> Client {
         self.cluster.client()
@@ -202,7 +250,7 @@ impl<K> Clone for Request<K> {
             fleet: self.fleet.clone(),
             object: self.object.clone(),
             attempt: self.attempt,
-            token: self.token.clone(),
+            ending: self.ending.clone(),
         }
     }
 }
@@ -242,5 +290,41 @@ mod tests {
         assert_eq!(key.to_string(), "cluster://a/b/node-1");
         let other = key.in_cluster(ClusterName::new("c").unwrap());
         assert_eq!(other.to_string(), "cluster://c/node-1");
+    }
+
+    #[test]
+    fn the_token_of_a_request_is_cancelled_with_its_cluster() {
+        let cluster = Arc::new(CancellationToken::new());
+        let (asked, not_yet) = (Ending::new(cluster.clone()), Ending::new(cluster.clone()));
+        assert!(!asked.token().is_cancelled());
+        cluster.cancel();
+        assert!(asked.token().is_cancelled() && not_yet.token().is_cancelled());
+    }
+
+    #[test]
+    fn a_reconcile_that_ends_is_told_to_those_who_ask_before_and_after_and_to_no_other() {
+        let cluster = Arc::new(CancellationToken::new());
+        let (ending, other) = (Ending::new(cluster.clone()), Ending::new(cluster.clone()));
+        let before = ending.token().clone();
+        ending.end();
+        assert!(before.is_cancelled() && ending.token().is_cancelled());
+        let late = Ending::new(cluster.clone());
+        late.end();
+        assert!(late.token().is_cancelled());
+        assert!(!other.token().is_cancelled() && !cluster.is_cancelled());
+    }
+
+    #[test]
+    fn who_asks_while_a_reconcile_ends_is_told() {
+        let cluster = Arc::new(CancellationToken::new());
+        for _ in 0..2_000 {
+            let ending = Ending::new(cluster.clone());
+            let token = std::thread::scope(|scope| {
+                let asks = scope.spawn(|| ending.token().clone());
+                ending.end();
+                asks.join().unwrap()
+            });
+            assert!(token.is_cancelled());
+        }
     }
 }

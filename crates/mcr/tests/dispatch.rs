@@ -68,7 +68,7 @@ async fn what_waits_when_its_cluster_leaves_is_aborted_after_the_grace_period() 
     let seen: Seen<String> = Seen::default();
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         let _leaves = Leaves(seen.clone());
-        request.token.cancelled().await;
+        request.token().cancelled().await;
         seen.push("told");
         std::future::pending::<Fallible>().await
     };
@@ -118,7 +118,7 @@ async fn what_awaits_within_the_grace_period_has_the_rest_of_it() {
         let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
             seen.push("begun");
             thread::sleep(millis(200));
-            request.token.cancelled().await;
+            request.token().cancelled().await;
             sleep(50).await;
             seen.push("ended");
             Fallible::Ok(())

@@ -270,7 +270,7 @@ async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted(
                     let _dropped = Dropped(aborted);
                     std::future::pending::<()>().await;
                 }
-                request.token.cancelled().await;
+                request.token().cancelled().await;
                 seen.push("saw it");
                 Fallible::<()>::Err("stopped".into())
             }

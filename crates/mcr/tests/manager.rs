@@ -97,7 +97,7 @@ async fn the_same_controller_runs_on_one_cluster_and_ends_in_order() {
     let reconcile = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push(format!("begin {}", request.key));
         if request.name() == "slow" {
-            request.token.cancelled().await;
+            request.token().cancelled().await;
             sleep(3_000).await;
             // What is ending still has its cluster.
             assert!(request.fleet.get(&request.key.cluster).is_ok() && request.cluster.state().is_ready());

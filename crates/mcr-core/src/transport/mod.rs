@@ -8,6 +8,7 @@ mod framing;
 mod get;
 mod guard;
 mod pool;
+mod proven;
 mod refresh;
 mod request;
 mod retire;

@@ -14,6 +14,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use secrecy::ExposeSecret;
 
+use super::proven::Proven;
 use crate::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
     access::pem::{self, Half},
@@ -87,7 +88,8 @@ impl TlsCache {
             let roots = pem::authorities(authority).map_err(problem)?;
             let builder =
                 WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
-            Ok(builder.build().map_err(|error| problem(&error.to_string()))?)
+            let verifier = builder.build().map_err(|error| problem(&error.to_string()))?;
+            Ok(Arc::new(Proven::new(verifier)))
         })
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Member {
     pub(crate) cluster: Cluster,
     /// Numbers the memberships of a controller; the epoch of its queue.
     pub(crate) epoch: u64,
-    pub(crate) token: CancellationToken,
+    pub(crate) token: Arc<CancellationToken>,
     /// What the reconciler keeps for this cluster.
     pub(crate) local: ClusterLocal,
     pub(crate) gate: Mutex<Gate>,
@@ -48,7 +48,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Member {
     pub(crate) fn new(cluster: Cluster, epoch: u64) -> Self {
         Self {
-            token: cluster.token().child_token(),
+            token: Arc::new(cluster.token().child_token()),
             cluster,
             epoch,
             local: ClusterLocal::default(),

@@ -10,7 +10,6 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use mcr_core::{ClusterName, ObjectKey};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::{
@@ -23,6 +22,7 @@ use crate::{
     RequestKey,
     queue::{Outcome, Work},
     reconciler::{Ended, Found, Invocation},
+    request::Ending,
 };
 
 pub(crate) type Job = Work<ClusterName, ObjectKey>;
@@ -68,14 +68,14 @@ impl Run {
             name = %work.key.name,
             attempt = work.attempt,
         );
-        let token = member.token.child_token();
+        let ending = Ending::new(member.token.clone());
         let call = Invocation {
             key: RequestKey::new(work.cluster.clone(), work.key.clone()),
             cluster: member.cluster.clone(),
             fleet: engine.fleet.clone(),
             object: found.clone(),
             attempt: work.attempt,
-            token: token.clone(),
+            ending: ending.clone(),
             local: member.local.clone(),
         };
         let number = core.counters.runs.begin(now, work);
@@ -88,7 +88,7 @@ impl Run {
         let call = Call {
             future: core.plan.runner.clone().run(call),
             found,
-            token,
+            ending,
             began: now,
         };
         Ok(Self {
@@ -126,7 +126,7 @@ impl Run {
 struct Call {
     future: BoxFuture<'static, Ended>,
     found: Found,
-    token: CancellationToken,
+    ending: Ending,
     began: Instant,
 }
 
@@ -175,7 +175,7 @@ impl Begun {
         let Self { call, mut guard } = self;
         drop(call.future);
         // Whatever the reconciler left running that listens to its token ends with it.
-        call.token.cancel();
+        call.ending.end();
         let counters = &guard.engine.core.counters;
         let at = Instant::now();
         counters.durations.observe(at - call.began);

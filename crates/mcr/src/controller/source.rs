@@ -31,7 +31,7 @@ pub(crate) fn spawn_in_cluster(enqueue: ClusterEnqueue, source: RunClusterSource
             enqueue: enqueue.clone(),
             id,
         };
-        let token = enqueue.member.token.clone();
+        let token = CancellationToken::clone(&enqueue.member.token);
         let cluster = enqueue.cluster().clone();
         let make = || source(cluster.clone(), enqueue.clone(), token.clone());
         supervise(&core.plan.name, cluster.name(), make, &token).await;
