@@ -81,7 +81,10 @@ impl Member {
 
     /// The primary watch saw an object alive.
     pub(crate) fn alive(&self, key: &ObjectKey) {
-        lock(&self.tombstones).remove(key);
+        let mut tombstones = lock(&self.tombstones);
+        if !tombstones.is_empty() {
+            tombstones.remove(key);
+        }
     }
 
     /// The primary watch saw an object deleted.
