@@ -237,6 +237,12 @@ fn object_says(item: Item<'_>) -> Vec<String> {
     assert!(again.resource_version() == object.resource_version());
     assert!(again.generation() == object.generation());
 
+    assert!(
+        object.decode::<ConfigMap>().ok() == serde_json::from_slice(&held).ok()
+            && object.decode::<DynamicObject>().ok() == serde_json::from_slice(&held).ok(),
+        "an object is decoded in another way than serde_json does it"
+    );
+
     let mut said = vec![format!("{object:?}")];
     let metadata = [
         object.decode::<ConfigMap>().map(|map| map.metadata),

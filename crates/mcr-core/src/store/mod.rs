@@ -10,8 +10,10 @@ mod packing;
 mod parse;
 mod quoted;
 mod reader;
+mod room;
 mod scan;
 mod table;
+mod typed;
 mod uid;
 
 pub use self::core::ObjectChange;

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::de::DeserializeOwned;
 
-use super::{Form, ObjectKey, packing::Damaged, quoted, uid::Uid};
+use super::{Form, ObjectKey, packing::Damaged, quoted, room::Room, typed, uid::Uid};
 
 /// One object of one cluster, as JSON with the few facts the fleet itself needs.
 ///
@@ -105,16 +105,32 @@ impl Object {
     /// # Errors
     /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the place in it, never a value.
     pub fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
-        let target = short_type_name::<K>();
-        let json = self.document().map_err(|error| self.damaged(error, target))?;
-        let decoded = match std::str::from_utf8(&json) {
-            // Checked as a whole, which takes less than checking string by string.
-            Ok(text) => serde_json::from_str(text),
-            Err(_) => serde_json::from_slice(&json),
-        };
-        decoded.map_err(|error| DecodeError {
+        let mut room = Room::take();
+        let decoded = self.decode_in(&mut room);
+        room.give_back();
+        decoded
+    }
+
+    fn decode_in<K: DeserializeOwned>(&self, room: &mut Room) -> Result<K, DecodeError> {
+        let Room { document, text } = room;
+        self.write_document(document)
+            .map_err(|error| self.damaged(&error, short_type_name::<K>()))?;
+        // Checked as a whole, which takes less than checking string by string.
+        let read = std::str::from_utf8(document)
+            .ok()
+            .and_then(|json| typed::read(json, text));
+        match read {
+            Some(decoded) => Ok(decoded),
+            None => self.decode_by_serde_json(document),
+        }
+    }
+
+    /// Also says why it can't be decoded.
+    #[cold]
+    fn decode_by_serde_json<K: DeserializeOwned>(&self, document: &[u8]) -> Result<K, DecodeError> {
+        serde_json::from_slice(document).map_err(|error| DecodeError {
             key: self.key.clone(),
-            target,
+            target: short_type_name::<K>(),
             reason: describe(&error),
         })
     }
@@ -124,10 +140,13 @@ impl Object {
     /// # Errors
     /// [`DecodeError`] if what is held in a packed store is damaged, which nothing in this crate does.
     pub fn to_json(&self) -> Result<Vec<u8>, DecodeError> {
-        self.document().map_err(|error| self.damaged(error, "JSON"))
+        let mut json = Vec::new();
+        self.write_document(&mut json)
+            .map_err(|error| self.damaged(&error, "JSON"))?;
+        Ok(json)
     }
 
-    fn damaged(&self, error: Damaged, target: &'static str) -> DecodeError {
+    fn damaged(&self, error: &Damaged, target: &'static str) -> DecodeError {
         DecodeError {
             key: self.key.clone(),
             target,
@@ -205,14 +224,15 @@ impl Object {
         self.facts().iter().flatten().map(lens).sum()
     }
 
-    /// The JSON, put together.
-    fn document(&self) -> Result<Vec<u8>, Damaged> {
+    /// Puts the JSON together, in the place of what was there.
+    fn write_document(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
         let prefix = self.form.prefix();
-        let mut json = Vec::with_capacity(prefix.len() + self.bytes());
+        json.clear();
+        json.reserve(prefix.len() + self.bytes());
         json.extend_from_slice(prefix);
         for (before, fact) in self.facts().iter().flatten() {
             json.extend_from_slice(before.as_bytes());
-            fact.write(&mut json);
+            fact.write(json);
         }
         match self.form.dictionary() {
             None => json.extend_from_slice(self.rest()),
@@ -222,7 +242,7 @@ impl Object {
                 dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
             }
         }
-        Ok(json)
+        Ok(())
     }
 }
 
