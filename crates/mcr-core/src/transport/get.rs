@@ -31,6 +31,10 @@ use super::{
 /// How much is read at once, which is what a TLS record holds. It is on the stack, and only while something is read.
 const READ: usize = 16 << 10;
 
+/// What has come already is handed over together, up to about this size: servers begin with records of 1 KiB, and each piece
+/// costs its reader a turn.
+const PIECE: usize = 64 << 10;
+
 /// To a server, with nothing under way.
 pub(super) struct Connection(Box<TokioIo<Stream>>);
 
@@ -122,6 +126,7 @@ impl Connection {
             framing,
             keeps: keeps && used == rest.len(),
             first: first.into(),
+            failed: None,
             idle,
         };
         content.end_if_done();
@@ -176,6 +181,8 @@ pub(super) struct Content {
     keeps: bool,
     /// What came with the head.
     first: Bytes,
+    /// What went wrong after the last piece.
+    failed: Option<GetError>,
     idle: Weak<Idle>,
 }
 
@@ -190,9 +197,30 @@ impl Content {
         }
     }
 
-    fn fail(&mut self, error: GetError) -> Poll<Option<Result<Frame<Bytes>, GetError>>> {
+    /// Reads once; what came of it goes to `content`.
+    fn poll_read(&mut self, context: &mut Context<'_>, content: &mut Vec<u8>) -> Poll<()> {
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(());
+        };
+        let mut used = Ok(0);
+        let read = ready!(connection.poll_read(context, |bytes| {
+            content.reserve(bytes.len());
+            used = self.framing.read(bytes, content);
+        }));
+        let error = match (read, used) {
+            (Err(error), _) => Some(GetError::Io(error)),
+            (_, Err(malformed)) => Some(malformed.into()),
+            (Ok(0), _) if self.framing == Framing::UntilClosed => None,
+            (Ok(0), _) => Some(GetError::Truncated),
+            (Ok(read), Ok(used)) => {
+                self.keeps &= used == read;
+                self.end_if_done();
+                return Poll::Ready(());
+            }
+        };
+        self.failed = error;
         self.connection = None;
-        Poll::Ready(Some(Err(error)))
+        Poll::Ready(())
     }
 }
 
@@ -208,40 +236,24 @@ impl http_body::Body for Content {
             let first = std::mem::take(&mut self.first);
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
-        loop {
-            let Self {
-                connection: Some(connection),
-                framing,
-                ..
-            } = &mut *self
-            else {
-                return Poll::Ready(None);
-            };
-            let mut content = Vec::new();
-            let mut used = Ok(0);
-            let read = ready!(connection.poll_read(context, |bytes| {
-                content.reserve_exact(bytes.len());
-                used = framing.read(bytes, &mut content);
-            }));
-            match (read, used) {
-                (Err(error), _) => return self.fail(GetError::Io(error)),
-                (_, Err(malformed)) => return self.fail(malformed.into()),
-                (Ok(0), _) if self.framing == Framing::UntilClosed => {
-                    self.connection = None;
-                    return Poll::Ready(None);
+        let mut content = Vec::new();
+        while self.connection.is_some() && content.len() < PIECE {
+            if self.poll_read(context, &mut content).is_pending() {
+                if content.is_empty() {
+                    return Poll::Pending;
                 }
-                (Ok(0), _) => return self.fail(GetError::Truncated),
-                (Ok(read), Ok(used)) => self.keeps &= used == read,
-            }
-            self.end_if_done();
-            if !content.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(content.into()))));
+                break;
             }
         }
+        Poll::Ready(if content.is_empty() {
+            self.failed.take().map(Err)
+        } else {
+            Some(Ok(Frame::data(content.into())))
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_empty() && self.connection.is_none()
+        self.first.is_empty() && self.connection.is_none() && self.failed.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

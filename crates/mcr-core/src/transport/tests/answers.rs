@@ -153,6 +153,45 @@ async fn whole_answers_pass() {
 }
 
 #[tokio::test]
+async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_after_it() {
+    const CHUNKS: usize = 300;
+    let line = "x".repeat(999) + "\n";
+    let server = Server::start(None, |_, mut stream| async move {
+        begin(&mut stream).await;
+        for _ in 0..CHUNKS {
+            chunk(&mut stream, &("x".repeat(999) + "\n")).await;
+        }
+        stream.write_all(b"no chunk").await.unwrap();
+        None
+    })
+    .await;
+    let transport = transport(&server);
+    let mut body = transport
+        .send(get("/api/v1/pods?watch=true"))
+        .await
+        .unwrap()
+        .into_body();
+    let (mut pieces, mut all) = (0, String::new());
+    let ended = loop {
+        // So that what is on its way has come.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        match next(&mut body).await {
+            Some(Ok(piece)) => {
+                assert!(piece.len() <= (64 << 10) + (16 << 10), "{}", piece.len());
+                pieces += 1;
+                all.push_str(&piece);
+            }
+            ended => break ended,
+        }
+    };
+    assert_eq!(all, line.repeat(CHUNKS));
+    assert!(ended.unwrap().is_err());
+    assert_eq!(next(&mut body).await, None);
+    // Sockets hold as much as they like, so not as few as it could be.
+    assert!(pieces <= 10, "{pieces}");
+}
+
+#[tokio::test]
 async fn silence_ends_unary_requests_but_not_watches() {
     let server = Server::start(None, |seen, mut stream| async move {
         if !seen.line().contains("/head") {
