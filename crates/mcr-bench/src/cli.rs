@@ -18,7 +18,6 @@ use crate::{
     report::{self, Machine},
     row::Row,
     simulator::{self, SimArgs},
-    subject::{self, SubjectArgs},
     suite::{self, Options, Session},
 };
 
@@ -43,9 +42,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Hidden {
-    /// A subject
-    #[command(hide = true)]
-    Subject(SubjectArgs),
     /// Simulated API servers
     #[command(hide = true)]
     Sim(SimArgs),
@@ -142,18 +138,17 @@ enum Format {
     Json,
 }
 
-/// Runs what the command line says. `heap` tells the bytes that are allocated, where that is counted.
+/// Runs what the command line says.
 ///
 /// # Errors
 ///
 /// When something can't be measured, and when `--check` finds growth.
-pub fn main(heap: alone::Heap) -> Result<()> {
+pub fn main() -> Result<()> {
     let cli = Cli::parse();
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match cli.task {
-        Some(Hidden::Subject(args)) => subject::run(args, heap),
         Some(Hidden::Sim(args)) => simulator::run(args),
-        Some(Hidden::Alone(args)) => alone::run(args, heap),
+        Some(Hidden::Alone(args)) => alone::run(args, || None),
         Some(Hidden::Step(args)) => steps::run(&args),
         None if cli.args.check => runtime()?.block_on(check(cli.args)),
         None => runtime()?.block_on(measure(cli.args)),

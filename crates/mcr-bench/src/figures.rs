@@ -114,7 +114,7 @@ pub fn instructions(programs: &Programs) -> Result<BTreeMap<String, f64>> {
 fn counted(programs: &Programs, step: Step, size: usize) -> Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(&programs.rust)
+        .arg(&programs.bench)
         .args(["step", step.name(), &format!("--size={size}")])
         .output()
         .context("starting valgrind")?;

@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mcr_bench::cli::ended(mcr_bench::cli::main(|| None))
+    mcr_bench::cli::ended(mcr_bench::cli::main())
 }

@@ -2,16 +2,32 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, time::Duration};
 
-use mcr_bench::row::Row;
+use mcr_bench::{
+    driver::{Job, Programs, Running, Subject, sim::Sim},
+    row::Row,
+};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_mcr-bench");
+const SUBJECTS: [&str; 7] = [
+    "mcr",
+    "mcr-packed",
+    "kube-rs",
+    "kube-rs-tuned",
+    "go-serial",
+    "go-concurrent",
+    "floor",
+];
 
 #[test]
 fn every_subject_sees_every_object_of_three_simulated_clusters() {
-    let bench = Path::new(env!("CARGO_BIN_EXE_mcr-bench"));
+    let bench = Path::new(BENCH);
     let mut command = Command::new(bench);
     command.args([
         "fleet",
+        "--subjects",
+        &SUBJECTS.join(","),
         "--backend",
         "sim",
         "--clusters",
@@ -36,10 +52,7 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
-    assert_eq!(
-        subjects,
-        ["mcr", "kube-rs", "kube-rs-tuned", "go-serial", "go-concurrent"]
-    );
+    assert_eq!(subjects, SUBJECTS);
     for row in &rows {
         if row.subject.starts_with("go") && !go.is_file() {
             assert!(row.skipped.is_some(), "{row}");
@@ -54,5 +67,29 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
             row.synced_s.unwrap() > 0.0 && row.rss_idle_kb.unwrap() > 1000.0,
             "{row}"
         );
+    }
+}
+
+#[tokio::test]
+async fn what_mcr_allocates_is_counted_in_a_program_of_its_own() {
+    let programs = Programs {
+        bench: BENCH.into(),
+        go: None,
+    };
+    let sim = Sim::start(&programs, 2, 5).await.unwrap();
+    let job = |heap| Job {
+        heap,
+        ..Job::new(sim.kubeconfig(), 10)
+    };
+    for heap in [true, false] {
+        let mut process = Running::subject(Subject::Mcr, &programs, &job(heap)).unwrap();
+        process.synced(Duration::from_secs(60)).await.unwrap();
+        let allocated = process.heap().await.ok();
+        assert_eq!(
+            allocated.is_some_and(|bytes| bytes > 10_000),
+            heap,
+            "{allocated:?}"
+        );
+        process.stop().await.unwrap();
     }
 }

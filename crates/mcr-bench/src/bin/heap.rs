@@ -1,13 +1,36 @@
-//! The subjects of `cargo xtask bench` with an allocator that counts what is allocated.
+//! What `cargo xtask bench` counts the allocated bytes of: the subject `mcr`, and mcr alone.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
+use clap::Parser;
+use mcr::core::StoreFormat;
+use mcr_bench::{
+    alone::{self, AloneArgs},
+    cli,
+    subject::{self, SubjectArgs},
+};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
+/// mcr with an allocator that counts
+#[derive(Parser)]
+enum Cli {
+    /// Manager, file provider and controller
+    Mcr(SubjectArgs),
+    /// What is measured of mcr alone
+    Alone(AloneArgs),
+}
+
 fn main() -> ExitCode {
-    mcr_bench::cli::ended(mcr_bench::cli::main(|| Some(HEAP.current_usage())))
+    let heap = || Some(HEAP.current_usage());
+    cli::ended(match Cli::parse() {
+        Cli::Mcr(args) => {
+            let program = |args, tally| subject::mcr::run(args, StoreFormat::Plain, tally);
+            subject::run(args, heap, program)
+        }
+        Cli::Alone(args) => alone::run(args, heap),
+    })
 }

@@ -47,7 +47,7 @@ impl Sim {
             format!("--kubeconfig={}", kubeconfig.display()),
         ];
         args.extend_from_slice(options);
-        let mut process = Running::start("the simulator", &programs.rust, &args)?;
+        let mut process = Running::start("the simulator", &programs.bench, &args)?;
         match process.next(std::time::Duration::from_secs(120)).await? {
             Said::Serving => {}
             other => bail!("the simulator said {other:?}"),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// A program that is measured.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,17 @@ impl Subject {
 
     /// Whether it is the Go program.
     pub fn is_go(self) -> bool {
-        matches!(self, Self::GoSerial | Self::GoConcurrent)
+        self.program().is_none()
+    }
+
+    /// Its program, if it is written in Rust.
+    fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Mcr | Self::McrPacked => Some("mcr-bench-mcr"),
+            Self::KubeRs | Self::KubeRsTuned => Some("mcr-bench-kube-rs"),
+            Self::Floor => Some("mcr-bench-floor"),
+            Self::GoSerial | Self::GoConcurrent => None,
+        }
     }
 
     /// The program and its arguments.
@@ -61,7 +71,7 @@ impl Subject {
         let mut options = vec![("kubeconfig", file), ("expect", expect)];
         options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
         options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
-        if self.is_go() {
+        let Some(program) = self.program() else {
             let go = programs.go.clone();
             let go = go.context("the Go program is not built: it needs Go, see `go version`")?;
             let mode = if self == Self::GoSerial {
@@ -72,15 +82,15 @@ impl Subject {
             options.push(("mode", mode.to_owned()));
             let args = options.iter().map(|(name, value)| format!("-{name}={value}"));
             return Ok((go, args.collect()));
-        }
-        let rust = if job.heap {
-            programs.heap()?
-        } else {
-            programs.rust.clone()
         };
-        let subject = ["subject".to_owned(), self.name().to_owned()];
+        let program = match self {
+            Self::Mcr if job.heap => programs.heap()?,
+            _ if job.heap => bail!("no program counts the allocations of {}", self.name()),
+            _ => programs.beside(program)?,
+        };
         let args = options.iter().map(|(name, value)| format!("--{name}={value}"));
-        Ok((rust, subject.into_iter().chain(args).collect()))
+        let args = [self.name().to_owned()].into_iter().chain(args);
+        Ok((program, args.collect()))
     }
 }
 
@@ -95,7 +105,7 @@ pub struct Job<'a> {
     pub workers: Option<usize>,
     /// How long each reconcile takes.
     pub work: Option<Duration>,
-    /// Whether what is allocated is to be counted.
+    /// Whether what is allocated is to be counted. Of mcr only.
     pub heap: bool,
 }
 
@@ -115,10 +125,8 @@ impl<'a> Job<'a> {
 /// Where the programs are.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This one, which is all subjects in Rust.
-    pub rust: PathBuf,
-    /// The same with an allocator that counts, if it is beside this one.
-    pub heap: Option<PathBuf>,
+    /// This one: the driver, the simulator, and mcr alone. The subjects in Rust are beside it.
+    pub bench: PathBuf,
     /// The Go program, if it is built.
     pub go: Option<PathBuf>,
 }
@@ -130,23 +138,66 @@ impl Programs {
     ///
     /// When it is not beside this one.
     pub fn heap(&self) -> Result<PathBuf> {
-        self.heap.clone().context(
-            "mcr-bench-heap is not beside mcr-bench: `cargo build --release -p mcr-bench` builds both",
-        )
+        self.beside("mcr-bench-heap")
     }
 
-    /// This program, and what lies beside it. `go` is where `cargo xtask bench` has built the Go program.
+    fn beside(&self, name: &str) -> Result<PathBuf> {
+        let program = self.bench.with_file_name(name);
+        if !program.is_file() {
+            bail!("{name} is not beside mcr-bench: `cargo build --release -p mcr-bench` builds all of them");
+        }
+        Ok(program)
+    }
+
+    /// This program. `go` is where `cargo xtask bench` has built the Go program.
     ///
     /// # Errors
     ///
     /// When the system does not say which program this is.
     pub fn find(go: Option<PathBuf>) -> Result<Self> {
-        let rust = std::env::current_exe().context("finding this program")?;
-        let heap = rust.with_file_name("mcr-bench-heap");
         Ok(Self {
-            heap: heap.is_file().then_some(heap),
-            rust,
+            bench: std::env::current_exe().context("finding this program")?,
             go: go.filter(|path| path.is_file()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_families_are_programs_of_their_own_and_what_is_not_built_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = Programs {
+            bench: folder.path().join("mcr-bench"),
+            go: None,
+        };
+        let command = |subject: Subject, heap| {
+            let job = Job {
+                heap,
+                ..Job::new(Path::new("file"), 7)
+            };
+            subject.command(&programs, &job)
+        };
+        let missing = command(Subject::Mcr, false).unwrap_err().to_string();
+        assert!(missing.starts_with("mcr-bench-mcr is not beside"), "{missing}");
+        for name in ["mcr", "kube-rs", "floor", "heap"] {
+            std::fs::write(folder.path().join(format!("mcr-bench-{name}")), "").unwrap();
+        }
+        for (subject, heap, program) in [
+            (Subject::Mcr, false, "mcr-bench-mcr"),
+            (Subject::McrPacked, false, "mcr-bench-mcr"),
+            (Subject::KubeRs, false, "mcr-bench-kube-rs"),
+            (Subject::KubeRsTuned, false, "mcr-bench-kube-rs"),
+            (Subject::Floor, false, "mcr-bench-floor"),
+            (Subject::Mcr, true, "mcr-bench-heap"),
+        ] {
+            let (path, args) = command(subject, heap).unwrap();
+            assert_eq!(path, folder.path().join(program));
+            assert_eq!(args, [subject.name(), "--kubeconfig=file", "--expect=7"]);
+        }
+        // Rather than a figure of nothing.
+        assert!(command(Subject::KubeRs, true).is_err());
     }
 }

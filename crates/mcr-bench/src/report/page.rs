@@ -227,7 +227,8 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
-         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Subjects take \
+         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each is a \
+         program of its own, as it would be deployed, which only `mcr` and `mcr-packed`, both of kube-rs, and both of Go share. Subjects take \
          turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\

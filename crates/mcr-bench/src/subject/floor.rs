@@ -3,7 +3,7 @@
 //!
 //! Nobody who lists and watches can be faster against the same server on the same machine.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use rustls_pki_types::ServerName;
@@ -16,7 +16,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{
-    Tally,
+    SubjectArgs, Tally,
     kube_rs::{self, Endpoint},
 };
 
@@ -24,9 +24,14 @@ use super::{
 const READ: usize = 16 << 10;
 const LIST: &str = "/api/v1/configmaps?resourceVersion=0";
 
-pub(super) async fn run(path: PathBuf, tally: Tally) -> Result<()> {
+/// The subject.
+///
+/// # Errors
+///
+/// When the kubeconfig can't be read, and when a server does not answer as one does that has no faults.
+pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
-    for endpoint in kube_rs::contexts(&path)? {
+    for endpoint in kube_rs::contexts(&args.kubeconfig)? {
         watches.spawn(list_and_watch(endpoint, tally.clone()));
     }
     while let Some(ended) = watches.join_next().await {

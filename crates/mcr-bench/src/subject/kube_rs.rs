@@ -1,10 +1,6 @@
 //! What is written with kube-rs alone: a client, a watcher and a reflector for each context.
 
-use std::{
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-};
+use std::{path::Path, pin::pin, sync::Arc};
 
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -23,11 +19,15 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use secrecy::ExposeSecret;
 use tokio::task::JoinSet;
 
-use super::Tally;
+use super::{SubjectArgs, Tally};
 
 /// As the examples of kube-rs have it for one cluster, in a loop over the contexts.
-pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
-    let kubeconfig = Kubeconfig::read_from(&path)?;
+///
+/// # Errors
+///
+/// When the kubeconfig can't be read, and when a watch ends.
+pub async fn naive(args: SubjectArgs, tally: Tally) -> Result<()> {
+    let kubeconfig = Kubeconfig::read_from(&args.kubeconfig)?;
     let mut watches = JoinSet::new();
     for context in kubeconfig.contexts.iter().map(|context| context.name.clone()) {
         let (kubeconfig, tally) = (kubeconfig.clone(), tally.clone());
@@ -50,9 +50,13 @@ pub(super) async fn naive(path: PathBuf, tally: Tally) -> Result<()> {
 }
 
 /// As someone writes it who has measured: what is equal is parsed once, and no client has layers that it doesn't need.
-pub(super) async fn tuned(path: PathBuf, tally: Tally) -> Result<()> {
+///
+/// # Errors
+///
+/// When the kubeconfig can't be read, and when a watch ends.
+pub async fn tuned(args: SubjectArgs, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
-    for context in contexts(&path)? {
+    for context in contexts(&args.kubeconfig)? {
         let (name, client) = (context.name.clone(), client(context)?);
         let config = watcher::Config {
             page_size: None,

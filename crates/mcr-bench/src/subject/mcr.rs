@@ -10,7 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{SubjectArgs, Tally};
 
-pub(super) async fn run(args: SubjectArgs, store: StoreFormat, tally: Tally) -> Result<()> {
+/// The subject.
+///
+/// # Errors
+///
+/// When the manager can't start, or fails.
+pub async fn run(args: SubjectArgs, store: StoreFormat, tally: Tally) -> Result<()> {
     let work = Duration::from_micros(args.work);
     let mut controller = Controller::<ConfigMap>::new("bench").clusters(ClusterSelector::all());
     if let Some(workers) = args.workers {

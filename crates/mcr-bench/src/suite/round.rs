@@ -56,7 +56,7 @@ impl Session<'_> {
         let program = if heap {
             self.programs.heap()?
         } else {
-            self.programs.rust.clone()
+            self.programs.bench.clone()
         };
         let command = [&["alone".to_owned(), case.name().to_owned()], args].concat();
         let mut process = Running::start(case.name(), &program, &command)?;
