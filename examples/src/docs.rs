@@ -316,12 +316,13 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut named = 0;
         for document in AT_THE_ROOT.map(str::to_owned).into_iter().chain(pages()) {
-            for reference in read(&document)
-                .split('`')
-                .skip(1)
-                .step_by(2)
-                .filter(|text| text.contains(".rs::"))
-            {
+            let text = read(&document);
+            let quoted = || text.split('`').skip(1).step_by(2);
+            assert!(
+                quoted().all(|text| !text.starts_with("::")),
+                "{document}: a test is named without its file"
+            );
+            for reference in quoted().filter(|text| text.contains(".rs::")) {
                 let (file, functions) = reference.split_once("::").unwrap_or_default();
                 let path = root.join(file);
                 let text = fs::read_to_string(&path)

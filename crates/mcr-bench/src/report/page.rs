@@ -213,6 +213,15 @@ fn limits(rows: &[Row]) -> String {
             part("go-serial"),
             part("kube-rs-tuned"),
         );
+        if let (Some(own), Some(least)) = (mcr.rss_idle_kb, floor.rss_idle_kb) {
+            let least = least + objects * json / 1000.0;
+            let _ = writeln!(
+                text,
+                "With the floor's connections and program that makes {} MB; mcr takes {} of it.",
+                rounded(least / 1000.0),
+                rounded(own / least),
+            );
+        }
     }
     format!("## What is left to be won\n\n{text}\n")
 }
@@ -227,8 +236,8 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
-         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each is a \
-         program of its own, as it would be deployed, which only `mcr` and `mcr-packed`, both of kube-rs, and both of Go share. Subjects take \
+         Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
+         is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor. Subjects take \
          turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\

@@ -100,7 +100,8 @@ impl Object {
         COUNTS + size_of::<Self>() + name + self.held.len()
     }
 
-    /// Decodes the object.
+    /// Decodes the object. `K` may be asked twice for one object, the second time by serde_json: what it does beside
+    /// making a value, it then does twice.
     ///
     /// # Errors
     /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the place in it, never a value.
@@ -228,7 +229,11 @@ impl Object {
     fn write_document(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
         let prefix = self.form.prefix();
         json.clear();
-        json.reserve(prefix.len() + self.bytes());
+        let len = prefix.len() + self.bytes();
+        if json.capacity() < len {
+            // Nothing to be moved over, and no more than is needed.
+            *json = Vec::with_capacity(len);
+        }
         json.extend_from_slice(prefix);
         for (before, fact) in self.facts().iter().flatten() {
             json.extend_from_slice(before.as_bytes());
@@ -238,7 +243,7 @@ impl Object {
             None => json.extend_from_slice(self.rest()),
             Some(dictionary) => {
                 let start = json.len();
-                json.resize(prefix.len() + self.bytes(), 0);
+                json.resize(len, 0);
                 dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
             }
         }

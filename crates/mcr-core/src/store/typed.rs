@@ -1,10 +1,11 @@
 //! Reads JSON as a Rust type, with a scanner: strings are looked through in blocks, and those with escapes need no memory
 //! beside what they become.
 //!
-//! What it reads, serde_json reads the same way. What is rare is handed over to serde_json value by value, or declined as
+//! What it reads, serde_json reads the same way, as long as nothing in the program turns on its feature
+//! `arbitrary_precision`, with which numbers are something else. What is rare is handed over to serde_json value by value, or declined as
 //! a whole; then serde_json is asked, which also says what is wrong.
 
-use std::{fmt, marker::PhantomData};
+use std::{cell::Cell, fmt, marker::PhantomData};
 
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess,
@@ -25,9 +26,17 @@ fn read_by<'de, T: DeserializeSeed<'de>>(seed: T, json: &'de str, room: &mut Str
         depth: 0,
         declined: false,
     };
-    let value = seed.deserialize(&mut reader).ok()?;
+    let shown_before = SHOWN.replace(false);
+    let value = seed.deserialize(&mut reader);
+    // One decode may be within another.
+    let shown = SHOWN.replace(shown_before);
     reader.end()?;
-    Some(value)
+    value.ok().filter(|_| !shown)
+}
+
+thread_local! {
+    /// Whether somebody has looked at what an error says.
+    static SHOWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// As many arrays and objects in one another as serde_json bears.
@@ -44,15 +53,21 @@ struct Reader<'de, 'r> {
     declined: bool,
 }
 
-/// It says nothing, as serde_json is asked again.
-#[derive(Debug)]
+/// It says nothing: serde_json is asked again. Also if a type keeps what it says and does without the value.
 struct Declined;
 
 type Result<T> = std::result::Result<T, Declined>;
 
 impl fmt::Display for Declined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SHOWN.set(true);
         f.write_str("declined")
+    }
+}
+
+impl fmt::Debug for Declined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -94,6 +109,15 @@ impl<'de> Reader<'de, '_> {
         self.unless_declined(expected)
     }
 
+    /// Whatever it is read as, it is a string.
+    #[inline(always)]
+    fn expect_name(&mut self) -> Result<()> {
+        match self.peek()? {
+            b'"' => Ok(()),
+            _ => Err(self.decline()),
+        }
+    }
+
     fn literal(&mut self, literal: &str) -> Result<()> {
         let passed = self.json.literal(literal);
         self.unless_declined(passed)
@@ -115,6 +139,10 @@ impl<'de> Reader<'de, '_> {
 
     /// Whether there is one more item or field, and as far as it.
     fn next(&mut self, first: &mut bool, closing: u8) -> Result<bool> {
+        // Nothing is passed over any more: who goes on upon errors would not come to an end.
+        if self.declined {
+            return Ok(false);
+        }
         let byte = self.peek()?;
         if byte == closing {
             return Ok(false);
@@ -385,6 +413,7 @@ impl<'de> MapAccess<'de> for Parts<'_, 'de, '_> {
         if !self.reader.next(&mut self.first, b'}')? {
             return Ok(None);
         }
+        self.reader.expect_name()?;
         seed.deserialize(Name(&mut *self.reader)).map(Some)
     }
 
@@ -473,6 +502,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de, '_> {
         let name = if self.is_alone {
             seed.deserialize(&mut *self.reader)?
         } else {
+            self.reader.expect_name()?;
             let name = seed.deserialize(Name(&mut *self.reader))?;
             self.reader.expect(b':')?;
             name

@@ -31,7 +31,7 @@ use super::{
 /// How much is read at once, which is what a TLS record holds. It is on the stack, and only while something is read.
 const READ: usize = 16 << 10;
 
-/// What has come already is handed over together, up to about this size: servers begin with records of 1 KiB, and each piece
+/// What has come already is handed over together, up to this size: servers begin with records of 1 KiB, and each piece
 /// costs its reader a turn.
 const PIECE: usize = 64 << 10;
 
@@ -237,7 +237,7 @@ impl http_body::Body for Content {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         let mut content = Vec::new();
-        while self.connection.is_some() && content.len() < PIECE {
+        while self.connection.is_some() && content.len() + READ <= PIECE {
             if self.poll_read(context, &mut content).is_pending() {
                 if content.is_empty() {
                     return Poll::Pending;

@@ -1,9 +1,11 @@
 //! A server's chain of certificates is not verified again for a moment.
 //!
 //! Fleets often have many clusters behind one front, such as a kcp, a Rancher or a Gardener, and after an outage all of
-//! them connect at once. Each connection proves anew that the server holds its key; that the chain leads from there to the
-//! authority is what was just found out, and takes as long to see again. rustls goes further when it resumes a session: it
-//! does not look at the chain for as long as tickets last, which may be days.
+//! them connect at once. In each full handshake the server proves anew that it holds its key; that the chain leads from
+//! there to the authority is what was just found out, and takes as long to see again. Of an authority that is for several
+//! servers the last one is remembered: with many of them nothing is won, nor is anything lost.
+//!
+//! When a session is resumed, rustls asks for neither, for as long as the session's ticket lasts.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +13,7 @@ use std::{
 };
 
 use rustls::{
-    DigitallySignedStruct, SignatureScheme,
+    DigitallySignedStruct, DistinguishedName, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
 };
@@ -111,6 +113,14 @@ impl ServerCertVerifier for Proven {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.verifier.supported_verify_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        self.verifier.requires_raw_public_keys()
+    }
+
+    fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
+        self.verifier.root_hint_subjects()
     }
 }
 

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use mcr_core::{ClusterName, ObjectKey};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::Notify,
@@ -26,7 +27,7 @@ use super::{
     habit::Habit,
     run::{Job, Over, Run},
 };
-use crate::queue::Outcome;
+use crate::queue::{FairQueue, Outcome};
 
 /// How long a dispatcher works before other tasks of its thread have their turn, and on how much.
 const TURN: Duration = Duration::from_micros(250);
@@ -81,6 +82,19 @@ impl Crew {
         !self.alone && self.coming.load(Ordering::SeqCst) == 0 && (more || waiting == 0)
     }
 
+    /// What to work on next, and whether there is more. None when the queue is closed, and when there is nothing to do for
+    /// one more than those who wait.
+    async fn next(&self, queue: &FairQueue<ClusterName, ObjectKey>) -> Option<(Job, bool)> {
+        if self.waiting.load(Ordering::SeqCst) >= SPARE {
+            let work = queue.exchange(None, true, Instant::now())?;
+            return Some((work, queue.nudge()));
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let next = queue.next_of_several().await;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        next
+    }
+
     /// Lets those come first that were woken on this thread, where nobody could wake them while a reconcile keeps it. The
     /// caller itself is put where other threads find it. If that was `in_vain`, whoever was woken is stuck behind a
     /// dispatcher that works: one more that works here is worth more than to wait for them.
@@ -111,10 +125,7 @@ async fn work(engine: Arc<Engine>, crew: Arc<Crew>) {
     let queue = &engine.core.queue;
     let mut habit = Habit::default();
     loop {
-        crew.waiting.fetch_add(1, Ordering::SeqCst);
-        let next = queue.next_of_several().await;
-        crew.waiting.fetch_sub(1, Ordering::SeqCst);
-        let Some((work, mut more)) = next else {
+        let Some((work, mut more)) = crew.next(queue).await else {
             return;
         };
         // What is polled here is work as well, and waited for like that.
@@ -130,9 +141,6 @@ async fn work(engine: Arc<Engine>, crew: Arc<Crew>) {
         drop(at_work);
         if more {
             crew.come(yield_now()).await;
-        }
-        if crew.waiting.load(Ordering::SeqCst) >= SPARE {
-            return;
         }
     }
 }

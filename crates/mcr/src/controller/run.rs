@@ -173,9 +173,9 @@ impl Begun {
 
     fn end(self, ended: Result<Result<Ended, Panic>, Duration>) -> Option<Over> {
         let Self { call, mut guard } = self;
-        drop(call.future);
-        // Whatever the reconciler left running that listens to its token ends with it.
+        // Whatever the reconciler left running that listens to its token ends with it, also if it panics when it is dropped.
         call.ending.end();
+        drop(call.future);
         let counters = &guard.engine.core.counters;
         let at = Instant::now();
         counters.durations.observe(at - call.began);

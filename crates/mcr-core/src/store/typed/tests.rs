@@ -613,3 +613,92 @@ fn an_error_that_a_type_does_not_mind_loses_no_place() {
     }
     assert!(same_if_taken::<Vec<Lenient<u8>>>("[1,300]"));
 }
+
+#[test]
+fn a_type_that_goes_on_upon_errors_comes_to_an_end() {
+    #[derive(Debug, PartialEq)]
+    struct Patient(Vec<String>);
+    struct Visit;
+    impl<'de> Visitor<'de> for Visit {
+        type Value = Patient;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("anything with parts")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Patient, A::Error> {
+            let mut taken = Vec::new();
+            loop {
+                match items.next_element::<String>() {
+                    Ok(Some(item)) => taken.push(item),
+                    Ok(None) => return Ok(Patient(taken)),
+                    Err(_) => {}
+                }
+            }
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Patient, A::Error> {
+            let mut taken = Vec::new();
+            loop {
+                match fields.next_entry::<String, String>() {
+                    Ok(Some((_, value))) => taken.push(value),
+                    Ok(None) => return Ok(Patient(taken)),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+    impl<'de> Deserialize<'de> for Patient {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+            from.deserialize_any(Visit)
+        }
+    }
+    for text in [
+        r#"["a",null,"b"]"#,
+        r#"["a",1]"#,
+        r#"[true,"b"]"#,
+        r#"{"a":1,"b":"c"}"#,
+        r#"{"a":null}"#,
+    ] {
+        same_if_taken::<Patient>(text);
+    }
+    assert!(same::<Patient>(r#"["a","b"]"#));
+}
+
+#[test]
+fn what_a_type_keeps_of_an_error_is_serde_jsons() {
+    #[derive(Debug, PartialEq)]
+    struct Told(std::result::Result<u8, String>);
+    impl<'de> Deserialize<'de> for Told {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+            Ok(Self(u8::deserialize(from).map_err(|error| format!("{error}"))))
+        }
+    }
+    assert!(same_if_taken::<Vec<Told>>("[1,2]"));
+    assert!(read::<Vec<Told>>("[1,300]").is_none());
+    // Nor is it forgotten because something else is decoded meanwhile, which is taken.
+    #[derive(Debug, PartialEq)]
+    struct Around(String);
+    impl<'de> Deserialize<'de> for Around {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+            let told = u8::deserialize(from).unwrap_err();
+            let told = format!("{told:?}");
+            assert!(same_if_taken::<Vec<u8>>("[1,2]"));
+            Ok(Self(told))
+        }
+    }
+    assert!(read::<Around>("300").is_none());
+}
+
+#[test]
+fn names_are_strings() {
+    /// Asks for whatever is there.
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Any;
+    impl<'de> Deserialize<'de> for Any {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+            de::IgnoredAny::deserialize(from).map(|_| Any)
+        }
+    }
+    for text in ["{1:2}", "{null:2}", "{[]:2}", r#"{{"a":1}:2}"#] {
+        assert!(!same::<HashMap<Any, u8>>(text), "{text}");
+        assert!(!same::<One>(text), "{text}");
+    }
+}

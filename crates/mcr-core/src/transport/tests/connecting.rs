@@ -7,7 +7,11 @@ use futures::FutureExt;
 use http::Request;
 use kube::client::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
-use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
+use rustls::{
+    RootCertStore, ServerConfig,
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
+};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
@@ -288,6 +292,51 @@ async fn servers_that_can_not_prove_who_they_are() {
         failure(&expired, Trust::Trusted).await.to_string(),
         says("the server's certificate has expired (or the clock of this machine is wrong); renew it")
     );
+}
+
+/// Shows a chain with whatever key it has.
+#[derive(Debug)]
+struct Claims(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Claims {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_a_server_is_proven_though_its_chain_was_just_verified() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
+    let honest = tls_server(acceptor(&certificate, &key, None)).await;
+    let another =
+        PrivateKeyDer::from_pem_slice(KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let claims = CertifiedKey::new(
+        chain,
+        pem::provider().key_provider.load_private_key(another).unwrap(),
+    );
+    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let dialer = dialer();
+    for version in versions {
+        let config = ServerConfig::builder_with_provider(pem::provider().clone())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Claims(Arc::new(claims.clone()))));
+        let impostor = tls_server(TlsAcceptor::from(Arc::new(config))).await;
+        let at =
+            |server: &Server| Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+        let stack = dialer
+            .stack(&at(&honest), &Credential::anonymous(), Trust::Trusted)
+            .unwrap();
+        stack.send(get("/version")).await.unwrap();
+        let text = failure_with(&dialer, &at(&impostor), Trust::Trusted)
+            .await
+            .to_string();
+        assert!(text.contains("can't connect"), "{text}");
+        assert!(impostor.seen().is_empty());
+    }
 }
 
 #[tokio::test]
