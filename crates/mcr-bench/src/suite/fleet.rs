@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::Session;
+use super::{Session, round::SETTLED};
 use crate::{
     driver::{Backend, Job, Running, Subject, real::Real, sim::Sim},
     row::Row,
@@ -63,17 +63,17 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let synced = process.synced(LIMIT).await?;
     let at_sync = process.usage()?;
     let server = server.and_then(|before| Some(backend.server_cpu()?.saturating_sub(before)));
-    // Memory that is given back is given back within a moment; what is idle is idle after it.
-    let settle = session.options.idle / 2;
+    let idle_after = session.options.idle(backend.clusters());
+    let settle = SETTLED.min(idle_after);
     tokio::time::sleep(settle).await;
     let settled = process.usage()?;
-    tokio::time::sleep(session.options.idle - settle).await;
+    tokio::time::sleep(idle_after - settle).await;
     let idle = process.usage()?;
     let after = backend.counts().await?;
     process.stop().await?;
     backend.quiet(before.map_or(0, |before| before.open)).await?;
     let asked = before.zip(after);
-    let idle_for = (session.options.idle - settle).as_secs_f64();
+    let idle_for = (idle_after - settle).as_secs_f64();
     Ok(Row {
         variant: variant.to_owned(),
         synced_s: Some(synced.saturating_sub(started) as f64 / 1e9),

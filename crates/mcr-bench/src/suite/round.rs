@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use ::mcr::core::FleetSettings;
 use anyhow::{Result, bail};
 
 use crate::{
@@ -28,9 +29,26 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// How many seconds `churn` takes.
     pub seconds: Option<usize>,
-    /// How long after the sync memory is looked at, and idle CPU counted.
-    pub idle: Duration,
+    /// How long after the sync memory is looked at, and idle CPU counted, if not the usual time.
+    pub idle: Option<Duration>,
 }
+
+impl Options {
+    /// How long after the sync memory is looked at, and idle CPU counted from [`SETTLED`] on.
+    ///
+    /// On simulated clusters, which are what idle CPU is asked of, so long that mcr looks twice after each that says
+    /// nothing, which is what it does while it is idle.
+    pub fn idle(&self, clusters: usize) -> Duration {
+        self.idle.unwrap_or(if self.sim {
+            SETTLED + 2 * FleetSettings::default().probe_after_among(clusters)
+        } else {
+            2 * SETTLED
+        })
+    }
+}
+
+/// Memory that is given back is given back within a moment; what is idle is idle after it.
+pub(super) const SETTLED: Duration = Duration::from_secs(3);
 
 /// One call of the command: its options, where the programs are, and whom rows are told.
 pub struct Session<'a> {

@@ -1,7 +1,10 @@
 //! One engagement of one cluster: its states from joining to leaving.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -36,8 +39,25 @@ pub(super) enum End {
     Stopped,
 }
 
+/// Counts a life for as long as it lasts.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn one(lives: &'a AtomicUsize) -> Self {
+        lives.fetch_add(1, Ordering::Relaxed);
+        Self(lives)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// One engagement of one cluster.
 pub(super) struct Life<'a> {
+    pub(super) _counted: Counted<'a>,
     pub(super) fleet: &'a Arc<FleetShared>,
     /// For the endpoint of a scope: who stands behind it.
     pub(super) host: Option<Arc<Host>>,
@@ -95,6 +115,7 @@ impl<'a> Life<'a> {
         }
         // In a box: a future has room for what it is made from, and for that once more.
         Box::new(Self {
+            _counted: Counted::one(&fleet.lives),
             fleet,
             host,
             changes,

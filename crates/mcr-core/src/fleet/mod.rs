@@ -18,7 +18,7 @@ mod supervisor;
 use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -81,6 +81,8 @@ pub(crate) struct FleetShared {
     slots: Mutex<Slots>,
     /// The endpoints of scopes.
     hosts: Hosts,
+    /// How many clusters and endpoints of scopes are connected to, or tried.
+    lives: AtomicUsize,
     /// Clusters that are engaged, from their announcement to the beginning of their end.
     registry: DashMap<ClusterName, Cluster>,
     draining: DashMap<(ClusterName, u64), Cluster>,
@@ -179,6 +181,7 @@ impl FleetBuilder {
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
             list_slots: Arc::new(Semaphore::new(self.settings.lists.max(1))),
             next_epoch: AtomicU64::new(1),
+            lives: AtomicUsize::new(0),
             token,
             tasks: TaskTracker::new(),
             started: AtomicBool::new(false),
@@ -465,6 +468,12 @@ impl Fleet {
 }
 
 impl FleetShared {
+    /// After how long of silence one of its clusters is probed.
+    fn probe_after(&self) -> Duration {
+        self.settings
+            .probe_after_among(self.lives.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn settings(&self) -> &FleetSettings {
         &self.settings
     }

@@ -44,7 +44,6 @@ impl Life<'_> {
             self.unreachable(NotConnected::new("the connection was given up"));
             return None;
         };
-        let settings = self.fleet.settings();
         let transport = self.cluster.transport().clone();
         let mut failures = self.cluster.health().subscribe();
         let known_failures = failures.borrow_and_update().failures;
@@ -52,7 +51,7 @@ impl Life<'_> {
             .last_heard_at()
             .unwrap_or(self.last_probe)
             .max(self.last_probe);
-        let probe_at = heard + settings.probe_after;
+        let probe_at = heard + self.fleet.probe_after();
         #[cfg(mcr_planted)]
         let probe_at = probe_at + Duration::from_secs(3600) * u32::from(crate::planted::Bug::NotProbed.on());
         let soonest = [
@@ -84,7 +83,7 @@ impl Life<'_> {
                 Due::Identity => { Box::pin(self.identify_now()).await; None }
                 Due::Probe => {
                     let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
-                    if heard.elapsed() >= settings.probe_after { Box::pin(self.check()).await } else { None }
+                    if heard.elapsed() >= self.fleet.probe_after() { Box::pin(self.check()).await } else { None }
                 }
             },
             () = failed_since(&mut failures, known_failures) => Box::pin(self.check()).await,

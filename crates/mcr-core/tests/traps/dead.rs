@@ -1,6 +1,7 @@
 //! Clusters that don't answer.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -198,6 +199,43 @@ impl Door {
     fn fall_silent(&self) {
         self.to.send_replace(None);
     }
+}
+
+/// Each of two is probed every two seconds, not every tenth of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
+    let server = Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await;
+    let running = Running::start_with(|settings| {
+        settings.probe_after = Duration::from_millis(100);
+        settings.probes_per_second = 1;
+    });
+    let mut watches = Vec::new();
+    for name in ["a", "b"] {
+        let cluster = running.join(name, &server.kubeconfig()).await;
+        let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+        log.becomes(&["+a"]).await;
+        watches.push(watch);
+    }
+    let mut probes = HashSet::new();
+    for _ in 0..100 {
+        for_millis(50).await;
+        let clusters = running.fleet.snapshot().clusters;
+        probes.extend(
+            clusters
+                .into_iter()
+                .map(|cluster| (cluster.name, cluster.last_probe)),
+        );
+    }
+    // The one before is among them.
+    assert!((4..=10).contains(&probes.len()), "{probes:?}");
+    running.stop().await;
 }
 
 /// A server that accepts connections and says nothing looks alive to TCP.
