@@ -34,7 +34,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// How long after the sync memory is looked at, and idle CPU counted from [`SETTLED`] on.
+    /// How long after the sync memory is looked at, and idle CPU counted, once what was given back after the sync is gone.
     ///
     /// On simulated clusters, which are what idle CPU is asked of, so long that mcr looks twice after each that says
     /// nothing, which is what it does while it is idle.
