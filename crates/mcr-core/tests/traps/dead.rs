@@ -122,14 +122,7 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
 async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = kubeconfig(&format!("http://{}", silent.local_addr().unwrap()));
-    let good = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let good = quiet_server().await;
     let running = Running::start_with(|settings| {
         settings.lists = 2;
         settings.connects = 2;
@@ -204,14 +197,7 @@ impl Door {
 /// Each of two is probed every two seconds, not every tenth of one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_millis(100);
         settings.probes_per_second = 1;
@@ -241,14 +227,7 @@ async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
 /// A server that accepts connections and says nothing looks alive to TCP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let door = Door::open(server.address).await;
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_millis(500);

@@ -279,6 +279,18 @@ pub(crate) fn quiet() -> Answer {
     Answer::watch([])
 }
 
+/// A server that has the ConfigMap `a` at version 10 and says nothing more.
+pub(crate) async fn quiet_server() -> Server {
+    Server::start(|asked| {
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, [map("a", 1)])
+        }
+    })
+    .await
+}
+
 /// Everything that is logged in this process, at every level and from every library.
 pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 

@@ -192,11 +192,7 @@ async fn another_cluster_at_the_same_address_is_noticed_at_the_next_look() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_of_known_identity_that_was_never_reached_is_the_same_at_another_address() {
     let wrong = Server::start(|_| Answer::status(500, "InternalError", "not me")).await;
-    let right = Server::start(|asked| match asked.is_watch() {
-        false => list(10, [map("a", 1)]),
-        true => quiet(),
-    })
-    .await;
+    let right = quiet_server().await;
     let spec = |server: &Server| {
         let access = Access::kubeconfig(server.kubeconfig(), Trust::Trusted);
         ClusterSpec::new(name("a"), access).identity("the one")

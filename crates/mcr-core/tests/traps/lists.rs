@@ -311,14 +311,7 @@ async fn a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent() {
         }
     })
     .await;
-    let good = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let good = quiet_server().await;
     let running = Running::start_with(|settings| settings.lists = 1);
     let silent_one = One::with(&silent, running).await;
     eventually("the silent one is being listed", || {

@@ -15,14 +15,7 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let one = One::of(&server).await;
     let (_also, at_once) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     eventually("watched", || (server.live() == 1).then_some(())).await;
@@ -44,14 +37,7 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let one = One::of(&server).await;
     let (second, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     eventually("watched", || (server.live() == 1).then_some(())).await;

@@ -16,14 +16,7 @@ use crate::{harness::*, server::Server};
 /// kube sends no User-Agent, which API servers count requests and set priorities by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_says_who_asks_and_wants_json_as_it_is() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
     one.cluster

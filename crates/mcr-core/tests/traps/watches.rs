@@ -418,14 +418,7 @@ async fn a_watch_that_never_said_a_word_is_followed_by_a_list() {
 /// kube's stores know names only: an object that was deleted and made anew would look changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_object_under_the_same_name_is_a_delete_and_an_add() {
-    let server = Server::start(|asked| {
-        if asked.is_watch() {
-            quiet()
-        } else {
-            list(10, [map("a", 1)])
-        }
-    })
-    .await;
+    let server = quiet_server().await;
     let one = One::of(&server).await;
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let mut other = map("a", 11);

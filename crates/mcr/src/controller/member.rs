@@ -45,6 +45,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Hashes no key where there is nothing to forget, which is nearly always so.
+fn forget<V>(known: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) {
+    let mut known = lock(known);
+    if !known.is_empty() {
+        known.remove(key);
+    }
+}
+
 impl Member {
     pub(crate) fn new(cluster: Cluster, epoch: u64) -> Self {
         Self {
@@ -81,16 +89,13 @@ impl Member {
 
     /// The primary watch saw an object alive.
     pub(crate) fn alive(&self, key: &ObjectKey) {
-        let mut tombstones = lock(&self.tombstones);
-        if !tombstones.is_empty() {
-            tombstones.remove(key);
-        }
+        forget(&self.tombstones, key);
     }
 
     /// The primary watch saw an object deleted.
     pub(crate) fn dead(&self, key: &ObjectKey, object: Arc<Object>) {
         lock(&self.tombstones).insert(key.clone(), object);
-        lock(&self.undecodable).remove(key);
+        forget(&self.undecodable, key);
     }
 
     /// A request has dealt with this deletion.
@@ -112,10 +117,7 @@ impl Member {
     }
 
     pub(crate) fn decoded(&self, key: &ObjectKey) {
-        let mut known = lock(&self.undecodable);
-        if !known.is_empty() {
-            known.remove(key);
-        }
+        forget(&self.undecodable, key);
     }
 
     /// Runs a task as part of the cluster; it is given its number, to be told back with [`ended`](Self::ended).
