@@ -4,11 +4,16 @@
 //! Each function takes bytes from outside, puts them through everything that reads them, and panics if a rule is
 //! broken: no bytes panic, nothing is quoted that may be a secret, and what was taken apart says the same as before.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::DynamicObject;
 use secrecy::ExposeSecret;
-use serde_json::{Value, value::RawValue};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::{
     access::{
@@ -16,7 +21,7 @@ use crate::{
         KubeconfigAccess, KubeconfigFile, Resolved, Trust, contexts, exec_output as read_exec_output,
         link_kubeconfig,
     },
-    store::{Form, Item, Namespaces, Object},
+    store::{Form, Interner, Item, Object, Shapes},
     watch::{
         BadLine, BadList, Lines, ListPage, WatchError, WatchLine, list_page, list_page_by_item, status,
         watch_line, watch_line_by_part,
@@ -212,10 +217,29 @@ fn line_says(line: Result<WatchLine<'_>, BadLine>) -> Vec<String> {
     }
 }
 
+/// An object reads the same whether it is held in a shape or not.
+fn shapes_show_nothing(json: &[u8], form: &Form) {
+    let Ok(Value::Object(mut value)) = serde_json::from_slice(json) else {
+        return;
+    };
+    let mut interner = Interner::shaping(Arc::new(Shapes::new(form.clone())));
+    for uid in ["a", "b", "a"] {
+        value["metadata"]["uid"] = uid.into();
+        let Ok(raw) = to_raw_value(&value) else { return };
+        let shaped = Object::parse(&raw, &mut interner);
+        let plain = Object::parse(&raw, &mut Interner::plain(form.clone()));
+        let json = |object: Result<Object, _>| object.ok().and_then(|object| object.to_json().ok());
+        assert!(
+            json(shaped) == json(plain),
+            "an object reads otherwise in a shape"
+        );
+    }
+}
+
 fn object_says(item: Item<'_>) -> Vec<String> {
     let form = Form::new("v1", "ConfigMap");
-    let mut namespaces = Namespaces::default();
-    let object = match item.and_then(|object| object.close(None, &form, &mut namespaces)) {
+    let mut interner = Interner::plain(form.clone());
+    let object = match item.and_then(|object| object.close(None, &mut interner)) {
         Ok(object) => object,
         Err(error) => return vec![error.to_string(), format!("{error:?}")],
     };
@@ -224,7 +248,7 @@ fn object_says(item: Item<'_>) -> Vec<String> {
     };
     let again = std::str::from_utf8(&held).ok().and_then(|text| {
         let raw: &RawValue = serde_json::from_str(text).ok()?;
-        Object::parse(raw, &form, &mut namespaces).ok()
+        Object::parse(raw, &mut interner).ok()
     });
     let Some(again) = again else {
         panic!("what is held of an object is not an object any more");
@@ -236,6 +260,7 @@ fn object_says(item: Item<'_>) -> Vec<String> {
     );
     assert!(again.resource_version() == object.resource_version());
     assert!(again.generation() == object.generation());
+    shapes_show_nothing(&held, &form);
 
     assert!(
         object.decode::<ConfigMap>().ok() == serde_json::from_slice(&held).ok()

@@ -108,14 +108,14 @@ pub fn stored(mut object: Value, number: usize) -> Value {
     object
 }
 
-/// Objects that differ in name, namespace and version only, as JSON: made with next to no instructions, where those are counted.
+/// Objects that differ in name, namespace, UID and version only, as JSON: made with next to no instructions, where those are counted.
 pub struct Alike(Vec<String>);
 
 impl Alike {
     /// Like the first ConfigMap.
     pub fn new() -> Self {
         let mut object = stored(crate::objects::config_map(0), 0);
-        for field in ["name", "namespace", "resourceVersion"] {
+        for field in ["name", "namespace", "uid", "resourceVersion"] {
             object["metadata"][field] = format!("<{field}>").into();
         }
         Self(object.to_string().split(['<', '>']).map(str::to_owned).collect())
@@ -123,10 +123,16 @@ impl Alike {
 
     /// Writes one.
     pub fn write(&self, to: &mut Vec<u8>, name: &str, namespace: &str, version: &str) {
+        const UID: &str = "7f3c1a20-5f0c-4a5b-9d52-000000000000";
         for part in &self.0 {
             let text = match part.as_str() {
                 "name" => name,
                 "namespace" => namespace,
+                "uid" => {
+                    let same = UID.len().saturating_sub(version.len());
+                    to.extend_from_slice(UID.get(..same).unwrap_or_default().as_bytes());
+                    version
+                }
                 "resourceVersion" => version,
                 text => text,
             };

@@ -180,7 +180,7 @@ impl Cluster {
             list_slots: fleet.list_slots(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),
-            packer: fleet.packers().map(|packers| packers.kind(request)),
+            holding: fleet.holding(request),
         })
     }
 

@@ -33,7 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{counts::Counts, desired::Desired, events::Subscribers, host::Hosts, supervisor::Slots};
 use crate::{
     Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
-    store::{Indexer, Object, Packers, Store},
+    store::{Holding, Indexer, Kinds, Object, Packers, Shapes, Store},
     transport::Dialer,
     watch::WatchRequest,
 };
@@ -90,6 +90,7 @@ pub(crate) struct FleetShared {
     counts: Counts,
     /// None if objects are held as they are.
     packers: Option<Packers>,
+    shapes: Kinds<Shapes>,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
     connect_slots: Arc<Semaphore>,
@@ -176,6 +177,7 @@ impl FleetBuilder {
             subscribers: Subscribers::default(),
             counts: Counts::default(),
             packers: Packers::of(&self.settings.store),
+            shapes: Kinds::default(),
             indexes: RwLock::default(),
             dialer: Dialer::new(&self.settings.access_policy),
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
@@ -499,8 +501,12 @@ impl FleetShared {
         &self.counts
     }
 
-    pub(crate) fn packers(&self) -> Option<&Packers> {
-        self.packers.as_ref()
+    /// How objects of a kind are held.
+    pub(crate) fn holding(&self, request: &WatchRequest) -> Holding {
+        match &self.packers {
+            Some(packers) => Holding::Packed(packers.kind(request)),
+            None => Holding::Shaped(self.shapes.get(request, || Shapes::new(request.form()))),
+        }
     }
 
     async fn make_dictionaries(self: Arc<Self>) {

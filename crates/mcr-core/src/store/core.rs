@@ -365,12 +365,12 @@ mod tests {
     use serde_json::{json, value::to_raw_value};
 
     use super::*;
-    use crate::store::{Form, Namespaces};
+    use crate::store::{Form, Interner};
 
     fn object(name: &str, uid: u8, rv: u32, label: &str) -> Arc<Object> {
         let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label, "app.kubernetes.io/managed-by": "something that is said of all of them"}}});
         let raw = to_raw_value(&json).unwrap();
-        Object::parse(&raw, &Form::new("v1", "ConfigMap"), &mut Namespaces::default())
+        Object::parse(&raw, &mut Interner::plain(Form::new("v1", "ConfigMap")))
             .unwrap()
             .into()
     }

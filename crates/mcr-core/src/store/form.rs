@@ -1,11 +1,11 @@
-//! What all objects of a kind have in common, held once for them.
+//! What many objects of a kind have in common, held once for them.
 
 use std::sync::Arc;
 
-use super::packing::Dictionary;
+use super::{packing::Dictionary, shape::Shape};
 
-/// How objects of a kind are held: the group, version and kind that list items come without, and the dictionary that
-/// those of this form are packed with.
+/// How objects of a kind are held: the group, version and kind that list items come without, and what else those of this
+/// form have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Form(Arc<Shared>);
 
@@ -13,7 +13,18 @@ pub(crate) struct Form(Arc<Shared>);
 struct Shared {
     /// The beginning of the JSON.
     prefix: Box<[u8]>,
-    dictionary: Option<Dictionary>,
+    common: Common,
+}
+
+/// What objects of a form have in common beyond the beginning.
+#[derive(Debug)]
+pub(super) enum Common {
+    /// They are held as they are.
+    Nothing,
+    /// All that strings and numbers do not say.
+    Shape(Shape),
+    /// What they are packed with.
+    Dictionary(Dictionary),
 }
 
 impl Form {
@@ -26,7 +37,7 @@ impl Form {
         );
         Self(Arc::new(Shared {
             prefix: prefix.into_bytes().into(),
-            dictionary: None,
+            common: Common::Nothing,
         }))
     }
 
@@ -34,21 +45,49 @@ impl Form {
         &self.0.prefix
     }
 
-    /// None for objects that are held as they are.
+    pub(super) fn common(&self) -> &Common {
+        &self.0.common
+    }
+
+    pub(super) fn shape(&self) -> Option<&Shape> {
+        match self.common() {
+            Common::Shape(shape) => Some(shape),
+            Common::Nothing | Common::Dictionary(_) => None,
+        }
+    }
+
+    /// None for objects that are not packed.
     pub(super) fn dictionary(&self) -> Option<&Dictionary> {
-        self.0.dictionary.as_ref()
+        match self.common() {
+            Common::Dictionary(dictionary) => Some(dictionary),
+            Common::Nothing | Common::Shape(_) => None,
+        }
+    }
+
+    /// The same with a shape.
+    pub(super) fn shaped(&self, shape: Shape) -> Self {
+        self.with(Common::Shape(shape))
     }
 
     /// The same with a dictionary.
     #[cfg(feature = "packed")]
     pub(super) fn packed(&self, dictionary: Dictionary) -> Self {
+        self.with(Common::Dictionary(dictionary))
+    }
+
+    fn with(&self, common: Common) -> Self {
         Self(Arc::new(Shared {
             prefix: self.0.prefix.clone(),
-            dictionary: Some(dictionary),
+            common,
         }))
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether it is held by others too.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 }

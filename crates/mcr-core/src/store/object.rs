@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::de::DeserializeOwned;
 
-use super::{Form, ObjectKey, packing::Damaged, quoted, room::Room, typed, uid::Uid};
+use super::{Form, ObjectKey, form::Common, packing::Damaged, quoted, room::Room, typed, uid::Uid};
 
 /// One object of one cluster, as JSON with the few facts the fleet itself needs.
 ///
@@ -15,7 +15,7 @@ pub struct Object {
     uid: Uid,
     form: Form,
     /// The resource version, the generation as it was written, and the rest of the JSON, which follows upon the facts
-    /// and is packed if the form has a dictionary.
+    /// and is as the form says.
     held: Box<[u8]>,
     /// How long the JSON is.
     json: u32,
@@ -26,7 +26,7 @@ pub struct Object {
 }
 
 /// What an object is made of.
-pub(super) struct Parts<'a> {
+pub(super) struct Parts {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
     pub(super) uid_is_whole: bool,
@@ -36,12 +36,14 @@ pub(super) struct Parts<'a> {
     pub(super) generation: usize,
     /// Both, and the rest.
     pub(super) held: Vec<u8>,
-    pub(super) form: &'a Form,
+    /// How long the rest is as JSON.
+    pub(super) rest: usize,
+    pub(super) form: Form,
 }
 
 impl Object {
     /// What is refused here nobody sends who does not want to do harm.
-    pub(super) fn of(parts: Parts<'_>) -> Result<Self, (&'static str, ObjectKey)> {
+    pub(super) fn of(parts: Parts) -> Result<Self, (&'static str, ObjectKey)> {
         let (Ok(resource_version), Ok(generation)) = (
             u16::try_from(parts.resource_version),
             u8::try_from(parts.generation),
@@ -55,11 +57,11 @@ impl Object {
             key: parts.key,
             uid: parts.uid,
             uid_is_whole: parts.uid_is_whole,
-            form: parts.form.clone(),
+            form: parts.form,
             json: 0,
             held: parts.held.into(),
         };
-        let json = object.head_len() + object.rest().len();
+        let json = object.head_len() + parts.rest;
         match u32::try_from(json) {
             Ok(json) => object.json = json,
             Err(_) => return Err(("the object is larger than 4 GiB", object.key)),
@@ -113,7 +115,7 @@ impl Object {
     }
 
     fn decode_in<K: DeserializeOwned>(&self, room: &mut Room) -> Result<K, DecodeError> {
-        let Room { document, text } = room;
+        let Room { document, text, .. } = room;
         self.write_document(document)
             .map_err(|error| self.damaged(&error, short_type_name::<K>()))?;
         // Checked as a whole, which takes less than checking string by string.
@@ -170,19 +172,37 @@ impl Object {
         self.held.get(facts..).unwrap_or_default()
     }
 
-    /// How long the rest is when it is not packed.
+    /// How long the rest is as JSON.
     pub(super) fn rest_bytes(&self) -> usize {
         self.bytes() - self.head_len().min(self.bytes())
     }
 
-    /// The rest as it is when it is not packed.
+    /// The rest as JSON.
     pub(super) fn rest_json(&self) -> Result<Cow<'_, [u8]>, Damaged> {
-        let Some(dictionary) = self.form.dictionary() else {
+        if let Common::Nothing = self.form.common() {
             return Ok(self.rest().into());
-        };
-        let mut json = vec![0; self.rest_bytes()];
-        dictionary.unpack(self.rest(), &mut json)?;
+        }
+        let mut json = Vec::with_capacity(self.rest_bytes());
+        self.write_rest(&mut json)?;
         Ok(json.into())
+    }
+
+    fn write_rest(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
+        match self.form.common() {
+            Common::Nothing => json.extend_from_slice(self.rest()),
+            Common::Shape(shape) => shape.write(self.rest(), json),
+            Common::Dictionary(dictionary) => {
+                let start = json.len();
+                json.resize(start + self.rest_bytes(), 0);
+                dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn form(&self) -> &Form {
+        &self.form
     }
 
     pub(super) fn is_in_form(&self, form: &Form) -> bool {
@@ -239,15 +259,7 @@ impl Object {
             json.extend_from_slice(before.as_bytes());
             fact.write(json);
         }
-        match self.form.dictionary() {
-            None => json.extend_from_slice(self.rest()),
-            Some(dictionary) => {
-                let start = json.len();
-                json.resize(len, 0);
-                dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
-            }
-        }
-        Ok(())
+        self.write_rest(json)
     }
 }
 
@@ -333,11 +345,11 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::store::{Namespaces, NotAnObject};
+    use crate::store::{Interner, NotAnObject};
 
     fn parse(json: &str) -> Result<Object, NotAnObject> {
         let raw: &RawValue = serde_json::from_str(json).unwrap();
-        Object::parse(raw, &Form::new("v1", "ConfigMap"), &mut Namespaces::default())
+        Object::parse(raw, &mut Interner::plain(Form::new("v1", "ConfigMap")))
     }
 
     #[test]

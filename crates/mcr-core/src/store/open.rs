@@ -13,17 +13,44 @@ use super::{
     ObjectMetadata, OpenObject,
     object::describe,
     parse::{Item, NotAnObject},
+    pattern::{Pattern, Patterns},
     quoted,
-    scan::Scanner,
+    scan::{FieldText, Scanner},
+    shape::Scalar,
 };
 
 /// A field of a JSON object, its value as it is written.
 pub(super) struct Field<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) value: &'a str,
+    /// Where the quote before its name is in the text that it was read from; none if the two are not written in one piece.
+    pub(super) at: Option<u32>,
+    /// Where the strings and the numbers of the value are, among those of all fields that were read with it.
+    pub(super) scalars: Range<u32>,
 }
 
-impl Field<'_> {
+impl<'a> Field<'a> {
+    /// Of whose value nothing is known.
+    pub(super) fn unread(name: Cow<'a, str>, value: &'a str) -> Self {
+        Self {
+            name,
+            value,
+            at: None,
+            scalars: 0..0,
+        }
+    }
+
+    /// Both, as they are written.
+    pub(super) fn whole(&self, text: &'a str) -> Option<&'a str> {
+        let at = self.at? as usize;
+        text.get(at..at + self.name.len() + Scanner::NAMED + self.value.len())
+    }
+
+    /// Its strings and its numbers, among those of others.
+    pub(super) fn own<'s>(&self, scalars: &'s [Scalar]) -> Option<&'s [Scalar]> {
+        scalars.get(self.scalars.start as usize..self.scalars.end as usize)
+    }
+
     /// How long it is when it is written.
     pub(super) fn len(&self) -> usize {
         let name = match &self.name {
@@ -49,18 +76,86 @@ impl Field<'_> {
 /// The objects of a list. What can't be read as an object has its fault in its place.
 #[derive(Default)]
 pub(crate) struct OpenObjects<'a> {
-    /// Of all of them, one after the other: none takes memory of its own.
-    fields: Vec<Field<'a>>,
+    pieces: Pieces<'a>,
+    patterns: Patterns<'a>,
     found: Vec<Result<Found, NotAnObject>>,
 }
+
+/// What is read of objects. Where it is of several, it stands one after the other: none takes memory of its own.
+#[derive(Default)]
+pub(super) struct Pieces<'a> {
+    /// Where scalars are.
+    pub(super) text: &'a str,
+    pub(super) fields: Vec<Field<'a>>,
+    pub(super) scalars: Vec<Scalar>,
+}
+
+impl<'a> Pieces<'a> {
+    fn of_one(text: &'a str) -> Self {
+        Self {
+            text,
+            fields: Vec::with_capacity(FIELDS),
+            scalars: Vec::with_capacity(FIELDS),
+        }
+    }
+
+    /// Reads the value of a field.
+    #[inline(always)]
+    fn read(&mut self, json: &mut Scanner<'a>, name: Cow<'a, str>) -> Option<()> {
+        let first = self.scalars.len();
+        let FieldText { value, at } = json.field(&name, &mut self.scalars)?;
+        self.fields.push(Field {
+            name,
+            value,
+            at: at.and_then(|at| u32::try_from(at).ok()),
+            scalars: u32::try_from(first).ok()?..u32::try_from(self.scalars.len()).ok()?,
+        });
+        Some(())
+    }
+
+    /// Makes room for so many objects like the first one.
+    fn reserve(&mut self, objects: usize) {
+        let objects = objects.min(RESERVED);
+        self.fields.reserve_exact(self.fields.len() * objects);
+        self.scalars.reserve_exact(self.scalars.len() * objects);
+    }
+}
+
+/// For more objects than these no room is made before they are read.
+const RESERVED: usize = 512;
 
 impl<'a> OpenObjects<'a> {
     /// Reads an array of objects. Declined as a whole if one of them is; [`OpenObjects::one_by_one`] tells which.
     pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
-        let mut objects = Self::default();
+        let mut objects = Self {
+            pieces: Pieces {
+                text: json.text(),
+                ..Pieces::default()
+            },
+            ..Self::default()
+        };
         json.array(|item| {
-            let found = Found::scan(item, &mut objects.fields)?;
-            objects.found.push(Ok(found));
+            let Self {
+                pieces,
+                patterns,
+                found,
+            } = &mut objects;
+            let object = match patterns.read(item, pieces) {
+                Some(object) => object,
+                None => {
+                    let start = item.next_place()?;
+                    let mut object = Found::scan(item, pieces)?;
+                    let place = start..item.place();
+                    if found.is_empty() {
+                        let more = (pieces.text.len() - place.end) / place.len().max(1);
+                        pieces.reserve(more);
+                        found.reserve(more.min(RESERVED));
+                    }
+                    patterns.learn(place, pieces, &mut object);
+                    object
+                }
+            };
+            found.push(Ok(object));
             Some(())
         })?;
         Some(objects)
@@ -70,7 +165,7 @@ impl<'a> OpenObjects<'a> {
     pub(crate) fn one_by_one(items: &[&'a RawValue]) -> Self {
         let mut objects = Self::default();
         for item in items {
-            let found = open(item, &mut objects.fields);
+            let found = open(item, &mut objects.pieces.fields);
             objects.found.push(found);
         }
         objects
@@ -80,9 +175,15 @@ impl<'a> OpenObjects<'a> {
         self.found.is_empty()
     }
 
+    /// How many were read as others are written.
+    #[cfg(test)]
+    pub(super) fn fitted(&self) -> usize {
+        self.patterns.fitted
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> {
         self.found.iter().map(|found| match found {
-            Ok(found) => Ok(found.object(&self.fields)),
+            Ok(found) => Ok(found.object(&self.pieces, self.patterns.get(found.pattern))),
             Err(error) => Err(error.clone()),
         })
     }
@@ -90,26 +191,36 @@ impl<'a> OpenObjects<'a> {
 
 /// An object by itself.
 pub(crate) struct Opened<'a> {
-    fields: Vec<Field<'a>>,
+    pieces: Pieces<'a>,
     found: Found,
 }
 
 impl<'a> Opened<'a> {
     /// Declined if it is no object; [`Opened::open`] tells why.
     pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
-        let mut fields = Vec::with_capacity(FIELDS);
-        let found = Found::scan(json, &mut fields)?;
-        Some(Self { fields, found })
+        let mut pieces = Pieces::of_one(json.text());
+        let found = Found::scan(json, &mut pieces)?;
+        Some(Self { pieces, found })
     }
 
+    /// Reads an object that nobody sent.
+    pub(crate) fn read(json: &'a RawValue) -> Result<Self, NotAnObject> {
+        let mut scanner = Scanner::new(json.get());
+        match Self::scan(&mut scanner) {
+            Some(opened) if scanner.end().is_some() => Ok(opened),
+            _ => Self::open(json),
+        }
+    }
+
+    /// Reads an object part by part, so that what is wrong with it can be said.
     pub(crate) fn open(json: &'a RawValue) -> Result<Self, NotAnObject> {
-        let mut fields = Vec::with_capacity(FIELDS);
-        let found = open(json, &mut fields)?;
-        Ok(Self { fields, found })
+        let mut pieces = Pieces::of_one(json.get());
+        let found = open(json, &mut pieces.fields)?;
+        Ok(Self { pieces, found })
     }
 
     pub(crate) fn object(&self) -> OpenObject<'_> {
-        self.found.object(&self.fields)
+        self.found.object(&self.pieces, None)
     }
 }
 
@@ -120,46 +231,50 @@ const FIELDS: usize = 16;
 const MANAGED_FIELDS: &str = "managedFields";
 
 /// Where the fields of an object are among those of many.
-struct Found {
-    all: Range<usize>,
-    metadata: Range<usize>,
+pub(super) struct Found {
+    pub(super) all: Range<usize>,
+    pub(super) metadata: Range<usize>,
+    /// The pattern it fits.
+    pub(super) pattern: Option<usize>,
 }
 
 impl Found {
     /// Reads an object; its fields are added to those that are there.
-    fn scan<'a>(json: &mut Scanner<'a>, fields: &mut Vec<Field<'a>>) -> Option<Self> {
-        let start = fields.len();
+    fn scan<'a>(json: &mut Scanner<'a>, pieces: &mut Pieces<'a>) -> Option<Self> {
+        let start = pieces.fields.len();
         let mut metadata = None;
         json.object(|value, name| {
             if name != "metadata" {
-                let value = value.value()?;
-                fields.push(Field { name, value });
-                return Some(());
+                return pieces.read(value, name);
             }
-            let from = fields.len();
+            let from = pieces.fields.len();
             value.object(|value, name| {
-                let json = value.value()?;
-                if name != MANAGED_FIELDS {
-                    fields.push(Field { name, value: json });
+                if name == MANAGED_FIELDS {
+                    value.value()?;
+                    return Some(());
                 }
-                Some(())
+                pieces.read(value, name)
             })?;
             // Which of several counts is not decided here.
-            let there_is_another = metadata.replace(from..fields.len()).is_some();
+            let there_is_another = metadata.replace(from..pieces.fields.len()).is_some();
             (!there_is_another).then_some(())
         })?;
         Some(Self {
-            all: start..fields.len(),
+            all: start..pieces.fields.len(),
             metadata: metadata?,
+            pattern: None,
         })
     }
 
-    fn object<'a>(&self, fields: &'a [Field<'a>]) -> OpenObject<'a> {
-        let fields = |range: Range<usize>| fields.get(range).unwrap_or_default();
+    fn object<'a>(&self, pieces: &'a Pieces<'a>, pattern: Option<&'a Pattern<'a>>) -> OpenObject<'a> {
+        let fields = |range: Range<usize>| pieces.fields.get(range).unwrap_or_default();
         OpenObject {
             before: fields(self.all.start..self.metadata.start),
             metadata: ObjectMetadata(fields(self.metadata.clone())),
             after: fields(self.metadata.end..self.all.end),
+            text: pieces.text,
+            scalars: &pieces.scalars,
+            pattern,
         }
     }
 }
@@ -185,6 +300,7 @@ fn open<'a>(json: &'a RawValue, fields: &mut Vec<Field<'a>>) -> Result<Found, No
     Ok(Found {
         all: start..fields.len(),
         metadata: middle..fields.len(),
+        pattern: None,
     })
 }
 
@@ -208,8 +324,7 @@ impl<'a, 'de: 'a> Deserialize<'de> for Fields<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::with_capacity(FIELDS);
                 while let Some((Text(name), value)) = map.next_entry::<_, &RawValue>()? {
-                    let value = value.get();
-                    fields.push(Field { name, value });
+                    fields.push(Field::unread(name, value.get()));
                 }
                 Ok(Fields(fields))
             }

@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use hashbrown::HashSet;
-
 use super::{
-    Form, Object, ObjectKey,
+    Interner, Object, ObjectKey,
     object::Parts,
     open::{Field, Text, last},
+    pattern::Pattern,
+    room::Room,
     scan::Scanner,
+    shape::Scalar,
     uid::Uid,
 };
 
@@ -38,30 +39,14 @@ impl NotAnObject {
     }
 }
 
-/// Interns namespaces, so that the objects of one namespace share one string.
-#[derive(Debug, Default)]
-pub(crate) struct Namespaces(HashSet<Arc<str>>);
-
-impl Namespaces {
-    fn intern(&mut self, namespace: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(namespace) {
-            return known.clone();
-        }
-        let new: Arc<str> = namespace.into();
-        self.0.insert(new.clone());
-        new
-    }
-}
-
 #[cfg(any(test, feature = "fuzzing"))]
 impl Object {
     /// Takes an object from its JSON.
     pub(crate) fn parse(
         json: &serde_json::value::RawValue,
-        form: &Form,
-        namespaces: &mut Namespaces,
+        interner: &mut Interner,
     ) -> Result<Self, NotAnObject> {
-        super::Opened::open(json)?.object().close(None, form, namespaces)
+        super::Opened::read(json)?.object().close(None, interner)
     }
 }
 
@@ -74,6 +59,12 @@ pub(crate) struct OpenObject<'a> {
     pub(super) before: &'a [Field<'a>],
     pub(super) metadata: ObjectMetadata<'a>,
     pub(super) after: &'a [Field<'a>],
+    /// What all that was read from.
+    pub(super) text: &'a str,
+    /// The strings and numbers of all fields.
+    pub(super) scalars: &'a [Scalar],
+    /// The one it fits.
+    pub(super) pattern: Option<&'a Pattern<'a>>,
 }
 
 impl<'a> OpenObject<'a> {
@@ -96,10 +87,7 @@ impl<'a> OpenObject<'a> {
         let mut metadata = Vec::new();
         object(&mut metadata, &mut self.metadata.0.iter());
         let metadata = String::from_utf8_lossy(&metadata);
-        let metadata = Field {
-            name: "metadata".into(),
-            value: &metadata,
-        };
+        let metadata = Field::unread("metadata".into(), &metadata);
         let mut json = Vec::new();
         let fields = self.before.iter().chain(self.after);
         object(&mut json, &mut fields.chain([&metadata]));
@@ -110,8 +98,7 @@ impl<'a> OpenObject<'a> {
     pub(crate) fn close(
         &self,
         namespace: Option<&str>,
-        form: &Form,
-        namespaces: &mut Namespaces,
+        interner: &mut Interner,
     ) -> Result<Object, NotAnObject> {
         let [mut name, mut own, mut uid, mut version, mut generation] = [None; 5];
         for field in self.metadata.0 {
@@ -134,7 +121,7 @@ impl<'a> OpenObject<'a> {
             text("name", name)?.ok_or_else(|| NotAnObject::nameless("the object has no metadata.name"))?;
         let own = text("namespace", own)?.filter(|ns| !ns.is_empty());
         let key = ObjectKey {
-            namespace: namespace.or(own.as_deref()).map(|ns| namespaces.intern(ns)),
+            namespace: namespace.or(own.as_deref()).map(|ns| interner.namespace(ns)),
             name: Arc::from(&*name),
         };
         let with_key = |e: NotAnObject, key: &ObjectKey| NotAnObject {
@@ -150,27 +137,58 @@ impl<'a> OpenObject<'a> {
             .unwrap_or_default();
         let (uid, uid_is_whole) = Uid::read(uid.as_deref().unwrap_or_default());
 
-        // What the object itself says in its place.
+        // What the object does not say in its place.
+        let rest = [
+            key.namespace.is_none(),
+            !uid_is_whole,
+            resource_version.is_empty(),
+            generation.is_empty(),
+        ];
         let is_rest = |field: &&Field<'_>| match &*field.name {
             "name" => false,
-            "namespace" => key.namespace.is_none(),
-            "uid" => !uid_is_whole,
-            "resourceVersion" => resource_version.is_empty(),
-            "generation" => generation.is_empty(),
+            "namespace" => rest[0],
+            "uid" => rest[1],
+            "resourceVersion" => rest[2],
+            "generation" => rest[3],
             _ => true,
         };
         let is_held = |field: &&Field<'_>| !matches!(&*field.name, "apiVersion" | "kind");
         let metadata = || self.metadata.0.iter().filter(is_rest);
         let fields = || self.before.iter().chain(self.after).filter(is_held);
-        let rest = metadata().map(Field::len).sum::<usize>() + fields().map(Field::len).sum::<usize>() + 2;
+        let len = metadata().map(Field::len).sum::<usize>() + fields().map(Field::len).sum::<usize>() + 2;
 
-        let mut held = Vec::with_capacity(resource_version.len() + generation.len() + rest);
-        held.extend_from_slice(resource_version.as_bytes());
-        held.extend_from_slice(generation.as_bytes());
-        metadata().for_each(|field| field.write(&mut held));
-        held.push(b'}');
-        fields().for_each(|field| field.write(&mut held));
-        held.push(b'}');
+        let facts = [resource_version.as_bytes(), generation.as_bytes()];
+        let shaped = interner.shapes().then(|| {
+            let mut room = Room::take();
+            let cutter = &mut room.cutter;
+            let known = self.pattern.and_then(|pattern| pattern.form.get());
+            let form = match known.filter(|(of, _)| *of == rest) {
+                Some((_, form)) => {
+                    let parted = cutter.part_alike(metadata().chain(fields()), self.text, self.scalars);
+                    parted.map(|()| form.clone())
+                }
+                None => {
+                    let parted = cutter.part([&mut metadata(), &mut fields()], self.text, self.scalars);
+                    let form = parted.and_then(|()| interner.shaped(cutter.common(), uid));
+                    if let Some((pattern, form)) = self.pattern.zip(form.as_ref()) {
+                        let _ = pattern.form.set((rest, form.clone()));
+                    }
+                    form
+                }
+            };
+            let shaped = form.map(|form| ([facts[0], facts[1], cutter.said()].concat(), form));
+            room.give_back();
+            shaped
+        });
+        let (held, form) = shaped.flatten().unwrap_or_else(|| {
+            let mut held = Vec::with_capacity(resource_version.len() + generation.len() + len);
+            facts.into_iter().for_each(|fact| held.extend_from_slice(fact));
+            metadata().for_each(|field| field.write(&mut held));
+            held.push(b'}');
+            fields().for_each(|field| field.write(&mut held));
+            held.push(b'}');
+            (held, interner.form().clone())
+        });
         let parts = Parts {
             key,
             uid,
@@ -178,6 +196,7 @@ impl<'a> OpenObject<'a> {
             resource_version: resource_version.len(),
             generation: generation.len(),
             held,
+            rest: len,
             form,
         };
         Object::of(parts).map_err(|(reason, key)| with_key(NotAnObject::nameless(reason), &key))

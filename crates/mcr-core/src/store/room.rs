@@ -1,29 +1,41 @@
-//! Memory that is used again by whatever is decoded on a thread.
+//! Memory that is used again by whatever is read or decoded on a thread.
 
 use std::cell::Cell;
+
+use super::shape::Cutter;
 
 /// More than this is not kept: few objects are so large, and every thread would come to keep it.
 const KEPT: usize = 64 << 10;
 
-/// What decoding an object needs until it is done. May hold anything.
-#[derive(Default)]
+/// What reading or decoding an object needs until it is done. May hold anything.
 pub(super) struct Room {
     /// The object as a JSON document.
     pub(super) document: Vec<u8>,
     /// A string of it.
     pub(super) text: String,
+    /// An object in its parts.
+    pub(super) cutter: Cutter,
 }
 
 thread_local! {
-    static ROOM: Cell<Room> = const {
-        Cell::new(Room {
-            document: Vec::new(),
-            text: String::new(),
-        })
-    };
+    static ROOM: Cell<Room> = const { Cell::new(Room::new()) };
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Room {
+    const fn new() -> Self {
+        Self {
+            document: Vec::new(),
+            text: String::new(),
+            cutter: Cutter::new(),
+        }
+    }
+
     /// Takes the thread's. Whoever decodes something while another does begins with an empty one.
     pub(super) fn take() -> Self {
         ROOM.try_with(Cell::take).unwrap_or_default()
@@ -37,6 +49,9 @@ impl Room {
         if self.text.capacity() > KEPT {
             self.text = String::new();
         }
+        if self.cutter.capacity() > KEPT {
+            self.cutter = Cutter::new();
+        }
         // A thread that ends keeps nothing.
         let _ = ROOM.try_with(|room| room.set(self));
     }
@@ -48,7 +63,7 @@ mod tests {
     use serde_json::{Value, value::RawValue};
 
     use super::*;
-    use crate::store::{Form, Namespaces, Object};
+    use crate::store::{Form, Interner, Object};
 
     fn kept() -> (usize, usize) {
         let room = Room::take();
@@ -60,7 +75,7 @@ mod tests {
     fn object(text: &str) -> Object {
         let json = serde_json::json!({"metadata": {"name": "a"}, "data": {"text": text}}).to_string();
         let raw: &RawValue = serde_json::from_str(&json).unwrap();
-        Object::parse(raw, &Form::new("v1", "ConfigMap"), &mut Namespaces::default()).unwrap()
+        Object::parse(raw, &mut Interner::plain(Form::new("v1", "ConfigMap"))).unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::open::Text;
+use super::{open::Text, shape::Scalar};
 
 /// A place in some JSON. Nothing is to be read any more once something was declined.
 #[derive(Clone)]
@@ -20,11 +20,16 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
+        Self::at(text, 0)
+    }
+
+    pub(super) fn at(text: &'a str, at: usize) -> Self {
+        let block = at / BLOCK;
         Self {
             text,
-            at: 0,
-            special: special_at(text.as_bytes(), 0).unwrap_or_default(),
-            block: 0,
+            at,
+            special: special_at(text.as_bytes(), block * BLOCK).unwrap_or_default(),
+            block,
         }
     }
 
@@ -69,10 +74,79 @@ impl<'a> Scanner<'a> {
     pub(crate) fn value(&mut self) -> Option<&'a str> {
         self.peek()?;
         let mut end = self.clone();
-        end.skip()?;
+        end.skip(|_, _| ())?;
         let value = self.text.get(self.at..end.at);
         *self = end;
         value
+    }
+
+    /// Passes over the value of a field whose name was just read, and notes its strings and its numbers; not the names of
+    /// fields in it.
+    #[inline(never)]
+    pub(super) fn field(&mut self, name: &Cow<'a, str>, scalars: &mut Vec<Scalar>) -> Option<FieldText<'a>> {
+        let at = self.at.checked_sub(name.len() + Self::NAMED)?;
+        let begins = self.at;
+        self.peek()?;
+        let mut end = self.clone();
+        end.skip(|start, end| scalars.push(Scalar { start, end }))?;
+        let value = self.text.get(self.at..end.at)?;
+        let in_one_piece = self.at == begins
+            && matches!(name, Cow::Borrowed(_))
+            && self.text.as_bytes().get(begins - 2) == Some(&b'"');
+        *self = end;
+        Some(FieldText {
+            value,
+            at: in_one_piece.then_some(at),
+        })
+    }
+
+    /// How many bytes a name has beyond itself, with the colon.
+    pub(super) const NAMED: usize = 3;
+
+    /// The strings and the numbers of a value.
+    pub(super) fn scalars(mut self) -> Option<Vec<Scalar>> {
+        let mut scalars = Vec::new();
+        self.skip(|start, end| scalars.push(Scalar { start, end }))?;
+        Some(scalars)
+    }
+
+    /// Passes over what is to stand before a string or a number, with its first quote, and over that. What is not there is
+    /// not passed over.
+    #[inline(always)]
+    pub(super) fn scalar_upon(&mut self, before: &str, quoted: bool) -> Option<Scalar> {
+        let at = self.at;
+        let scalar = self.literal(before).and_then(|()| self.scalar(quoted));
+        if scalar.is_none() {
+            self.at = at;
+        }
+        scalar
+    }
+
+    #[inline(always)]
+    fn scalar(&mut self, quoted: bool) -> Option<Scalar> {
+        let start = self.at;
+        if quoted {
+            self.string()?;
+        } else {
+            self.number()?;
+        }
+        let end = self.at - usize::from(quoted);
+        Some(Scalar { start, end })
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// How much has been read.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Where the next byte is that is no white space.
+    pub(super) fn next_place(&mut self) -> Option<usize> {
+        self.peek()?;
+        Some(self.at)
     }
 
     /// Passes over a null, if that is what is there.
@@ -82,7 +156,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads what follows upon the first quote of a string. With escapes it is put together in `room`.
     #[inline(always)]
-    pub(super) fn text<'r>(&mut self, room: &'r mut String) -> Option<Reading<'a, 'r>> {
+    pub(super) fn string_text<'r>(&mut self, room: &'r mut String) -> Option<Reading<'a, 'r>> {
         let start = self.at;
         if self.next_special()? == Special::Quote {
             return self.text.get(start..self.at - 1).map(Reading::AsWritten);
@@ -171,20 +245,23 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes over a value without recursion, as its depth is decided by whoever sent it; 127 are borne.
+    /// `scalar` is told from where to where each string and each number reaches.
     #[inline(always)]
-    fn skip(&mut self) -> Option<()> {
+    fn skip(&mut self, mut scalar: impl FnMut(usize, usize)) -> Option<()> {
         let mut around = Brackets::default();
         let mut name_is_next = false;
         loop {
             match self.peek()? {
                 b'"' => {
                     self.at += 1;
+                    let start = self.at;
                     self.string()?;
                     if name_is_next {
                         self.expect(b':')?;
                         name_is_next = false;
                         continue;
                     }
+                    scalar(start, self.at - 1);
                 }
                 _ if name_is_next => return None,
                 b'{' => {
@@ -205,7 +282,11 @@ impl<'a> Scanner<'a> {
                 b'n' => self.literal("null")?,
                 b't' => self.literal("true")?,
                 b'f' => self.literal("false")?,
-                _ => self.number()?,
+                _ => {
+                    let start = self.at;
+                    self.number()?;
+                    scalar(start, self.at);
+                }
             }
             loop {
                 let Some(object) = around.innermost_is_object() else {
@@ -369,6 +450,13 @@ impl Brackets {
     fn innermost_is_object(&self) -> Option<bool> {
         (self.0 > 1).then_some(self.0 & 1 == 1)
     }
+}
+
+/// The value of a field.
+pub(super) struct FieldText<'a> {
+    pub(super) value: &'a str,
+    /// Where the quote before its name is; none if that has escapes, or if there is white space between the two.
+    pub(super) at: Option<usize>,
 }
 
 /// What ends the plain part of a string.

@@ -159,7 +159,7 @@ impl<'de> Reader<'de, '_> {
     #[inline(always)]
     fn visit_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         self.expect(b'"')?;
-        match self.json.text(self.room) {
+        match self.json.string_text(self.room) {
             Some(Reading::AsWritten(text)) => visitor.visit_borrowed_str(text),
             Some(Reading::Unescaped(text)) => visitor.visit_str(text),
             None => Err(self.decline()),

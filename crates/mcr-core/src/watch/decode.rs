@@ -269,7 +269,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::store::{Form, Namespaces, ObjectKey};
+    use crate::store::{Form, Interner, ObjectKey};
 
     #[test]
     fn a_list_without_a_resource_version_is_a_failed_list() {
@@ -424,8 +424,8 @@ mod tests {
 
     /// The JSON that is held of an item, or what is wrong with it.
     fn held(item: Item<'_>) -> Result<String, (String, Option<ObjectKey>)> {
-        let form = Form::new("v1", "ConfigMap");
-        let object = item.and_then(|object| object.close(None, &form, &mut Namespaces::default()));
+        let mut interner = Interner::plain(Form::new("v1", "ConfigMap"));
+        let object = item.and_then(|object| object.close(None, &mut interner));
         let object = object.map_err(|error| (error.to_string(), error.key))?;
         Ok(String::from_utf8(object.to_json().unwrap()).unwrap())
     }

@@ -28,7 +28,7 @@ use crate::{
     backoff::Backoff,
     fleet::{KindCells, count},
     slots::Slot,
-    store::{Item, Namespaces, NotAnObject, ObjectKey, Packer},
+    store::{Holding, Item, NotAnObject, ObjectKey},
     transport::{ResponseBody, Transport},
 };
 
@@ -112,8 +112,7 @@ pub(crate) struct DriverEnv {
     pub(crate) settings: Arc<WatchSettings>,
     /// What all watches of this kind did.
     pub(crate) counts: Arc<KindCells>,
-    /// None if objects are held as they are.
-    pub(crate) packer: Option<Arc<Packer>>,
+    pub(crate) holding: Holding,
 }
 
 /// A slot is for work, not for waiting: a cluster that is slow to answer gives it back after this long, so
@@ -144,13 +143,9 @@ const REMEMBERED: usize = 1000;
 
 /// Lists and watches until the watch is stopped.
 pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
-    let packer = env.packer.clone();
+    let holding = env.holding.clone();
     let mut driver = Driver {
-        parser: Parser {
-            form: watch.query().form(),
-            namespaces: Namespaces::default(),
-            packer: env.packer.clone(),
-        },
+        parser: Parser::new(watch.query(), &env.holding),
         kind: watch.query().clone(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
@@ -170,7 +165,7 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
     tokio::select! {
         () = watch.stopped().cancelled() => {}
         () = driver.run() => {}
-        () = reform(&*watch, packer.as_deref()) => {}
+        () = reform(&*watch, &holding) => {}
     }
 }
 

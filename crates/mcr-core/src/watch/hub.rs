@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     AccessPolicy, ClusterName, HUB,
-    store::{Object, ObjectChange, ObjectKey},
+    store::{Holding, Object, ObjectChange, ObjectKey, Shapes},
     transport::{Dialer, Transport},
 };
 
@@ -127,6 +127,7 @@ impl HubWatch {
     /// If called outside of a tokio runtime.
     pub fn new(client: Client, request: WatchRequest) -> Self {
         let stop = CancellationToken::new();
+        let shapes = Arc::new(Shapes::new(request.form()));
         let watch = Arc::new(SharedWatch::new(request, stop.clone()));
         let pending = Arc::new(Pending::default());
         watch.subscribe(pending.clone());
@@ -142,7 +143,7 @@ impl HubWatch {
             list_slots: Arc::new(Semaphore::new(1)),
             settings: Arc::default(),
             counts: Arc::default(),
-            packer: None,
+            holding: Holding::Shaped(shapes),
         };
         tokio::spawn(drive(watch.clone(), env));
         Self {

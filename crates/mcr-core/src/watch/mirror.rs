@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{WatchError, WatchRequest, WatchStatus, contents::Contents};
 use crate::{
     latest::Latest,
-    store::{Form, Item, Namespaces, NotAnObject, Object, Packer},
+    store::{Holding, Interner, Item, NotAnObject, Object, Packer},
 };
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
@@ -102,13 +102,19 @@ pub(crate) struct Taken {
 
 /// What objects are made with.
 pub(crate) struct Parser {
-    pub(crate) form: Form,
-    pub(crate) namespaces: Namespaces,
-    /// None if objects are held as they are.
-    pub(crate) packer: Option<Arc<Packer>>,
+    pub(crate) interner: Interner,
+    packer: Option<Arc<Packer>>,
 }
 
 impl Parser {
+    pub(crate) fn new(request: &WatchRequest, holding: &Holding) -> Self {
+        let (interner, packer) = match holding {
+            Holding::Shaped(shapes) => (Interner::shaping(shapes.clone()), None),
+            Holding::Packed(packer) => (Interner::plain(request.form()), Some(packer.clone())),
+        };
+        Self { interner, packer }
+    }
+
     pub(super) fn hold(&self, object: Object) -> Arc<Object> {
         match &self.packer {
             Some(packer) => packer.hold(object),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::Mirror;
-use crate::store::Packer;
+use crate::store::Holding;
 
 /// So many objects are packed before others have their turn.
 const SLICE: usize = 16;
 
 /// Runs in the task of the driver, so that what it packs is not being put in meanwhile. Never ends by itself.
-pub(super) async fn reform(watch: &dyn Mirror, packer: Option<&Packer>) {
-    if let Some(packer) = packer {
+pub(super) async fn reform(watch: &dyn Mirror, holding: &Holding) {
+    if let Holding::Packed(packer) = holding {
         let form = packer.packed().await;
         for contents in watch.everything() {
             let store = contents.store();

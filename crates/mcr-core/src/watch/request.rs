@@ -175,12 +175,10 @@ impl WatchRequest {
     }
 
     /// The same kind in the same wire form, all of its objects.
-    #[cfg(feature = "packed")]
     pub(crate) fn whole_kind(&self) -> Self {
         self.clone().all_namespaces().without_fields().without_labels()
     }
 
-    #[cfg(feature = "packed")]
     fn without_labels(mut self) -> Self {
         self.change().labels = None;
         self

@@ -247,12 +247,10 @@ impl ScopeWatch {
         let namespace = placement.namespace.as_deref();
         let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
             let localized = self.localize(&opened, &placement.place)?;
-            let opened = Opened::open(&localized)?;
-            opened
-                .object()
-                .close(namespace, &parser.form, &mut parser.namespaces)
+            let opened = Opened::read(&localized)?;
+            opened.object().close(namespace, &mut parser.interner)
         } else {
-            opened.close(namespace, &parser.form, &mut parser.namespaces)
+            opened.close(namespace, &mut parser.interner)
         };
         let object = object.map_err(|error| {
             self.contents_at(&placement.place).skip(&error);

@@ -298,7 +298,7 @@ impl Mirror for SharedWatch {
     }
 
     fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let closed = item.and_then(|object| object.close(None, &parser.form, &mut parser.namespaces));
+        let closed = item.and_then(|object| object.close(None, &mut parser.interner));
         let object = parser.hold(closed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
@@ -306,7 +306,7 @@ impl Mirror for SharedWatch {
     }
 
     fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let object = item?.close(None, &parser.form, &mut parser.namespaces)?;
+        let object = item?.close(None, &mut parser.interner)?;
         let object = Arc::new(object);
         self.contents()
             .apply(&self.request, |store| store.delete(object.clone()));

@@ -1,9 +1,6 @@
 //! The dictionaries of a fleet: one for each kind.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Dictionary, Packing, PackingStatus, contexts::Contexts, samples::Sampling};
 use crate::{
     fleet::StoreFormat,
-    store::{Form, Object},
+    store::{Form, Kinds, Object},
     watch::WatchRequest,
 };
 
@@ -22,8 +19,7 @@ const MOST_SAMPLED: usize = 1 << 20;
 pub(crate) struct Packers {
     packing: Packing,
     contexts: Arc<Contexts>,
-    /// Those that watches hold.
-    kinds: Mutex<HashMap<WatchRequest, Weak<Packer>>>,
+    kinds: Kinds<Packer>,
     jobs: mpsc::UnboundedSender<Job>,
     waiting: Mutex<Option<mpsc::UnboundedReceiver<Job>>>,
 }
@@ -54,28 +50,20 @@ impl Packers {
         Some(Self {
             packing: *packing,
             contexts: Arc::default(),
-            kinds: Mutex::default(),
+            kinds: Kinds::default(),
             jobs,
             waiting: Mutex::new(Some(waiting)),
         })
     }
 
     pub(crate) fn kind(&self, request: &WatchRequest) -> Arc<Packer> {
-        let mut kinds = lock(&self.kinds);
-        let kind = request.whole_kind();
-        if let Some(known) = kinds.get(&kind).and_then(Weak::upgrade) {
-            return known;
-        }
-        kinds.retain(|_, packer| packer.strong_count() > 0);
-        let packer = Arc::new(Packer {
+        self.kinds.get(request, || Packer {
             packing: self.packing,
             contexts: self.contexts.clone(),
             form: watch::Sender::new(request.form()),
             sampling: Mutex::new(Sampling::new(self.packing.samples)),
             jobs: self.jobs.clone(),
-        });
-        kinds.insert(kind, Arc::downgrade(&packer));
-        packer
+        })
     }
 
     pub(crate) fn status(&self) -> PackingStatus {

@@ -47,11 +47,11 @@ mod tests {
     use serde_json::{json, value::to_raw_value};
 
     use super::*;
-    use crate::store::{Form, Namespaces};
+    use crate::store::{Form, Interner};
 
     fn object(name: u32) -> Arc<Object> {
         let raw = to_raw_value(&json!({"metadata": {"name": name.to_string(), "namespace": "n"}})).unwrap();
-        let object = Object::parse(&raw, &Form::new("v1", "ConfigMap"), &mut Namespaces::default());
+        let object = Object::parse(&raw, &mut Interner::plain(Form::new("v1", "ConfigMap")));
         object.unwrap().into()
     }
 

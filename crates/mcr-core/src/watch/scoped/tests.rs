@@ -15,7 +15,7 @@ use super::*;
 use crate::WatchError;
 use crate::{
     AnswerBody, BoxError, ObjectMetadata, Placement, Upstream,
-    store::{Form, Namespaces},
+    store::{Form, Holding, Shapes},
     watch::ChangeSink,
 };
 
@@ -196,11 +196,10 @@ impl World {
         Self {
             scopes: (0..SCOPES).map(|_| Scoped::new()).collect(),
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
-            parser: Parser {
-                form: Form::new("v1", "ConfigMap"),
-                namespaces: Namespaces::default(),
-                packer: None,
-            },
+            parser: Parser::new(
+                &WatchRequest::of::<ConfigMap>(),
+                &Holding::Shaped(Arc::new(Shapes::new(Form::new("v1", "ConfigMap")))),
+            ),
             version: 0,
             indexed: false,
         }

@@ -1,0 +1,112 @@
+//! Times in five bytes.
+
+/// A time as Kubernetes writes it, to the second and in UTC: `2026-11-22T09:27:48Z`.
+#[derive(Clone, Copy)]
+pub(super) struct Moment(pub(super) [u8; Self::BYTES]);
+
+/// How many bits year, month, day, hour, minute and second take, in the order they are written; what follows upon each,
+/// and how many digits it has.
+const PARTS: [(u32, usize, u8); 6] = [
+    (14, 4, b'-'),
+    (4, 2, b'-'),
+    (5, 2, b'T'),
+    (5, 2, b':'),
+    (6, 2, b':'),
+    (6, 2, b'Z'),
+];
+
+impl Moment {
+    pub(super) const BYTES: usize = 5;
+    const TEXT: usize = 20;
+
+    /// None if it is written in any other way. Whether there is such a day is not asked.
+    #[inline]
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        let text: &[u8; Self::TEXT] = text.try_into().ok()?;
+        // Nearly all that is as long and is no time is known by this.
+        if text[10] != b'T' || text[19] != b'Z' {
+            return None;
+        }
+        let mut value = 0_u64;
+        let mut at = 0;
+        for (bits, digits, after) in PARTS {
+            let mut part = 0_u64;
+            for digit in &text[at..at + digits] {
+                part = part * 10 + u64::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+            }
+            at += digits;
+            if text[at] != after || part >> bits != 0 {
+                return None;
+            }
+            at += 1;
+            value = value << bits | part;
+        }
+        let [_, _, _, bytes @ ..] = value.to_be_bytes();
+        Some(Self(bytes))
+    }
+
+    /// Of what [`read`](Self::read) has made.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(bytes.try_into().unwrap_or_default())
+    }
+
+    pub(super) fn text(self) -> [u8; Self::TEXT] {
+        let [a, b, c, d, e] = self.0;
+        let mut value = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]);
+        let mut text = [0; Self::TEXT];
+        let mut at = Self::TEXT;
+        for (bits, digits, after) in PARTS.into_iter().rev() {
+            at -= 1;
+            text[at] = after;
+            let mut part = value & ((1 << bits) - 1);
+            value >>= bits;
+            for _ in 0..digits {
+                at -= 1;
+                text[at] = b'0' + (part % 10) as u8;
+                part /= 10;
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_time_is_written_as_it_was_read(text in prop_oneof![
+            "[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]Z",
+            "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+            "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9/;]{2}:[0-9]{2}[Zz]",
+            "[0-9TZ:-]{20}",
+            "[ -~]{0,30}",
+        ]) {
+            if let Some(moment) = Moment::read(text.as_bytes()) {
+                prop_assert_eq!(&moment.text()[..], text.as_bytes());
+                prop_assert_eq!(&Moment::of(&moment.0).text()[..], text.as_bytes());
+            }
+        }
+
+        #[test]
+        fn every_time_of_day_is_read(year in 0..10_000_u32, month in 1..13_u32, day in 1..32_u32, hour in 0..24_u32, minute in 0..60_u32, second in 0..61_u32) {
+            let text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z");
+            prop_assert!(Moment::read(text.as_bytes()).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_five_bytes_do_not_hold_is_no_time() {
+        for text in [
+            "2026-16-01T00:00:00Z",
+            "2026-01-32T00:00:00Z",
+            "2026-01-01T32:00:00Z",
+            "2026-01-01T00:64:00Z",
+        ] {
+            assert!(Moment::read(text.as_bytes()).is_none(), "{text}");
+        }
+    }
+}
