@@ -24,6 +24,7 @@ pub(super) enum Common {
     /// All that strings and numbers do not say.
     Shape(Shape),
     /// What they are packed with.
+    #[cfg_attr(not(feature = "packed"), expect(dead_code, reason = "there is none"))]
     Dictionary(Dictionary),
 }
 
