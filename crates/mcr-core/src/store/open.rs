@@ -74,8 +74,13 @@ impl<'a> Field<'a> {
 }
 
 /// The objects of a list. What can't be read as an object has its fault in its place.
+///
+/// Apart, as whoever applies a list holds it all the while, for each watch of each cluster.
 #[derive(Default)]
-pub(crate) struct OpenObjects<'a> {
+pub(crate) struct OpenObjects<'a>(Box<List<'a>>);
+
+#[derive(Default)]
+struct List<'a> {
     pieces: Pieces<'a>,
     patterns: Patterns<'a>,
     found: Vec<Result<Found, NotAnObject>>,
@@ -127,19 +132,14 @@ const RESERVED: usize = 512;
 impl<'a> OpenObjects<'a> {
     /// Reads an array of objects. Declined as a whole if one of them is; [`OpenObjects::one_by_one`] tells which.
     pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
-        let mut objects = Self {
-            pieces: Pieces {
-                text: json.text(),
-                ..Pieces::default()
-            },
-            ..Self::default()
-        };
+        let mut objects = Self::default();
+        let List {
+            pieces,
+            patterns,
+            found,
+        } = &mut *objects.0;
+        pieces.text = json.text();
         json.array(|item| {
-            let Self {
-                pieces,
-                patterns,
-                found,
-            } = &mut objects;
             let object = match patterns.read(item, pieces) {
                 Some(object) => object,
                 None => {
@@ -165,25 +165,30 @@ impl<'a> OpenObjects<'a> {
     pub(crate) fn one_by_one(items: &[&'a RawValue]) -> Self {
         let mut objects = Self::default();
         for item in items {
-            let found = open(item, &mut objects.pieces.fields);
-            objects.found.push(found);
+            let found = open(item, &mut objects.0.pieces.fields);
+            objects.0.found.push(found);
         }
         objects
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.found.is_empty()
+        self.0.found.is_empty()
     }
 
     /// How many were read as others are written.
     #[cfg(test)]
     pub(super) fn fitted(&self) -> usize {
-        self.patterns.fitted
+        self.0.patterns.fitted
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> {
-        self.found.iter().map(|found| match found {
-            Ok(found) => Ok(found.object(&self.pieces, self.patterns.get(found.pattern))),
+        let List {
+            pieces,
+            patterns,
+            found,
+        } = &*self.0;
+        found.iter().map(|found| match found {
+            Ok(found) => Ok(found.object(pieces, patterns.get(found.pattern))),
             Err(error) => Err(error.clone()),
         })
     }
