@@ -210,7 +210,13 @@ fn everything(options: &Options) -> Vec<(Suite, Options)> {
     let others = Suite::value_variants()
         .iter()
         .filter(|suite| **suite != Suite::Fleet);
-    all.extend(others.map(|suite| (*suite, options.clone())));
+    all.extend(others.map(|suite| {
+        let mut options = options.clone();
+        if *suite == Suite::Update {
+            options.subjects.push(Subject::Floor);
+        }
+        (*suite, options)
+    }));
     all
 }
 

@@ -70,6 +70,35 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
     }
 }
 
+/// What the floor says of a write is set beside what the others say.
+#[tokio::test]
+async fn the_floor_sees_the_writes_that_mcr_sees() {
+    let programs = Programs {
+        bench: BENCH.into(),
+        go: None,
+    };
+    let mut sim = Sim::start(&programs, 2, 5).await.unwrap();
+    let kubeconfig = sim.kubeconfig().to_owned();
+    let job = Job::new(&kubeconfig, 10);
+    for (seq, subject) in [(7, Subject::Mcr), (8, Subject::Floor)] {
+        let mut process = Running::subject(subject, &programs, &job).unwrap();
+        process.synced(Duration::from_secs(60)).await.unwrap();
+        sim.command(&format!("beat {seq} 0 2")).await.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            seen.extend(process.beats().await.unwrap());
+            seen.retain(|beat| beat.seq == seq);
+            if seen.len() >= 2 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        seen.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        assert!(seen.len() == 2 && seen[0].cluster != seen[1].cluster, "{seen:?}");
+        process.stop().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn what_mcr_allocates_is_counted_in_a_program_of_its_own() {
     let programs = Programs {

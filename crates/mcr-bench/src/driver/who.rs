@@ -22,7 +22,8 @@ pub enum Subject {
     GoSerial,
     /// controller-runtime, all clusters engaged at once, by someone who has measured
     GoConcurrent,
-    /// No controller: a TLS session, a LIST and a WATCH for each context, which nobody can save. For `fleet`
+    /// No controller: a TLS session, a LIST and a WATCH for each context, which nobody can save. For `fleet` and
+    /// `update`
     Floor,
 }
 

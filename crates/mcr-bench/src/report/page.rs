@@ -28,7 +28,7 @@ const SUITES: [(&str, &str); 8] = [
     (
         "update",
         "One object is written while all contexts watch it; measured from the API server's answer to the write until each cluster's reconciler \
-         sees it. Variant `core` is mcr's own share: events of 100 clusters are handed to it as bytes, without sockets and TLS, and are measured \
+         sees it, or for `floor` until its bytes are there: so much is the API server's, which shares the machine. Variant `core` is mcr's own share: events of 100 clusters are handed to it as bytes, without sockets and TLS, and are measured \
          until their reconcile is called; `value` is events a second.",
     ),
     (
@@ -169,34 +169,42 @@ pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<L
 
 /// What nobody can save, beside what the ratios are of: says how much of a target is left to be won.
 fn limits(rows: &[Row]) -> String {
-    let fleet = |subject: &str| {
+    let find = |suite: &str, subject: &str| {
         rows.iter().find(|row| {
             let what = (row.suite.as_str(), row.subject.as_str(), row.variant.as_str());
-            what == ("fleet", subject, "") && row.clusters == 500
+            what == (suite, subject, "") && row.clusters == 500
         })
     };
+    let fleet = |subject: &str| find("fleet", subject);
     let (Some(mcr), Some(floor)) = (fleet("mcr"), fleet("floor")) else {
         return String::new();
     };
-    let mut text =
-        "| what | floor | mcr | floor, of kube-rs-tuned | mcr, of floor |\n| --- | --- | --- | --- | --- |\n"
-            .to_owned();
-    let figures: [Figure; 3] = [
+    let mut text = "| what | floor | mcr | floor, of kube-rs-tuned | floor, of go-serial | mcr, of floor |\n\
+                    | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    let of_fleet: [Figure; 3] = [
         ("time until all is synced, s", |row| row.synced_s),
         ("CPU until synced, s", |row| row.cpu_s),
         ("idle memory, MB", |row| Some(row.rss_idle_kb? / 1000.0)),
     ];
-    for (what, figure) in figures {
-        let tuned = fleet("kube-rs-tuned").and_then(figure);
-        let (Some(own), Some(least)) = (figure(mcr), figure(floor)) else {
+    let of_update: [Figure; 2] = [
+        ("one write seen by all, median, ms", |row| row.p50_ms),
+        ("one write seen by all, p99, ms", |row| row.p99_ms),
+    ];
+    let figures = of_fleet.map(|figure| ("fleet", figure)).into_iter();
+    for (suite, (what, figure)) in figures.chain(of_update.map(|figure| ("update", figure))) {
+        let of = |subject: &str| find(suite, subject).and_then(figure);
+        let (Some(own), Some(least)) = (of("mcr"), of("floor")) else {
             continue;
         };
-        let of_tuned = tuned.map_or_else(String::new, |tuned| rounded(least / tuned));
+        let part = |subject: &str| of(subject).map_or_else(String::new, |other| rounded(least / other));
         let _ = writeln!(
             text,
-            "| {what} | {} | {} | {of_tuned} | {} |",
+            "| {what} | {} | {} | {} | {} | {} |",
             rounded(least),
             rounded(own),
+            part("kube-rs-tuned"),
+            part("go-serial"),
             rounded(own / least)
         );
     }
@@ -317,6 +325,10 @@ mod tests {
             rss_idle_kb: Some(rss),
             ..Row::new("fleet", subject, 500, 102)
         };
+        let write = |subject: &str, p99: f64| Row {
+            p99_ms: Some(p99),
+            ..Row::new("update", subject, 500, 10)
+        };
         let json = Row {
             variant: "configmap json bytes".to_owned(),
             value: Some(1_000.0),
@@ -327,10 +339,17 @@ mod tests {
             row("kube-rs-tuned", 2.0, 400_000.0),
             row("floor", 1.0, 40_000.0),
             json,
+            write("mcr", 7.0),
+            write("floor", 6.0),
+            write("go-serial", 15.0),
         ];
         let text = limits(&rows);
         assert!(
-            text.contains("| time until all is synced, s | 1.00 | 1.20 | 0.50 | 1.20 |"),
+            text.contains("| time until all is synced, s | 1.00 | 1.20 | 0.50 |  | 1.20 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| one write seen by all, p99, ms | 6.00 | 7.00 |  | 0.40 | 1.17 |"),
             "{text}"
         );
         assert!(

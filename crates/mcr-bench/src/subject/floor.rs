@@ -1,15 +1,21 @@
 //! What can't be saved: one TLS session, one LIST and one WATCH for each context, and nothing done with what they say. No
-//! library of HTTP either: the list's end is looked for, and that is all.
+//! library of HTTP either: the list's end is looked for, and the number of a beat, and that is all.
 //!
 //! Nobody who lists and watches can be faster against the same server on the same machine.
 
-use std::sync::Arc;
+use std::{
+    future::poll_fn,
+    mem::MaybeUninit,
+    pin::Pin,
+    sync::Arc,
+    task::{Poll, ready},
+};
 
 use anyhow::{Context, Result, ensure};
 use rustls_pki_types::ServerName;
 use secrecy::ExposeSecret;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
     net::TcpStream,
     task::JoinSet,
 };
@@ -68,9 +74,34 @@ async fn list_and_watch(endpoint: Endpoint, tally: Tally) -> Result<()> {
     stream.read_exact(&mut answer).await?;
     ensure!(answer == *b"HTTP/1.1 200", "the watch was refused");
     tally.reconciled_many(found.objects);
-    std::future::pending::<()>().await;
-    drop(stream);
-    Ok(())
+    loop {
+        let show = |bytes: &[u8]| {
+            if let Some(seq) = seq(bytes) {
+                tally.beat(&endpoint.name, seq);
+            }
+        };
+        ensure!(read_watch(&mut stream, show).await? > 0, "a watch has ended");
+    }
+}
+
+/// Shows what has come, at once; how many bytes that was. What waits holds no room to read into.
+async fn read_watch(stream: &mut TlsStream<TcpStream>, mut show: impl FnMut(&[u8])) -> Result<usize> {
+    let read = poll_fn(|context| {
+        let mut space = [const { MaybeUninit::uninit() }; READ];
+        let mut space = ReadBuf::uninit(&mut space);
+        let read = ready!(Pin::new(&mut *stream).poll_read(context, &mut space));
+        show(space.filled());
+        Poll::Ready(read.map(|()| space.filled().len()))
+    });
+    Ok(read.await?)
+}
+
+/// The number in a beat. An event is in one record, as servers write it; the head of the answer says no such thing.
+fn seq(event: &[u8]) -> Option<u64> {
+    const MARK: &[u8] = b"\"seq\":\"";
+    let from = memchr::memmem::find(event, MARK)? + MARK.len();
+    let digits = event.get(from..)?.split(|byte| *byte == b'"').next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 async fn read_list(stream: &mut TlsStream<TcpStream>) -> Result<Found> {
@@ -230,6 +261,15 @@ mod tests {
         }
         let refused = Answer::default().read(b"HTTP/1.1 403 Forbidden\r\n\r\n", |_| ());
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_beat_is_told_from_what_is_around_it() {
+        let event = format!("1f4\r\n{}\n\r\n", crate::objects::beat(1_234));
+        assert_eq!(seq(event.as_bytes()), Some(1_234));
+        for other in ["HTTP/1.1 200 OK\r\n\r\n", "{\"seq\":\"", "{\"seq\":\"x\"}", ""] {
+            assert_eq!(seq(other.as_bytes()), None, "{other}");
+        }
     }
 
     #[test]

@@ -44,13 +44,20 @@ impl Tally {
                 .data
                 .as_ref()
                 .and_then(|data| data.get("seq")?.parse().ok());
-            self.0.beats().extend(seq.map(|seq| Sighting {
-                cluster: cluster.to_owned(),
-                seq,
-                at: now(),
-            }));
+            if let Some(seq) = seq {
+                self.beat(cluster, seq);
+            }
         }
         self.reconciled_many(1);
+    }
+
+    /// A beat of a cluster has been seen.
+    pub fn beat(&self, cluster: &str, seq: u64) {
+        self.0.beats().push(Sighting {
+            cluster: cluster.to_owned(),
+            seq,
+            at: now(),
+        });
     }
 
     /// As many objects have.
