@@ -204,10 +204,8 @@ impl Life<'_> {
             self.endpoint += 1;
         }
         let later = !connected.asked && connected.identity.declared.is_none();
-        // Soon, since until then another address can't be told from another cluster; but thousands of
-        // clusters that joined together must not all be asked in the same second.
-        let spread = Duration::from_millis(5) * self.fleet.size();
-        self.identify_at = later.then(|| Instant::now() + spread + self.backoff.spread(spread));
+        let (earliest, spread) = asked_who(self.fleet.size(), self.fleet.probe_after());
+        self.identify_at = later.then(|| Instant::now() + earliest + self.backoff.spread(spread));
         self.adopt(connected);
         self.backoff.reset();
         self.refused = false;
@@ -290,6 +288,18 @@ async fn begin_with_the_watches(
     }
     let answers = health.borrow().answers;
     news && answers > before.answers
+}
+
+/// When a cluster of a fleet of so many is asked who it is, where that can wait: the earliest time, and over how long such
+/// questions are spread.
+///
+/// Soon, since until then another address can't be told from another cluster; but not while those that joined together are
+/// listed, and not all at once: each costs both sides a TLS handshake, and hundreds a second hold up the events of all. The
+/// silent are probed so long after they were heard, so this spreads their probes as well.
+fn asked_who(clusters: u32, probe_after: Duration) -> (Duration, Duration) {
+    let earliest = Duration::from_millis(5) * clusters;
+    let spread = Duration::from_millis(40) * clusters;
+    (earliest, spread.min(probe_after))
 }
 
 /// Asks the cluster who it is.
@@ -447,4 +457,24 @@ pub(super) fn refresh_time(
         (expiry, every) => expiry.or(every)?,
     };
     Some(Instant::now() + wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FleetSettings;
+
+    #[test]
+    fn few_are_asked_who_they_are_at_once_and_many_in_calm() {
+        let settings = FleetSettings::default();
+        for (clusters, at_latest, a_second) in [(4, 0.2, 25.0), (500, 23.0, 25.0), (10_000, 150.0, 100.0)] {
+            let probe_after = settings.probe_after_among(clusters as usize);
+            let (earliest, spread) = asked_who(clusters, probe_after);
+            assert!((earliest + spread).as_secs_f64() <= at_latest, "{clusters}");
+            assert!(
+                f64::from(clusters) / spread.as_secs_f64() <= a_second + 0.1,
+                "{clusters}"
+            );
+        }
+    }
 }
