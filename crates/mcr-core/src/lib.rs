@@ -25,6 +25,7 @@ mod time;
 mod transport;
 mod watch;
 mod weak;
+mod woken;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,
