@@ -145,7 +145,9 @@ impl Programs {
     fn beside(&self, name: &str) -> Result<PathBuf> {
         let program = self.bench.with_file_name(name);
         if !program.is_file() {
-            bail!("{name} is not beside mcr-bench: `cargo build --release -p mcr-bench` builds all of them");
+            bail!(
+                "{name} is not beside mcr-bench: `cargo build --profile deployed -p mcr-bench` builds all of them"
+            );
         }
         Ok(program)
     }

@@ -216,7 +216,7 @@ fn limits(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
-             kube-rs-tuned does, before there is any connection. Below that, memory is a matter of packing.",
+             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common, and of packing.",
             rounded(objects * json / 1e6),
             part("go-serial"),
             part("kube-rs-tuned"),
@@ -245,7 +245,8 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         "# Benchmarks\n\n\
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
          Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
-         is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor. Subjects take \
+         is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor; those in Rust are built with \
+         the profile `deployed` (thin LTO, one codegen unit). Subjects take \
          turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\

@@ -80,7 +80,7 @@ impl FleetSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFormat {
-    /// As compact JSON.
+    /// As compact JSON, without what objects of a kind have in common: that is held once for all clusters.
     #[default]
     Plain,
     /// Packed, each kind with a dictionary that is made from its first objects and that all clusters share. Takes much

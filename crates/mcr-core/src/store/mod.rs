@@ -1,4 +1,4 @@
-//! The objects of the fleet's clusters, held as compact JSON and read as owned values.
+//! The objects of the fleet's clusters, held as compact JSON without what they have in common, and read as owned values.
 
 mod core;
 mod form;

@@ -8,8 +8,8 @@ use super::{Form, ObjectKey, form::Common, packing::Damaged, quoted, room::Room,
 
 /// One object of one cluster, as JSON with the few facts the fleet itself needs.
 ///
-/// `metadata.managedFields` is dropped. What the facts say is not held in the JSON a second time, nor are `apiVersion`
-/// and `kind`, which are the same for all objects of a store: the JSON is put together again when it is read.
+/// `metadata.managedFields` is dropped. What the facts say is not held in the JSON a second time, nor is what is the same in
+/// other objects of the kind: the JSON is put together again when it is read.
 pub struct Object {
     key: ObjectKey,
     uid: Uid,

@@ -43,7 +43,7 @@ const CLUSTERS: usize = if cfg!(debug_assertions) { 10 } else { 100 };
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 61 };
 
 /// The targets of the project: see docs/architecture.md.
-const MOST_HELD: f64 = 1.3;
+const MOST_HELD: f64 = 0.8;
 
 /// One test at a time, in one thread.
 fn alone<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
@@ -302,7 +302,7 @@ fn what_a_packed_store_holds_is_half_of_the_json() {
 }
 
 #[test]
-fn what_is_held_of_an_object_is_little_more_than_its_json() {
+fn what_is_held_of_an_object_is_less_than_its_json() {
     alone(|| async {
         for kind in Kind::ALL {
             let json = json_bytes(kind);
