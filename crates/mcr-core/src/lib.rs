@@ -25,7 +25,6 @@ mod time;
 mod transport;
 mod watch;
 mod weak;
-mod woken;
 
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,

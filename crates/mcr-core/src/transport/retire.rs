@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{Core, Settings, request::Class};
-use crate::{ClusterName, woken::Woken};
+use crate::ClusterName;
 
 /// What is to become of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +35,6 @@ pub(super) struct Life {
     class: Class,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     retirement: Retirement,
-    /// Whether either of them has anything to say.
-    woken: Woken,
-    verdict: Verdict,
     at_line_start: bool,
 }
 
@@ -56,8 +53,6 @@ impl Life {
         Self {
             closed: Box::pin(core.closed.clone().cancelled_owned()),
             retirement: Retirement::NotYet(Box::pin(retired.clone().cancelled_owned())),
-            woken: Woken::default(),
-            verdict: Verdict::GoOn,
             core,
             class,
             at_line_start: true,
@@ -72,17 +67,7 @@ impl Life {
         self.at_line_start
     }
 
-    pub(super) fn check(&mut self, context: &Context<'_>) -> Verdict {
-        let woken = self.woken.look(context);
-        // When it is about to end, where it stands counts as well.
-        if woken.is_some() || self.verdict != Verdict::GoOn {
-            let waker = woken.as_ref().unwrap_or(context.waker());
-            self.verdict = self.judge(&mut Context::from_waker(waker));
-        }
-        self.verdict
-    }
-
-    fn judge(&mut self, context: &mut Context<'_>) -> Verdict {
+    pub(super) fn check(&mut self, context: &mut Context<'_>) -> Verdict {
         if self.closed.as_mut().poll(context).is_ready() {
             return Verdict::Gone;
         }

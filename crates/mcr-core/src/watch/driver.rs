@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, HashSet},
     mem::Discriminant,
-    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -31,7 +30,6 @@ use crate::{
     slots::Slot,
     store::{Holding, Item, NotAnObject, ObjectKey},
     transport::{ResponseBody, Transport},
-    woken::Woken,
 };
 
 /// How lists and watches behave. The defaults suit fleets of any size.
@@ -164,16 +162,10 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
         watch: watch.clone(),
         env,
     };
-    let rare = pin!(async {
-        tokio::select! {
-            () = watch.stopped().cancelled() => {}
-            () = reform(&*watch, &holding) => {}
-        }
-    });
-    let mut woken = Woken::default();
     tokio::select! {
-        () = woken.wait(rare) => {}
+        () = watch.stopped().cancelled() => {}
         () = driver.run() => {}
+        () = reform(&*watch, &holding) => {}
     }
 }
 
@@ -210,12 +202,6 @@ struct Position {
     resource_version: String,
 }
 
-/// Why what is under way is left.
-enum CalledAway {
-    ToList,
-    Elsewhere,
-}
-
 impl Driver {
     async fn run(&mut self) {
         loop {
@@ -237,27 +223,18 @@ impl Driver {
                     _ => Box::pin(self.list(endpoint)).await,
                 }
             };
-            let rare = pin!(async {
-                tokio::select! {
-                    () = asked_for_a_list(&*watch, not_before), if following => CalledAway::ToList,
-                    () = left(&mut phase, endpoint) => CalledAway::Elsewhere,
-                }
-            });
-            let mut woken = Woken::default();
             // Leaving in the middle is safe: objects are applied one by one, and a listing that was not
             // finished deletes nothing.
             let result = tokio::select! {
                 result = step => result,
-                away = woken.wait(rare) => match away {
-                    CalledAway::ToList => {
-                        self.interrupted = self.position.take();
-                        sleep(RELIST_PAUSE).await;
-                        continue;
-                    }
-                    CalledAway::Elsewhere => {
-                        self.watch.abort_listing();
-                        continue;
-                    }
+                () = asked_for_a_list(&*watch, not_before), if following => {
+                    self.interrupted = self.position.take();
+                    sleep(RELIST_PAUSE).await;
+                    continue;
+                }
+                () = left(&mut phase, endpoint) => {
+                    self.watch.abort_listing();
+                    continue;
                 }
             };
             if let Err(error) = result {
@@ -504,32 +481,17 @@ impl Driver {
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
         let mut patience = SETTLED_AFTER;
         let mut settled = false;
-        let mut heard_at = Instant::now();
-        let mut alarm = pin!(sleep_until(heard_at + patience));
         loop {
-            // Set anew at each event, it would cost every one of them: it rings first and then sees whether anything came.
-            if heard_at + patience < alarm.deadline() {
-                alarm.as_mut().reset(heard_at + patience);
-            }
-            let frame = tokio::select! {
-                biased;
-                frame = body.frame() => frame,
-                () = alarm.as_mut() => {
-                    let silent_until = heard_at + patience;
-                    if Instant::now() < silent_until {
-                        alarm.as_mut().reset(silent_until);
-                        continue;
-                    }
-                    if settled {
-                        return Err(WatchError::Timeout(patience));
-                    }
+            let frame = match timeout(patience, body.frame()).await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) if !settled => {
                     self.watch.heard();
-                    (settled, patience, heard_at) = (true, limit, Instant::now());
+                    (settled, patience) = (true, limit);
                     continue;
                 }
+                Err(_) => return Err(WatchError::Timeout(patience)),
             };
-            let Some(frame) = frame else { break };
-            heard_at = Instant::now();
             let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
             let Ok(chunk) = frame.into_data() else { continue };
             lines.push(chunk);
