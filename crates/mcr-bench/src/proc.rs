@@ -61,7 +61,11 @@ fn threads(pid: u32) -> Duration {
         let counted = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         counted.split_whitespace().next()?.parse().ok()
     };
-    threads.flatten().filter_map(of_one).map(Duration::from_nanos).sum()
+    threads
+        .flatten()
+        .filter_map(of_one)
+        .map(Duration::from_nanos)
+        .sum()
 }
 
 #[cfg(test)]

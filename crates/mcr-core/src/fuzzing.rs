@@ -148,6 +148,7 @@ fn list_says(page: Result<ListPage<'_>, BadList>) -> Vec<String> {
         Ok(page) => {
             assert!(!page.resource_version.is_empty());
             assert!(page.continue_token.as_deref() != Some(""));
+            patterns_show_nothing(&page);
             page.items.iter().flat_map(object_says).collect()
         }
         Err(error) => vec![error.to_string(), format!("{error:?}")],
@@ -217,13 +218,29 @@ fn line_says(line: Result<WatchLine<'_>, BadLine>) -> Vec<String> {
     }
 }
 
+/// Objects of a list read the same whether they are held in the shapes that they have in common or not.
+fn patterns_show_nothing(page: &ListPage<'_>) {
+    let form = Form::new("v1", "ConfigMap");
+    let mut shaping = Interner::shaping(Arc::new(Shapes::new(form.clone())));
+    let mut plain = Interner::plain(form);
+    // The second time all shapes are known.
+    for item in page.items.iter().chain(page.items.iter()).flatten() {
+        let json = |interner: &mut Interner| item.close(None, interner).ok()?.to_json().ok();
+        assert!(
+            json(&mut shaping) == json(&mut plain),
+            "an object of a list reads otherwise in a shape"
+        );
+    }
+}
+
 /// An object reads the same whether it is held in a shape or not.
 fn shapes_show_nothing(json: &[u8], form: &Form) {
     let Ok(Value::Object(mut value)) = serde_json::from_slice(json) else {
         return;
     };
     let mut interner = Interner::shaping(Arc::new(Shapes::new(form.clone())));
-    for uid in ["a", "b", "a"] {
+    let whole = |digit: u8| format!("6e0c7b4e-0b7c-4b58-9d3e-00000000000{digit}");
+    for uid in [whole(1), whole(2), whole(1), "a".to_owned(), "b".to_owned()] {
         value["metadata"]["uid"] = uid.into();
         let Ok(raw) = to_raw_value(&value) else { return };
         let shaped = Object::parse(&raw, &mut interner);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use super::{Form, Shapes, shape::Shape, uid::Uid};
+use super::{Form, Shapes, shape::Shape, shapes::Watch, uid::Uid};
 
 /// How many shapes a watch finds without asking for them.
 const RECENT: usize = 4;
@@ -14,7 +14,7 @@ pub(crate) struct Interner {
     plain: Form,
     namespaces: HashSet<Arc<str>>,
     /// None if objects are held as they are.
-    shapes: Option<Arc<Shapes>>,
+    shapes: Option<(Arc<Shapes>, Watch)>,
     /// The last that were asked for.
     recent: [Option<Form>; RECENT],
     next: usize,
@@ -35,16 +35,17 @@ impl Interner {
     /// Of objects that are held in their shapes.
     pub(crate) fn shaping(shapes: Arc<Shapes>) -> Self {
         Self {
-            shapes: Some(shapes.clone()),
+            shapes: Some((shapes.clone(), shapes.watch())),
             ..Self::plain(shapes.plain().clone())
         }
     }
 
+    /// Of objects that are held as they are.
     pub(super) fn form(&self) -> &Form {
         &self.plain
     }
 
-    pub(super) fn shapes(&self) -> bool {
+    pub(super) fn is_shaping(&self) -> bool {
         self.shapes.is_some()
     }
 
@@ -63,7 +64,8 @@ impl Interner {
         if let Some(form) = recent.find(|form| form.shape().map(Shape::common) == Some(common)) {
             return Some(form.clone());
         }
-        let form = self.shapes.as_ref()?.of(common, uid)?;
+        let (shapes, watch) = self.shapes.as_ref()?;
+        let form = shapes.of(common, uid, *watch)?;
         if let Some(oldest) = self.recent.get_mut(self.next) {
             *oldest = Some(form.clone());
         }

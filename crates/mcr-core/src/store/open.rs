@@ -96,12 +96,21 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    fn of_one(text: &'a str) -> Self {
-        Self {
+    /// Declined if there is more than places are counted in.
+    fn of(text: &'a str) -> Option<Self> {
+        u32::try_from(text.len()).ok()?;
+        Some(Self {
             text,
+            ..Self::default()
+        })
+    }
+
+    fn of_one(text: &'a str) -> Option<Self> {
+        Some(Self {
             fields: Vec::with_capacity(FIELDS),
             scalars: Vec::with_capacity(FIELDS),
-        }
+            ..Self::of(text)?
+        })
     }
 
     /// Reads the value of a field.
@@ -138,7 +147,7 @@ impl<'a> OpenObjects<'a> {
             patterns,
             found,
         } = &mut *objects.0;
-        pieces.text = json.text();
+        *pieces = Pieces::of(json.text())?;
         json.array(|item| {
             let object = match patterns.read(item, pieces) {
                 Some(object) => object,
@@ -146,12 +155,16 @@ impl<'a> OpenObjects<'a> {
                     let start = item.next_place()?;
                     let mut object = Found::scan(item, pieces)?;
                     let place = start..item.place();
+                    let left = pieces.text.len() - place.end;
                     if found.is_empty() {
-                        let more = (pieces.text.len() - place.end) / place.len().max(1);
+                        let more = left / place.len().max(1);
                         pieces.reserve(more);
                         found.reserve(more.min(RESERVED));
                     }
-                    patterns.learn(place, pieces, &mut object);
+                    let more_may_come = left > place.len() / 2;
+                    if more_may_come {
+                        patterns.learn(place, pieces, &mut object);
+                    }
                     object
                 }
             };
@@ -203,7 +216,7 @@ pub(crate) struct Opened<'a> {
 impl<'a> Opened<'a> {
     /// Declined if it is no object; [`Opened::open`] tells why.
     pub(crate) fn scan(json: &mut Scanner<'a>) -> Option<Self> {
-        let mut pieces = Pieces::of_one(json.text());
+        let mut pieces = Pieces::of_one(json.text())?;
         let found = Found::scan(json, &mut pieces)?;
         Some(Self { pieces, found })
     }
@@ -219,7 +232,7 @@ impl<'a> Opened<'a> {
 
     /// Reads an object part by part, so that what is wrong with it can be said.
     pub(crate) fn open(json: &'a RawValue) -> Result<Self, NotAnObject> {
-        let mut pieces = Pieces::of_one(json.get());
+        let mut pieces = Pieces::default();
         let found = open(json, &mut pieces.fields)?;
         Ok(Self { pieces, found })
     }

@@ -6,7 +6,7 @@ use super::{
     Interner, Object, ObjectKey,
     object::Parts,
     open::{Field, Text, last},
-    pattern::Pattern,
+    pattern::{Pattern, Rest},
     room::Room,
     scan::Scanner,
     shape::Scalar,
@@ -137,19 +137,18 @@ impl<'a> OpenObject<'a> {
             .unwrap_or_default();
         let (uid, uid_is_whole) = Uid::read(uid.as_deref().unwrap_or_default());
 
-        // What the object does not say in its place.
-        let rest = [
-            key.namespace.is_none(),
-            !uid_is_whole,
-            resource_version.is_empty(),
-            generation.is_empty(),
-        ];
+        let rest = Rest {
+            namespace: key.namespace.is_none(),
+            uid: !uid_is_whole,
+            resource_version: resource_version.is_empty(),
+            generation: generation.is_empty(),
+        };
         let is_rest = |field: &&Field<'_>| match &*field.name {
             "name" => false,
-            "namespace" => rest[0],
-            "uid" => rest[1],
-            "resourceVersion" => rest[2],
-            "generation" => rest[3],
+            "namespace" => rest.namespace,
+            "uid" => rest.uid,
+            "resourceVersion" => rest.resource_version,
+            "generation" => rest.generation,
             _ => true,
         };
         let is_held = |field: &&Field<'_>| !matches!(&*field.name, "apiVersion" | "kind");
@@ -158,7 +157,7 @@ impl<'a> OpenObject<'a> {
         let len = metadata().map(Field::len).sum::<usize>() + fields().map(Field::len).sum::<usize>() + 2;
 
         let facts = [resource_version.as_bytes(), generation.as_bytes()];
-        let shaped = interner.shapes().then(|| {
+        let shaped = interner.is_shaping().then(|| {
             let mut room = Room::take();
             let cutter = &mut room.cutter;
             let known = self.pattern.and_then(|pattern| pattern.form.get());

@@ -59,15 +59,24 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde::{Deserialize, Deserializer};
     use serde_json::{Value, value::RawValue};
 
     use super::*;
-    use crate::store::{Form, Interner, Object};
+    use crate::store::{Form, Interner, Object, Shapes};
 
     fn kept() -> (usize, usize) {
         let room = Room::take();
         let kept = (room.document.capacity(), room.text.capacity());
+        room.give_back();
+        kept
+    }
+
+    fn kept_of_parts() -> usize {
+        let room = Room::take();
+        let kept = room.cutter.capacity();
         room.give_back();
         kept
     }
@@ -96,6 +105,21 @@ mod tests {
         assert_eq!(kept(), (0, KEPT));
         assert!(object(&"\n".repeat(KEPT + 1)).decode::<Value>().is_ok());
         assert_eq!(kept(), (0, 0));
+    }
+
+    #[test]
+    fn of_objects_that_are_large_no_parts_are_kept() {
+        let mut interner = Interner::shaping(Arc::new(Shapes::new(Form::new("v1", "ConfigMap"))));
+        let mut take = |len: usize| {
+            let json =
+                serde_json::json!({"metadata": {"name": "a"}, "data": {"text": "x".repeat(len)}}).to_string();
+            let raw: &RawValue = serde_json::from_str(&json).unwrap();
+            Object::parse(raw, &mut interner).unwrap();
+        };
+        take(KEPT / 4);
+        assert!(kept_of_parts() > KEPT / 4);
+        take(KEPT + 1);
+        assert_eq!(kept_of_parts(), 0);
     }
 
     #[test]

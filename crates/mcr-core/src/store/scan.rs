@@ -88,9 +88,19 @@ impl<'a> Scanner<'a> {
         let begins = self.at;
         self.peek()?;
         let mut end = self.clone();
-        end.skip(|start, end| scalars.push(Scalar { start, end }))?;
+        let first = scalars.len();
+        end.skip(|start, end| {
+            if scalars.len() - first < SCALARS {
+                scalars.push(Scalar::new(start, end));
+            }
+        })?;
+        let are_all = scalars.len() - first < SCALARS;
+        if !are_all {
+            scalars.truncate(first);
+        }
         let value = self.text.get(self.at..end.at)?;
-        let in_one_piece = self.at == begins
+        let in_one_piece = are_all
+            && self.at == begins
             && matches!(name, Cow::Borrowed(_))
             && self.text.as_bytes().get(begins - 2) == Some(&b'"');
         *self = end;
@@ -106,7 +116,7 @@ impl<'a> Scanner<'a> {
     /// The strings and the numbers of a value.
     pub(super) fn scalars(mut self) -> Option<Vec<Scalar>> {
         let mut scalars = Vec::new();
-        self.skip(|start, end| scalars.push(Scalar { start, end }))?;
+        self.skip(|start, end| scalars.push(Scalar::new(start, end)))?;
         Some(scalars)
     }
 
@@ -131,7 +141,7 @@ impl<'a> Scanner<'a> {
             self.number()?;
         }
         let end = self.at - usize::from(quoted);
-        Some(Scalar { start, end })
+        Some(Scalar::new(start, end))
     }
 
     pub(super) fn text(&self) -> &'a str {
@@ -452,10 +462,14 @@ impl Brackets {
     }
 }
 
+/// A field of more strings and numbers than these is held as it is: to note them would take more memory than it does.
+const SCALARS: usize = 1 << 14;
+
 /// The value of a field.
 pub(super) struct FieldText<'a> {
     pub(super) value: &'a str,
-    /// Where the quote before its name is; none if that has escapes, or if there is white space between the two.
+    /// Where the quote before its name is; none if that has escapes, if there is white space between the two, and if there
+    /// are too many strings and numbers to be noted.
     pub(super) at: Option<usize>,
 }
 

@@ -7,8 +7,29 @@ use super::{moment::Moment, open::Field};
 /// From where to where a string reaches in some JSON, without its quotes, or a number.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar {
-    pub(super) start: usize,
-    pub(super) end: usize,
+    start: u32,
+    end: u32,
+}
+
+impl Scalar {
+    /// In a text of 4 GiB at most.
+    #[inline(always)]
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        Self {
+            start: start as u32,
+            end: end as u32,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn start(self) -> usize {
+        self.start as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn end(self) -> usize {
+        self.end as usize
+    }
 }
 
 /// Takes the place of each string and each number in what objects have in common. Stands nowhere else in JSON.
@@ -109,10 +130,10 @@ impl Cutter {
                 let end = from + field.whole(text)?.len();
                 for scalar in field.own(scalars)? {
                     self.common
-                        .extend_from_slice(text.as_bytes().get(from..scalar.start)?);
+                        .extend_from_slice(text.as_bytes().get(from..scalar.start())?);
                     self.common.push(HOLE);
-                    self.say(text.as_bytes().get(scalar.start..scalar.end)?);
-                    from = scalar.end;
+                    self.say(text.as_bytes().get(scalar.start()..scalar.end())?);
+                    from = scalar.end();
                 }
                 self.common.extend_from_slice(text.as_bytes().get(from..end)?);
             }
@@ -131,7 +152,7 @@ impl Cutter {
         self.said.clear();
         for field in fields {
             for scalar in field.own(scalars)? {
-                self.say(text.as_bytes().get(scalar.start..scalar.end)?);
+                self.say(text.as_bytes().get(scalar.start()..scalar.end())?);
             }
         }
         Some(())

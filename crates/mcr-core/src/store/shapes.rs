@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     hash::BuildHasher,
-    sync::{PoisonError, RwLock},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -15,24 +18,49 @@ const MOST: usize = 4096;
 /// And no more than this.
 const MOST_BYTES: usize = 4 << 20;
 
-/// So many are remembered that one object has.
-const REMEMBERED: usize = 1024;
+/// Such a part of both one of many watches may have made, so that no cluster takes them from the others.
+const PART: usize = 8;
+
+/// A larger shape is not made: those who wait for the lock meanwhile read other clusters.
+const LARGEST: usize = 64 << 10;
+
+/// So many are remembered that one object has. More than there may be shapes: where clusters are read one after the other,
+/// the same shape comes again only after all others.
+const REMEMBERED: usize = 2 * MOST;
 
 /// The forms of a kind. One is made of a shape that at least two objects have.
 pub(crate) struct Shapes {
     plain: Form,
     hasher: DefaultHashBuilder,
     known: RwLock<Known>,
+    watches: AtomicU64,
 }
+
+/// Who makes shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Watch(u64);
 
 #[derive(Default)]
 struct Known {
-    forms: HashTable<Form>,
-    bytes: usize,
+    forms: HashTable<Made>,
+    all: Amount,
+    by_watch: HashMap<Watch, Amount>,
     /// The hashes of shapes that one object has, with its UID.
     once: HashMap<u64, Uid>,
     /// How many are not to be made before another look for those that no object has any more.
     look_again: usize,
+}
+
+struct Made {
+    form: Form,
+    by: Watch,
+}
+
+/// How many shapes, and how many bytes they take.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+struct Amount {
+    shapes: usize,
+    bytes: usize,
 }
 
 impl Shapes {
@@ -41,15 +69,21 @@ impl Shapes {
             plain,
             hasher: DefaultHashBuilder::default(),
             known: RwLock::default(),
+            watches: AtomicU64::new(0),
         }
     }
 
+    /// Of objects that are held as they are.
     pub(super) fn plain(&self) -> &Form {
         &self.plain
     }
 
+    pub(super) fn watch(&self) -> Watch {
+        Watch(self.watches.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// The form of objects that have as much in common as an object has with it; none as long as no other has.
-    pub(super) fn of(&self, common: &[u8], uid: Uid) -> Option<Form> {
+    pub(super) fn of(&self, common: &[u8], uid: Uid, by: Watch) -> Option<Form> {
         let hash = self.hasher.hash_one(common);
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -57,36 +91,63 @@ impl Shapes {
                 return Some(form);
             }
         }
+        if common.len() > LARGEST {
+            return None;
+        }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have made it.
         if let Some(form) = known.get(hash, common) {
             return Some(form);
         }
-        if !known.is_of_another(hash, uid) || !known.has_room(common.len()) {
+        if !known.is_of_another(hash, uid) {
             return None;
         }
-        let form = self.plain.shaped(Shape::new(common)?);
-        known.bytes += bytes(&form);
-        let hash_of = |form: &Form| self.hasher.hash_one(common_of(form));
-        known.forms.insert_unique(hash, form.clone(), hash_of);
+        let shape = Shape::new(common)?;
+        let bytes = shape.bytes();
+        let watches = usize::try_from(self.watches.load(Ordering::Relaxed)).unwrap_or(PART);
+        if !known.has_room(bytes, by, watches.clamp(1, PART)) {
+            return None;
+        }
+        let form = self.plain.shaped(shape);
+        known.all.add(bytes);
+        known.by_watch.entry(by).or_default().add(bytes);
+        let hash_of = |made: &Made| self.hasher.hash_one(common_of(&made.form));
+        let made = Made {
+            form: form.clone(),
+            by,
+        };
+        known.forms.insert_unique(hash, made, hash_of);
         Some(form)
+    }
+}
+
+impl Amount {
+    fn add(&mut self, bytes: usize) {
+        self.shapes += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.shapes -= 1;
+        self.bytes -= bytes;
+    }
+
+    /// Whether there may be one more, where there may be a part of the most that there may be at all.
+    fn has_room(self, bytes: usize, part: usize) -> bool {
+        self.shapes < MOST / part && self.bytes + bytes <= MOST_BYTES / part
     }
 }
 
 impl Known {
     fn get(&self, hash: u64, common: &[u8]) -> Option<Form> {
-        let form = self.forms.find(hash, |form| common_of(form) == common);
-        form.cloned()
+        let made = self.forms.find(hash, |made| common_of(&made.form) == common);
+        made.map(|made| made.form.clone())
     }
 
     /// Whether an object other than this one has the shape. An object that comes again, changed or not, is none other.
     fn is_of_another(&mut self, hash: u64, uid: Uid) -> bool {
         match self.once.get(&hash) {
-            Some(known) if *known != uid => {
-                self.once.remove(&hash);
-                true
-            }
-            Some(_) => false,
+            Some(known) => *known != uid,
             None => {
                 if self.once.len() >= REMEMBERED {
                     self.once.clear();
@@ -98,8 +159,11 @@ impl Known {
     }
 
     /// Whether there may be one more; makes room if no object has some of those that there are.
-    fn has_room(&mut self, len: usize) -> bool {
-        let has = |known: &Self| known.forms.len() < MOST && known.bytes + len <= MOST_BYTES;
+    fn has_room(&mut self, bytes: usize, by: Watch, part: usize) -> bool {
+        let has = |known: &Self| {
+            let own = known.by_watch.get(&by).copied().unwrap_or_default();
+            known.all.has_room(bytes, 1) && own.has_room(bytes, part)
+        };
         if has(self) {
             return true;
         }
@@ -108,18 +172,26 @@ impl Known {
             return false;
         }
         let Self {
-            forms, bytes: all, ..
+            forms, all, by_watch, ..
         } = self;
-        forms.retain(|form| {
-            let is_held = form.is_shared();
+        forms.retain(|made| {
+            let is_held = made.form.is_shared();
             if !is_held {
-                *all -= bytes(form);
+                let bytes = bytes_of(&made.form);
+                all.remove(bytes);
+                if let Some(own) = by_watch.get_mut(&made.by) {
+                    own.remove(bytes);
+                }
             }
             is_held
         });
+        by_watch.retain(|_, own| own.shapes > 0);
         let has = has(self);
         if !has {
             self.look_again = MOST;
+            tracing::debug!(
+                "there is no room for more shapes of a kind: further objects are held as they are"
+            );
         }
         has
     }
@@ -129,7 +201,7 @@ fn common_of(form: &Form) -> &[u8] {
     form.shape().map_or(&[], Shape::common)
 }
 
-fn bytes(form: &Form) -> usize {
+fn bytes_of(form: &Form) -> usize {
     form.shape().map_or(0, Shape::bytes)
 }
 
@@ -137,8 +209,15 @@ fn bytes(form: &Form) -> usize {
 mod tests {
     use super::*;
 
+    const WATCH: Watch = Watch(0);
+
+    /// Of a kind that many watch.
     fn shapes() -> Shapes {
-        Shapes::new(Form::new("v1", "ConfigMap"))
+        let shapes = Shapes::new(Form::new("v1", "ConfigMap"));
+        for number in 0..PART {
+            assert_eq!(shapes.watch(), Watch(number as u64));
+        }
+        shapes
     }
 
     fn uid(number: u32) -> Uid {
@@ -147,87 +226,136 @@ mod tests {
 
     fn known(shapes: &Shapes) -> (usize, usize) {
         let known = shapes.known.read().unwrap();
-        let all: usize = known.forms.iter().map(bytes).sum();
-        assert_eq!(known.bytes, all);
-        (known.forms.len(), known.once.len())
+        let mut by_watch = HashMap::<Watch, Amount>::new();
+        let mut all = Amount::default();
+        for made in &known.forms {
+            all.add(bytes_of(&made.form));
+            by_watch.entry(made.by).or_default().add(bytes_of(&made.form));
+        }
+        assert_eq!(known.all, all);
+        assert_eq!(known.by_watch, by_watch);
+        assert!(all.shapes <= MOST && all.bytes <= MOST_BYTES);
+        (all.shapes, known.once.len())
     }
 
     #[test]
     fn a_shape_is_made_when_a_second_object_has_it() {
         let shapes = shapes();
-        assert!(shapes.of(b"a", uid(1)).is_none());
+        assert!(shapes.of(b"a", uid(1), WATCH).is_none());
         // The same object after a change, or listed again.
-        assert!(shapes.of(b"a", uid(1)).is_none());
-        assert!(shapes.of(b"b", uid(2)).is_none());
-        let form = shapes.of(b"a", uid(2)).unwrap();
-        assert!(shapes.of(b"a", uid(1)).unwrap().is(&form));
-        assert_eq!(known(&shapes), (1, 1));
+        assert!(shapes.of(b"a", uid(1), WATCH).is_none());
+        assert!(shapes.of(b"b", uid(2), WATCH).is_none());
+        let form = shapes.of(b"a", uid(2), WATCH).unwrap();
+        assert!(shapes.of(b"a", uid(1), WATCH).unwrap().is(&form));
+        assert_eq!(known(&shapes).0, 1);
     }
 
     #[test]
     fn objects_without_anything_in_common_take_no_memory() {
         let shapes = shapes();
-        for number in 0..10_000_u32 {
-            assert!(shapes.of(&number.to_be_bytes(), uid(number)).is_none());
+        for number in 0..20_000_u32 {
+            assert!(shapes.of(&number.to_be_bytes(), uid(number), WATCH).is_none());
         }
         let (forms, once) = known(&shapes);
         assert_eq!(forms, 0);
         assert!(once <= REMEMBERED);
     }
 
+    #[test]
+    fn clusters_that_are_read_one_after_the_other_share_many_shapes() {
+        let shapes = shapes();
+        let mut held = Vec::new();
+        let of_cluster = |cluster: u32| {
+            let watch = Watch(cluster.into());
+            let of = |number: u32| shapes.of(&number.to_be_bytes(), uid(10_000 * cluster + number), watch);
+            let before = held.len();
+            held.extend((0..1_500).filter_map(of));
+            held.len() - before
+        };
+        // Each makes as many as one may.
+        assert_eq!([0, 1, 2, 3].map(of_cluster), [0, 512, 1024, 1500]);
+    }
+
     /// Two objects of each of so many shapes.
-    fn pairs(shapes: &Shapes, from: u32, count: usize) -> Vec<Form> {
+    fn pairs(shapes: &Shapes, from: u32, count: usize, watch: Watch) -> Vec<Form> {
         let numbers = (from..).take(count);
         let pair = |number: u32| {
             let common = number.to_be_bytes();
-            let _ = shapes.of(&common, uid(2 * number));
-            shapes.of(&common, uid(2 * number + 1))
+            let _ = shapes.of(&common, uid(2 * number), watch);
+            shapes.of(&common, uid(2 * number + 1), watch)
         };
         numbers.filter_map(pair).collect()
+    }
+
+    fn full(shapes: &Shapes) -> Vec<Form> {
+        let part = MOST / PART;
+        let of_watch = |watch: usize| pairs(shapes, (watch * part) as u32, part, Watch(watch as u64));
+        (0..PART).flat_map(of_watch).collect()
     }
 
     #[test]
     fn no_more_shapes_are_made_than_there_may_be() {
         let shapes = shapes();
-        let held = pairs(&shapes, 0, MOST);
+        let held = full(&shapes);
         assert_eq!(held.len(), MOST);
-        assert!(pairs(&shapes, 1 << 20, 100).is_empty());
+        assert!(pairs(&shapes, 1 << 20, 100, Watch(99)).is_empty());
         assert_eq!(known(&shapes).0, MOST);
         // Those that are known are found all the same.
-        assert!(
-            shapes
-                .of(&0_u32.to_be_bytes(), uid(9))
-                .is_some_and(|form| form.is(&held[0]))
-        );
+        let first = shapes.of(&0_u32.to_be_bytes(), uid(9), Watch(99));
+        assert!(first.is_some_and(|form| form.is(&held[0])));
+    }
+
+    #[test]
+    fn a_watch_that_is_the_only_one_has_all_the_room() {
+        let shapes = Shapes::new(Form::new("v1", "ConfigMap"));
+        let watch = shapes.watch();
+        assert_eq!(pairs(&shapes, 0, MOST + 1, watch).len(), MOST);
+    }
+
+    #[test]
+    fn one_watch_leaves_room_for_others() {
+        let shapes = shapes();
+        let held = pairs(&shapes, 0, MOST, WATCH);
+        assert_eq!(held.len(), MOST / PART);
+        let others = pairs(&shapes, 1 << 20, 10, Watch(1));
+        assert_eq!(others.len(), 10);
+        assert_eq!(known(&shapes).0, MOST / PART + 10);
     }
 
     #[test]
     fn shapes_that_no_object_has_make_room() {
         let shapes = shapes();
-        let mut held = pairs(&shapes, 0, MOST);
-        assert!(pairs(&shapes, 1 << 20, 1).is_empty());
+        let mut held = full(&shapes);
+        assert!(pairs(&shapes, 1 << 20, 1, WATCH).is_empty());
         held.truncate(10);
-        let later: usize = (1..=MOST as u32 + 1)
-            .map(|round| pairs(&shapes, (1 << 20) + round, 1).len())
-            .sum();
+        let one_more = |round: u32| pairs(&shapes, (1 << 20) + round, 1, WATCH).len();
+        let later: usize = (1..=MOST as u32 + 1).map(one_more).sum();
         assert!(later > 0);
-        assert!(known(&shapes).0 <= MOST);
+        known(&shapes);
         for (number, form) in (0_u32..).zip(&held) {
-            assert!(shapes.of(&number.to_be_bytes(), uid(7)).unwrap().is(form));
+            assert!(shapes.of(&number.to_be_bytes(), uid(7), WATCH).unwrap().is(form));
         }
     }
 
     #[test]
-    fn large_shapes_are_bounded_by_their_bytes() {
+    fn large_shapes_are_bounded_by_all_that_they_take() {
         let shapes = shapes();
-        let large = |number: u8| {
-            let common = vec![number + 1; MOST_BYTES / 5];
-            let _ = shapes.of(&common, uid(1));
-            shapes.of(&common, uid(2))
+        let of = |common: &[u8], watch| {
+            let _ = shapes.of(common, uid(1), watch);
+            shapes.of(common, uid(2), watch)
         };
-        let held: Vec<Form> = (0..9).filter_map(large).collect();
-        assert_eq!(held.len(), 4);
-        let (forms, _) = known(&shapes);
-        assert_eq!(forms, 4);
+        let largest = vec![1; LARGEST];
+        assert!(of(&largest, WATCH).is_some());
+        assert!(of(&[&largest[..], &[1]].concat(), WATCH).is_none());
+        // Each hole takes four bytes more than it stands for.
+        let holes = |number: u64| {
+            of(
+                &[vec![0; LARGEST / 2], number.to_be_bytes().to_vec()].concat(),
+                Watch(number),
+            )
+        };
+        let held: Vec<Form> = (1..100).filter_map(holes).collect();
+        assert!(held.len() < MOST_BYTES / (4 * LARGEST / 2), "{}", held.len());
+        assert_eq!(known(&shapes).0, held.len());
     }
 }
