@@ -14,13 +14,18 @@ use std::{
     time::Duration,
 };
 
+use futures::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
 use mcr_core::{ClusterName, ObjectKey};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::Notify,
-    task::{JoinSet, coop, yield_now},
+    sync::mpsc,
+    task::{coop, yield_now},
     time::Instant,
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     engine::Engine,
@@ -41,29 +46,29 @@ const SPARE: usize = 3;
 
 /// Dispatches until the queue is closed.
 pub(crate) async fn dispatch(engine: Arc<Engine>) {
-    let crew = Arc::new(Crew {
-        alone: matches!(Handle::current().runtime_flavor(), RuntimeFlavor::CurrentThread),
-        ..Crew::default()
-    });
-    let another = || work(engine.clone(), crew.clone());
-    let mut dispatchers = JoinSet::new();
-    dispatchers.spawn(another());
+    let (hire, mut hired) = mpsc::unbounded_channel();
+    let crew = Arc::new(Crew::new(
+        matches!(Handle::current().runtime_flavor(), RuntimeFlavor::CurrentThread),
+        hire,
+    ));
+    crew.hire(&engine);
+    let mut dispatchers = FuturesUnordered::new();
     loop {
         tokio::select! {
-            () = crew.short.notified() => {
-                dispatchers.spawn(another());
-            }
-            ended = dispatchers.join_next() => match ended {
-                Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
-                Some(_) => {}
-                None => return,
+            Some(dispatcher) = hired.recv() => dispatchers.push(dispatcher),
+            Some(ended) = dispatchers.next() => match ended {
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                // Whoever was hired by it is in the channel by now.
+                _ if dispatchers.is_empty() && hired.is_empty() => return,
+                _ => {}
             }
         }
     }
 }
 
+type Dispatcher = AbortOnDropHandle<()>;
+
 /// How the dispatchers of a controller stand in for each other.
-#[derive(Default)]
 struct Crew {
     /// There is one thread: while a reconcile keeps it, nobody could take over.
     alone: bool,
@@ -71,11 +76,26 @@ struct Crew {
     waiting: AtomicUsize,
     /// How many wait for a thread.
     coming: AtomicUsize,
-    /// Another dispatcher is needed.
-    short: Notify,
+    /// Where dispatchers are kept. They are made by those who need them: whoever keeps them may be stuck behind a reconcile.
+    hired: mpsc::UnboundedSender<Dispatcher>,
 }
 
 impl Crew {
+    fn new(alone: bool, hired: mpsc::UnboundedSender<Dispatcher>) -> Self {
+        Self {
+            alone,
+            waiting: AtomicUsize::new(0),
+            coming: AtomicUsize::new(0),
+            hired,
+        }
+    }
+
+    fn hire(self: &Arc<Self>, engine: &Arc<Engine>) {
+        let dispatcher: BoxFuture<'static, ()> = Box::pin(work(engine.clone(), self.clone()));
+        // Nobody keeps it any more if the controller is gone, which ends it.
+        let _ = self.hired.send(AbortOnDropHandle::new(tokio::spawn(dispatcher)));
+    }
+
     /// Whether nobody but the caller would see to what is in the queue: it is about to poll a reconcile.
     fn needs_another(&self, more: bool) -> bool {
         let waiting = self.waiting.load(Ordering::SeqCst);
@@ -98,9 +118,9 @@ impl Crew {
     /// Lets those come first that were woken on this thread, where nobody could wake them while a reconcile keeps it. The
     /// caller itself is put where other threads find it. If that was `in_vain`, whoever was woken is stuck behind a
     /// dispatcher that works: one more that works here is worth more than to wait for them.
-    async fn pass(&self, in_vain: bool) {
+    async fn pass(&self, in_vain: bool, hire: impl FnOnce()) {
         if in_vain || self.waiting.load(Ordering::SeqCst) == 0 {
-            self.short.notify_one();
+            hire();
         }
         let mut passed = false;
         let pass = std::future::poll_fn(|context| {
@@ -133,7 +153,7 @@ async fn work(engine: Arc<Engine>, crew: Arc<Crew>) {
         let first = Run::begin(&engine, work, Instant::now());
         let mut passed = false;
         while crew.needs_another(more) {
-            crew.pass(passed).await;
+            crew.pass(passed, || crew.hire(&engine)).await;
             more = queue.nudge();
             passed = true;
         }
@@ -194,21 +214,22 @@ fn step(run: Run, habit: &mut Habit, began: Instant) -> Option<Over> {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
+    use std::cell::Cell;
 
     use super::*;
 
     #[tokio::test]
-    async fn who_passed_in_vain_asks_for_one_more() {
-        let crew = Crew::default();
-        let asked = || crew.short.notified().now_or_never().is_some();
-        crew.pass(false).await;
-        assert!(asked(), "nobody waits");
+    async fn who_passed_in_vain_hires_one_more() {
+        let crew = Crew::new(false, mpsc::unbounded_channel().0);
+        let hired = Cell::new(0);
+        let hire = || hired.set(hired.get() + 1);
+        crew.pass(false, hire).await;
+        assert_eq!(hired.get(), 1, "nobody waits");
         crew.waiting.store(1, Ordering::SeqCst);
-        crew.pass(false).await;
-        assert!(!asked(), "one waits, and is about to come");
-        crew.pass(true).await;
-        assert!(asked(), "it does not come");
+        crew.pass(false, hire).await;
+        assert_eq!(hired.get(), 1, "one waits, and is about to come");
+        crew.pass(true, hire).await;
+        assert_eq!(hired.get(), 2, "it does not come");
         assert_eq!(crew.coming.load(Ordering::SeqCst), 0);
     }
 }
