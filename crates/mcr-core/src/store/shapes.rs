@@ -18,7 +18,8 @@ const MOST: usize = 4096;
 /// And no more than this.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Such a part of both one of many watches may have made, so that no cluster takes them from the others.
+/// Such a part of both one of many watches may have made, so that no cluster takes them from the others. Of fewer watches
+/// than these each may have made its part.
 const PART: usize = 8;
 
 /// A larger shape is not made: those who wait for the lock meanwhile read other clusters.
