@@ -1,6 +1,6 @@
 //! What the kernel knows of another process.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 
@@ -53,19 +53,23 @@ impl Usage {
 }
 
 /// CPU time of the threads that there are, to the nanosecond. Zero where the kernel does not count it.
+///
+/// A thread that is running is counted up to its last tick or switch, so what is read of a busy process
+/// lags by up to a tick for each of its threads that has a CPU.
 fn threads(pid: u32) -> Duration {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Duration::ZERO;
     };
-    let of_one = |thread: std::fs::DirEntry| {
-        let counted = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        counted.split_whitespace().next()?.parse().ok()
-    };
     threads
         .flatten()
-        .filter_map(of_one)
-        .map(Duration::from_nanos)
+        .filter_map(|thread| of_thread(&thread.path()))
         .sum()
+}
+
+fn of_thread(thread: &Path) -> Option<Duration> {
+    let counted = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+    let nanos = counted.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanos))
 }
 
 #[cfg(test)]
@@ -74,13 +78,27 @@ mod tests {
 
     #[test]
     fn cpu_time_is_seen_in_less_than_a_tick() {
-        let before = threads(std::process::id());
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < Duration::from_millis(3) {
-            std::hint::spin_loop();
+        let (done, begins) = std::sync::mpsc::channel();
+        let (may_end, ends) = std::sync::mpsc::channel::<()>();
+        let burner = std::thread::spawn(move || {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_millis(3) {
+                std::hint::spin_loop();
+            }
+            // Waiting takes it off its CPU, which is when the kernel counts what it used.
+            done.send(std::fs::canonicalize("/proc/thread-self")).unwrap();
+            ends.recv().ok();
+        });
+        let thread = begins.recv().unwrap().unwrap();
+        let patience = std::time::Instant::now() + Duration::from_secs(10);
+        // Not all of three milliseconds: somebody else may have had the CPU.
+        while of_thread(&thread).unwrap() < Duration::from_micros(100) {
+            assert!(std::time::Instant::now() < patience, "never counted");
+            std::thread::sleep(Duration::from_millis(1));
         }
-        // Threads of other tests end meanwhile.
-        assert_ne!(threads(std::process::id()), before);
+        assert!(threads(std::process::id()) >= of_thread(&thread).unwrap());
+        drop(may_end);
+        burner.join().unwrap();
     }
 
     #[test]
