@@ -13,6 +13,7 @@ mod refresh;
 mod request;
 mod retire;
 mod service;
+mod sessions;
 mod stack;
 #[cfg(test)]
 mod tests;

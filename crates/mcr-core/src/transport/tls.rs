@@ -14,15 +14,12 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use secrecy::ExposeSecret;
 
-use super::proven::Proven;
+use super::{proven::Proven, sessions::Sessions};
 use crate::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
     access::pem::{self, Half},
     weak::WeakMap,
 };
-
-/// rustls allocates its session cache up front; a cluster needs room for one server.
-const SESSIONS: usize = 4;
 
 /// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
 #[derive(Default)]
@@ -72,7 +69,7 @@ impl TlsCache {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
             }
         };
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        config.resumption = Resumption::store(Arc::new(Sessions::default()));
         Ok(config)
     }
 
@@ -115,7 +112,7 @@ fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
 
 /// Accepts any certificate, as was asked for, but still wants the server to hold its key.
 #[derive(Debug)]
-struct AnyServer;
+pub(super) struct AnyServer;
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
