@@ -12,7 +12,7 @@ pub(crate) struct Form(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     /// The beginning of the JSON.
-    prefix: Box<[u8]>,
+    prefix: Box<str>,
     common: Common,
 }
 
@@ -37,12 +37,12 @@ impl Form {
             quoted(kind)
         );
         Self(Arc::new(Shared {
-            prefix: prefix.into_bytes().into(),
+            prefix: prefix.into(),
             common: Common::Nothing,
         }))
     }
 
-    pub(super) fn prefix(&self) -> &[u8] {
+    pub(super) fn prefix(&self) -> &str {
         &self.0.prefix
     }
 

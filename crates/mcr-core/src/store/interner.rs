@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use super::{Form, Shapes, shape::Shape, shapes::Watch, uid::Uid};
+use super::{
+    Form, Shapes,
+    shape::{Alike, Shape},
+    shapes::Watch,
+    uid::Uid,
+};
 
 /// How many shapes a watch finds without asking for them.
 const RECENT: usize = 4;
@@ -59,13 +64,13 @@ impl Interner {
     }
 
     /// See [`Shapes::of`].
-    pub(super) fn shaped(&mut self, common: &[u8], uid: Uid) -> Option<Form> {
+    pub(super) fn shaped(&mut self, alike: Alike<'_>, holes: usize, uid: Uid) -> Option<Form> {
         let mut recent = self.recent.iter().flatten();
-        if let Some(form) = recent.find(|form| form.shape().map(Shape::common) == Some(common)) {
+        if let Some(form) = recent.find(|form| form.shape().map(Shape::alike) == Some(alike)) {
             return Some(form.clone());
         }
         let (shapes, watch) = self.shapes.as_ref()?;
-        let form = shapes.of(common, uid, *watch)?;
+        let form = shapes.of(alike, holes, uid, *watch)?;
         if let Some(oldest) = self.recent.get_mut(self.next) {
             *oldest = Some(form.clone());
         }

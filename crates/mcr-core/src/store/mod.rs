@@ -7,6 +7,7 @@ mod interner;
 mod key;
 mod kinds;
 mod moment;
+mod numbers;
 mod object;
 mod open;
 #[cfg_attr(not(feature = "packed"), path = "unpacked.rs")]
@@ -16,6 +17,7 @@ mod pattern;
 mod quoted;
 mod reader;
 mod room;
+mod scalar;
 mod scan;
 mod shape;
 mod shapes;

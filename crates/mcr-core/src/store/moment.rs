@@ -1,8 +1,8 @@
-//! Times in five bytes.
+//! Times in six bytes.
 
 /// A time as Kubernetes writes it, to the second and in UTC: `2026-11-22T09:27:48Z`.
 #[derive(Clone, Copy)]
-pub(super) struct Moment(pub(super) [u8; Self::BYTES]);
+pub(super) struct Moment([u8; Self::BYTES]);
 
 /// How many bits year, month, day, hour, minute and second take, in the order they are written; what follows upon each,
 /// and how many digits it has.
@@ -16,7 +16,9 @@ const PARTS: [(u32, usize, u8); 6] = [
 ];
 
 impl Moment {
-    pub(super) const BYTES: usize = 5;
+    /// Of seven bits each, so that they are text.
+    pub(super) const BYTES: usize = 6;
+    const BITS: u32 = 7;
     const TEXT: usize = 20;
 
     /// None if it is written in any other way. Whether there is such a day is not asked.
@@ -41,18 +43,26 @@ impl Moment {
             at += 1;
             value = value << bits | part;
         }
-        let [_, _, _, bytes @ ..] = value.to_be_bytes();
+        let mut bytes = [0; Self::BYTES];
+        for byte in bytes.iter_mut().rev() {
+            *byte = value as u8 & ((1 << Self::BITS) - 1);
+            value >>= Self::BITS;
+        }
         Some(Self(bytes))
     }
 
     /// Of what [`read`](Self::read) has made.
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        Self(bytes.try_into().unwrap_or_default())
+    pub(super) fn of(held: &str) -> Option<Self> {
+        held.as_bytes().try_into().ok().map(Self)
+    }
+
+    pub(super) fn held(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
     pub(super) fn text(self) -> [u8; Self::TEXT] {
-        let [a, b, c, d, e] = self.0;
-        let mut value = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]);
+        let join = |value: u64, byte| value << Self::BITS | u64::from(byte);
+        let mut value = self.0.into_iter().fold(0, join);
         let mut text = [0; Self::TEXT];
         let mut at = Self::TEXT;
         for (bits, digits, after) in PARTS.into_iter().rev() {
@@ -87,7 +97,7 @@ mod tests {
         ]) {
             if let Some(moment) = Moment::read(text.as_bytes()) {
                 prop_assert_eq!(&moment.text()[..], text.as_bytes());
-                prop_assert_eq!(&Moment::of(&moment.0).text()[..], text.as_bytes());
+                prop_assert_eq!(&Moment::of(moment.held()).unwrap().text()[..], text.as_bytes());
             }
         }
 
@@ -99,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_five_bytes_do_not_hold_is_no_time() {
+    fn what_six_bytes_do_not_hold_is_no_time() {
         for text in [
             "2026-16-01T00:00:00Z",
             "2026-01-32T00:00:00Z",

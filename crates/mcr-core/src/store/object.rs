@@ -3,8 +3,19 @@
 use std::{borrow::Cow, fmt};
 
 use serde::de::DeserializeOwned;
+use simdutf8::basic::from_utf8;
 
-use super::{Form, ObjectKey, form::Common, packing::Damaged, quoted, room::Room, typed, uid::Uid};
+use super::{
+    Form, ObjectKey,
+    form::Common,
+    numbers,
+    packing::Damaged,
+    quoted,
+    room::Room,
+    shape::{Fillings, Shape},
+    typed,
+    uid::Uid,
+};
 
 /// One object of one cluster, as JSON with the few facts the fleet itself needs.
 ///
@@ -14,59 +25,96 @@ pub struct Object {
     key: ObjectKey,
     uid: Uid,
     form: Form,
-    /// The resource version, the generation as it was written, and the rest of the JSON, which follows upon the facts
-    /// and is as the form says.
+    /// Some [`Numbers`], the resource version, the generation as it was written, and the rest of the JSON, which follows
+    /// upon the facts and is as the form says.
     held: Box<[u8]>,
-    /// How long the JSON is.
-    json: u32,
-    resource_version: u16,
-    generation: u8,
-    /// Whether the UID can be written as it was.
-    uid_is_whole: bool,
 }
 
 /// What an object is made of.
-pub(super) struct Parts {
+pub(super) struct Parts<'a> {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
+    /// Whether it can be written as it was.
     pub(super) uid_is_whole: bool,
-    /// How long it is; nothing if it is not known, or is in the rest.
-    pub(super) resource_version: usize,
-    /// How long it is as a text; nothing if there is none, or it is in the rest.
-    pub(super) generation: usize,
-    /// Both, and the rest.
-    pub(super) held: Vec<u8>,
+    /// Empty if it is not known, or is in the rest.
+    pub(super) resource_version: &'a str,
+    /// As it is written. Empty if there is none, or it is in the rest.
+    pub(super) generation: &'a str,
+    /// As the form says.
+    pub(super) rest: &'a [u8],
     /// How long the rest is as JSON.
-    pub(super) rest: usize,
+    pub(super) rest_bytes: usize,
     pub(super) form: Form,
 }
 
+/// What there is to know of what is held.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    /// How long the object is as JSON.
+    json: usize,
+    uid_is_whole: bool,
+    /// Where the resource version begins, the generation, and the rest.
+    version: usize,
+    generation: usize,
+    rest: usize,
+}
+
+impl Numbers {
+    fn read(held: &[u8]) -> Option<Self> {
+        let (json, first) = numbers::read(held)?;
+        let (version, second) = numbers::read(held.get(first..)?)?;
+        let (generation, third) = numbers::read(held.get(first + second..)?)?;
+        let at = first + second + third;
+        Some(Self {
+            json,
+            uid_is_whole: generation % 2 == 1,
+            version: at,
+            generation: at + version,
+            rest: at + version + generation / 2,
+        })
+    }
+}
+
 impl Object {
-    /// What is refused here nobody sends who does not want to do harm.
-    pub(super) fn of(parts: Parts) -> Result<Self, (&'static str, ObjectKey)> {
-        let (Ok(resource_version), Ok(generation)) = (
-            u16::try_from(parts.resource_version),
-            u8::try_from(parts.generation),
-        ) else {
-            let reason = "metadata.resourceVersion or metadata.generation is too long";
-            return Err((reason, parts.key));
-        };
-        let mut object = Self {
-            resource_version,
+    pub(super) fn of(parts: Parts<'_>) -> Self {
+        let Parts {
+            resource_version: version,
             generation,
+            rest,
+            ..
+        } = parts;
+        let mut object = Self {
             key: parts.key,
             uid: parts.uid,
-            uid_is_whole: parts.uid_is_whole,
             form: parts.form,
-            json: 0,
-            held: parts.held.into(),
+            held: Box::default(),
         };
-        let json = object.head_len() + parts.rest;
-        match u32::try_from(json) {
-            Ok(json) => object.json = json,
-            Err(_) => return Err(("the object is larger than 4 GiB", object.key)),
-        }
-        Ok(object)
+        let head = object.head(parts.uid_is_whole, version, generation);
+        let json = head
+            .map(|(before, fact)| before.len() + fact.len())
+            .sum::<usize>()
+            + parts.rest_bytes;
+        let numbers = [
+            json,
+            version.len(),
+            2 * generation.len() + usize::from(parts.uid_is_whole),
+        ];
+        // As much as is needed: what is too much would be given back by copying all of it.
+        let len: usize = numbers.iter().map(|number| numbers::len(*number)).sum();
+        let mut held = Vec::with_capacity(len + version.len() + generation.len() + rest.len());
+        numbers
+            .iter()
+            .for_each(|number| numbers::write(&mut held, *number));
+        held.extend_from_slice(version.as_bytes());
+        held.extend_from_slice(generation.as_bytes());
+        held.extend_from_slice(rest);
+        object.held = held.into();
+        object
+    }
+
+    fn numbers(&self) -> Numbers {
+        // They were written when it was made.
+        Numbers::read(&self.held).unwrap_or_default()
     }
 
     /// The object's name and namespace.
@@ -76,7 +124,10 @@ impl Object {
 
     /// `metadata.resourceVersion`.
     pub fn resource_version(&self) -> &str {
-        self.fact(0, self.resource_version.into())
+        let Numbers {
+            version, generation, ..
+        } = self.numbers();
+        self.fact(version, generation)
     }
 
     /// `metadata.generation`, for kinds that have one.
@@ -91,7 +142,7 @@ impl Object {
 
     /// How many bytes of JSON it has.
     pub fn bytes(&self) -> usize {
-        self.json as usize
+        self.numbers().json
     }
 
     /// How many bytes of memory it takes.
@@ -102,8 +153,9 @@ impl Object {
         COUNTS + size_of::<Self>() + name + self.held.len()
     }
 
-    /// Decodes the object. `K` may be asked twice for one object, the second time by serde_json: what it does beside
-    /// making a value, it then does twice.
+    /// Decodes the object. `K` may be asked up to three times for one object, the last time by serde_json: what it does beside
+    /// making a value, it then does as often. Types that ask for JSON as it is written (`RawValue`), or that read numbers
+    /// from the names of fields, are asked more than once each time.
     ///
     /// # Errors
     /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the place in it, never a value.
@@ -116,16 +168,31 @@ impl Object {
 
     fn decode_in<K: DeserializeOwned>(&self, room: &mut Room) -> Result<K, DecodeError> {
         let Room { document, text, .. } = room;
+        let shaped = self.form.shape();
+        if let Some(decoded) = shaped.and_then(|shape| self.decode_shaped(shape, text)) {
+            return Ok(decoded);
+        }
         self.write_document(document)
             .map_err(|error| self.damaged(&error, short_type_name::<K>()))?;
         // Checked as a whole, which takes less than checking string by string.
-        let read = std::str::from_utf8(document)
-            .ok()
-            .and_then(|json| typed::read(json, text));
+        let read = from_utf8(document).ok().and_then(|json| typed::read(json, text));
         match read {
             Some(decoded) => Ok(decoded),
             None => self.decode_by_serde_json(document),
         }
+    }
+
+    /// Reads it without putting the JSON together. None for a few types that ask for what is written, as well as for what
+    /// can't be decoded.
+    pub(super) fn decode_shaped<K: DeserializeOwned>(&self, shape: &Shape, room: &mut String) -> Option<K> {
+        // Checked as a whole, which takes less than checking string by string.
+        let held = from_utf8(&self.held).ok()?;
+        let numbers = Numbers::read(&self.held)?;
+        let version = held.get(numbers.version..numbers.generation)?;
+        let generation = held.get(numbers.generation..numbers.rest)?;
+        let facts = self.facts(numbers.uid_is_whole, version, generation);
+        let fillings = Fillings::new(facts, held.get(numbers.rest..)?);
+        typed::read_shaped(shape.text(), fillings, room)
     }
 
     /// Also says why it can't be decoded.
@@ -157,24 +224,28 @@ impl Object {
         }
     }
 
-    fn fact(&self, from: usize, len: usize) -> &str {
-        let bytes = self.held.get(from..from + len).unwrap_or_default();
+    fn fact(&self, from: usize, to: usize) -> &str {
+        let bytes = self.held.get(from..to).unwrap_or_default();
         // They were text when they were put there.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
     fn generation_text(&self) -> &str {
-        self.fact(self.resource_version.into(), self.generation.into())
+        let Numbers { generation, rest, .. } = self.numbers();
+        self.fact(generation, rest)
     }
 
     fn rest(&self) -> &[u8] {
-        let facts = usize::from(self.resource_version) + usize::from(self.generation);
-        self.held.get(facts..).unwrap_or_default()
+        self.held.get(self.numbers().rest..).unwrap_or_default()
     }
 
     /// How long the rest is as JSON.
     pub(super) fn rest_bytes(&self) -> usize {
-        self.bytes() - self.head_len().min(self.bytes())
+        let head: usize = self
+            .own_head()
+            .map(|(before, fact)| before.len() + fact.len())
+            .sum();
+        self.bytes().saturating_sub(head)
     }
 
     /// The rest as JSON.
@@ -190,7 +261,7 @@ impl Object {
     fn write_rest(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
         match self.form.common() {
             Common::Nothing => json.extend_from_slice(self.rest()),
-            Common::Shape(shape) => shape.write(self.rest(), json),
+            Common::Shape(shape) => shape.write(std::str::from_utf8(self.rest()).unwrap_or_default(), json),
             Common::Dictionary(dictionary) => {
                 let start = json.len();
                 json.resize(start + self.rest_bytes(), 0);
@@ -223,26 +294,45 @@ impl Object {
             key: self.key.clone(),
             form: form.clone(),
             held: held.into(),
-            ..*self
+            uid: self.uid,
         })
     }
 
-    /// The facts that the rest follows upon, each with what stands before it.
-    fn facts(&self) -> [Option<(&'static str, Fact<'_>)>; 5] {
-        let namespace = self.key.namespace.as_deref();
-        let (version, generation) = (self.resource_version(), self.generation_text());
+    /// The facts that are not in the rest, each in the place of what stands before it.
+    fn facts<'a>(
+        &'a self,
+        uid_is_whole: bool,
+        version: &'a str,
+        generation: &'a str,
+    ) -> [Option<Fact<'a>>; BEFORE_FACTS.len()] {
         [
-            Some(("\"metadata\":{\"name\":", Fact::Text(&self.key.name))),
-            namespace.map(|namespace| (",\"namespace\":", Fact::Text(namespace))),
-            self.uid_is_whole.then_some((",\"uid\":", Fact::Uid(self.uid))),
-            (!version.is_empty()).then_some((",\"resourceVersion\":", Fact::Text(version))),
-            (!generation.is_empty()).then_some((",\"generation\":", Fact::Number(generation))),
+            Some(Fact::Text(&self.key.name)),
+            self.key.namespace.as_deref().map(Fact::Text),
+            uid_is_whole.then_some(Fact::Uid(self.uid)),
+            (!version.is_empty()).then_some(Fact::Text(version)),
+            (!generation.is_empty()).then_some(Fact::Number(generation)),
         ]
     }
 
-    fn head_len(&self) -> usize {
-        let lens = |(before, fact): &(&str, Fact<'_>)| before.len() + fact.len();
-        self.facts().iter().flatten().map(lens).sum()
+    /// The facts with what stands before each.
+    fn head<'a>(
+        &'a self,
+        uid_is_whole: bool,
+        version: &'a str,
+        generation: &'a str,
+    ) -> impl Iterator<Item = (&'static str, Fact<'a>)> {
+        let facts = self.facts(uid_is_whole, version, generation);
+        let head = BEFORE_FACTS.into_iter().zip(facts);
+        head.filter_map(|(before, fact)| fact.map(|fact| (before, fact)))
+    }
+
+    fn own_head(&self) -> impl Iterator<Item = (&'static str, Fact<'_>)> {
+        let numbers = self.numbers();
+        self.head(
+            numbers.uid_is_whole,
+            self.fact(numbers.version, numbers.generation),
+            self.fact(numbers.generation, numbers.rest),
+        )
     }
 
     /// Puts the JSON together, in the place of what was there.
@@ -254,8 +344,8 @@ impl Object {
             // Nothing to be moved over, and no more than is needed.
             *json = Vec::with_capacity(len);
         }
-        json.extend_from_slice(prefix);
-        for (before, fact) in self.facts().iter().flatten() {
+        json.extend_from_slice(prefix.as_bytes());
+        for (before, fact) in self.own_head() {
             json.extend_from_slice(before.as_bytes());
             fact.write(json);
         }
@@ -263,8 +353,17 @@ impl Object {
     }
 }
 
+/// What stands before each of the facts that the rest of the JSON follows upon.
+pub(super) const BEFORE_FACTS: [&str; 5] = [
+    "\"metadata\":{\"name\":",
+    ",\"namespace\":",
+    ",\"uid\":",
+    ",\"resourceVersion\":",
+    ",\"generation\":",
+];
+
 /// Something an object knows of itself.
-enum Fact<'a> {
+pub(super) enum Fact<'a> {
     Text(&'a str),
     Uid(Uid),
     /// As it is written.
@@ -299,7 +398,7 @@ impl fmt::Debug for Object {
         f.debug_struct("Object")
             .field("key", &self.key)
             .field("resource_version", &self.resource_version())
-            .field("bytes", &self.json)
+            .field("bytes", &self.bytes())
             .finish()
     }
 }

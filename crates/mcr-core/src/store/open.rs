@@ -15,8 +15,8 @@ use super::{
     parse::{Item, NotAnObject},
     pattern::{Pattern, Patterns},
     quoted,
+    scalar::{Own, Scalar, Scalars},
     scan::{FieldText, Scanner},
-    shape::Scalar,
 };
 
 /// A field of a JSON object, its value as it is written.
@@ -26,7 +26,7 @@ pub(super) struct Field<'a> {
     /// Where the quote before its name is in the text that it was read from; none if the two are not written in one piece.
     pub(super) at: Option<u32>,
     /// Where the strings and the numbers of the value are, among those of all fields that were read with it.
-    pub(super) scalars: Range<u32>,
+    pub(super) own: Own,
 }
 
 impl<'a> Field<'a> {
@@ -36,7 +36,7 @@ impl<'a> Field<'a> {
             name,
             value,
             at: None,
-            scalars: 0..0,
+            own: Own::default(),
         }
     }
 
@@ -44,11 +44,6 @@ impl<'a> Field<'a> {
     pub(super) fn whole(&self, text: &'a str) -> Option<&'a str> {
         let at = self.at? as usize;
         text.get(at..at + self.name.len() + Scanner::NAMED + self.value.len())
-    }
-
-    /// Its strings and its numbers, among those of others.
-    pub(super) fn own<'s>(&self, scalars: &'s [Scalar]) -> Option<&'s [Scalar]> {
-        scalars.get(self.scalars.start as usize..self.scalars.end as usize)
     }
 
     /// How long it is when it is written.
@@ -92,14 +87,13 @@ pub(super) struct Pieces<'a> {
     /// Where scalars are.
     pub(super) text: &'a str,
     pub(super) fields: Vec<Field<'a>>,
-    pub(super) scalars: Vec<Scalar>,
+    pub(super) scalars: Scalars,
 }
 
 impl<'a> Pieces<'a> {
     /// Declined if there is more than places are counted in.
     fn of(text: &'a str) -> Option<Self> {
-        u32::try_from(text.len()).ok()?;
-        Some(Self {
+        Scalar::has_places(text).then(|| Self {
             text,
             ..Self::default()
         })
@@ -108,7 +102,7 @@ impl<'a> Pieces<'a> {
     fn of_one(text: &'a str) -> Option<Self> {
         Some(Self {
             fields: Vec::with_capacity(FIELDS),
-            scalars: Vec::with_capacity(FIELDS),
+            scalars: Scalars::with_capacity(FIELDS),
             ..Self::of(text)?
         })
     }
@@ -116,13 +110,13 @@ impl<'a> Pieces<'a> {
     /// Reads the value of a field.
     #[inline(always)]
     fn read(&mut self, json: &mut Scanner<'a>, name: Cow<'a, str>) -> Option<()> {
-        let first = self.scalars.len();
+        let first = self.scalars.noted();
         let FieldText { value, at } = json.field(&name, &mut self.scalars)?;
         self.fields.push(Field {
             name,
             value,
             at: at.and_then(|at| u32::try_from(at).ok()),
-            scalars: u32::try_from(first).ok()?..u32::try_from(self.scalars.len()).ok()?,
+            own: Own::new(first.scalars..self.scalars.noted().scalars, first.escapes)?,
         });
         Some(())
     }
@@ -131,7 +125,7 @@ impl<'a> Pieces<'a> {
     fn reserve(&mut self, objects: usize) {
         let objects = objects.min(RESERVED);
         self.fields.reserve_exact(self.fields.len() * objects);
-        self.scalars.reserve_exact(self.scalars.len() * objects);
+        self.scalars.reserve(objects);
     }
 }
 

@@ -6,10 +6,11 @@ use super::{
     Interner, Object, ObjectKey,
     object::Parts,
     open::{Field, Text, last},
-    pattern::{Pattern, Rest},
+    pattern::Pattern,
     room::Room,
+    scalar::Scalars,
     scan::Scanner,
-    shape::Scalar,
+    shape::{Alike, Rest},
     uid::Uid,
 };
 
@@ -62,7 +63,7 @@ pub(crate) struct OpenObject<'a> {
     /// What all that was read from.
     pub(super) text: &'a str,
     /// The strings and numbers of all fields.
-    pub(super) scalars: &'a [Scalar],
+    pub(super) scalars: &'a Scalars,
     /// The one it fits.
     pub(super) pattern: Option<&'a Pattern<'a>>,
 }
@@ -156,49 +157,46 @@ impl<'a> OpenObject<'a> {
         let fields = || self.before.iter().chain(self.after).filter(is_held);
         let len = metadata().map(Field::len).sum::<usize>() + fields().map(Field::len).sum::<usize>() + 2;
 
-        let facts = [resource_version.as_bytes(), generation.as_bytes()];
-        let shaped = interner.is_shaping().then(|| {
-            let mut room = Room::take();
-            let cutter = &mut room.cutter;
+        let mut room = Room::take();
+        let cutter = &mut room.cutter;
+        let form = interner.is_shaping().then(|| {
             let known = self.pattern.and_then(|pattern| pattern.form.get());
-            let form = match known.filter(|(of, _)| *of == rest) {
-                Some((_, form)) => {
-                    let parted = cutter.part_alike(metadata().chain(fields()), self.text, self.scalars);
-                    parted.map(|()| form.clone())
-                }
-                None => {
-                    let parted = cutter.part([&mut metadata(), &mut fields()], self.text, self.scalars);
-                    let form = parted.and_then(|()| interner.shaped(cutter.common(), uid));
-                    if let Some((pattern, form)) = self.pattern.zip(form.as_ref()) {
-                        let _ = pattern.form.set((rest, form.clone()));
-                    }
-                    form
-                }
-            };
-            let shaped = form.map(|form| ([facts[0], facts[1], cutter.said()].concat(), form));
-            room.give_back();
-            shaped
+            if let Some((_, form)) = known.filter(|(of, _)| *of == rest) {
+                let parted = cutter.part_alike(metadata().chain(fields()), self.text, self.scalars);
+                return parted.map(|()| form.clone());
+            }
+            cutter.part([&mut metadata(), &mut fields()], self.text, self.scalars)?;
+            let json = cutter.common();
+            let form = interner.shaped(Alike { rest, json }, cutter.holes(), uid)?;
+            if let Some(pattern) = self.pattern {
+                let _ = pattern.form.set((rest, form.clone()));
+            }
+            Some(form)
         });
-        let (held, form) = shaped.flatten().unwrap_or_else(|| {
-            let mut held = Vec::with_capacity(resource_version.len() + generation.len() + len);
-            facts.into_iter().for_each(|fact| held.extend_from_slice(fact));
-            metadata().for_each(|field| field.write(&mut held));
-            held.push(b'}');
-            fields().for_each(|field| field.write(&mut held));
-            held.push(b'}');
-            (held, interner.form().clone())
-        });
-        let parts = Parts {
+        let mut plain = Vec::new();
+        let (held, form) = match form.flatten() {
+            Some(form) => (cutter.said(), form),
+            None => {
+                plain.reserve(len);
+                metadata().for_each(|field| field.write(&mut plain));
+                plain.push(b'}');
+                fields().for_each(|field| field.write(&mut plain));
+                plain.push(b'}');
+                (&*plain, interner.form().clone())
+            }
+        };
+        let object = Object::of(Parts {
             key,
             uid,
             uid_is_whole,
-            resource_version: resource_version.len(),
-            generation: generation.len(),
-            held,
-            rest: len,
+            resource_version: &resource_version,
+            generation,
+            rest: held,
+            rest_bytes: len,
             form,
-        };
-        Object::of(parts).map_err(|(reason, key)| with_key(NotAnObject::nameless(reason), &key))
+        });
+        room.give_back();
+        Ok(object)
     }
 }
 

@@ -9,7 +9,9 @@ use std::{borrow::Cow, ops::Range, sync::OnceLock};
 use super::{
     Form, Scanner,
     open::{Field, Found, Pieces},
-    shape::Scalar,
+    scalar::{Noted, Own},
+    scan::Bounded,
+    shape::Rest,
 };
 
 /// How an object was written.
@@ -24,15 +26,6 @@ pub(super) struct Pattern<'a> {
     /// The form that the first of them got that is held in a shape, and what of its facts it says itself. A list is read
     /// for one watch, so it is good for the others too.
     pub(super) form: OnceLock<(Rest, Form)>,
-}
-
-/// Which facts are in the rest of an object's JSON, as the fleet does not hold them, or not as they were written.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Rest {
-    pub(super) namespace: bool,
-    pub(super) uid: bool,
-    pub(super) resource_version: bool,
-    pub(super) generation: bool,
 }
 
 #[derive(PartialEq)]
@@ -59,12 +52,13 @@ impl<'a> Pattern<'a> {
     fn of(object: Range<usize>, read: &Pieces<'a>, found: &Found) -> Option<Self> {
         let text = read.text;
         let scalars = Scanner::at(text, object.start).scalars()?;
+        let scalars = scalars.from(0);
         if scalars.len() > PIECES {
             return None;
         }
         let mut pieces = Vec::with_capacity(scalars.len());
         let mut from = object.start;
-        for scalar in &scalars {
+        for scalar in scalars {
             let before = text.get(from..scalar.start())?;
             let quoted = before.ends_with('"');
             pieces.push(Piece { before, quoted });
@@ -111,20 +105,25 @@ impl<'a> Pattern<'a> {
     }
 
     /// Goes on comparing, and notes strings and numbers. False if the object is not written so.
-    fn compare(&self, begun: &mut Begun<'a>, scalars: &mut Vec<Scalar>) -> bool {
+    fn compare(&self, begun: &mut Begun<'a>, notes: &mut Bounded<'_>) -> bool {
         while let Some(piece) = self.pieces.get(begun.pieces) {
-            let Some(scalar) = begun.json.scalar_upon(piece.before, piece.quoted) else {
+            if begun
+                .json
+                .scalar_upon(piece.before, piece.quoted, notes)
+                .is_none()
+            {
                 return false;
-            };
-            scalars.push(scalar);
+            }
             begun.pieces += 1;
         }
         begun.json.literal(self.end).is_some()
     }
 
-    /// The fields of an object that starts there and is written so. `scalars` are all that were read, from `first` on its own.
-    fn fields(&self, start: usize, read: &mut Pieces<'a>, first: usize) -> Option<Found> {
-        let own = read.scalars.get(first..)?;
+    /// The fields of an object that starts there and is written so. What is noted since `first` is its own.
+    fn fields(&self, start: usize, read: &mut Pieces<'a>, first: Noted) -> Option<Found> {
+        let own = read.scalars.from(first.scalars);
+        let mut escapes = read.scalars.escapes_from(first.escapes).iter().peekable();
+        let mut passed = first.escapes;
         let at = |place: &Place| {
             let last = place.scalars.checked_sub(1);
             let last = last.and_then(|last| own.get(last).zip(self.pieces.get(last)));
@@ -134,12 +133,15 @@ impl<'a> Pattern<'a> {
         for place in &self.fields {
             let start = at(&place.start);
             let whole = read.text.get(start..at(&place.end))?;
-            let scalar = |number: usize| u32::try_from(first + number).ok();
+            while escapes.next_if(|at| (**at as usize) < start).is_some() {
+                passed += 1;
+            }
+            let Range { start: from, end: to } = place.scalars;
             read.fields.push(Field {
                 name: Cow::Borrowed(whole.get(1..=place.name)?),
                 value: whole.get(place.name + Scanner::NAMED..)?,
                 at: Some(u32::try_from(start).ok()?),
-                scalars: scalar(place.scalars.start)?..scalar(place.scalars.end)?,
+                own: Own::new(first.scalars + from..first.scalars + to, passed)?,
             });
         }
         Some(Found {
@@ -188,16 +190,18 @@ impl<'a> Patterns<'a> {
             return None;
         }
         let start = json.next_place()?;
-        let (fields, scalars) = (read.fields.len(), read.scalars.len());
+        let (fields, noted) = (read.fields.len(), read.scalars.noted());
         let mut begun = Begun {
             json: json.clone(),
             pieces: 0,
         };
-        let fits = self.find(&mut begun, &mut read.scalars);
-        let found = fits.and_then(|at| self.known.get(at)?.fields(start, read, scalars));
+        let mut notes = Bounded::new(&mut read.scalars);
+        let fits = self.find(&mut begun, &mut notes);
+        let fits = fits.filter(|_| notes.are_all());
+        let found = fits.and_then(|at| self.known.get(at)?.fields(start, read, noted));
         let Some(found) = found else {
             read.fields.truncate(fields);
-            read.scalars.truncate(scalars);
+            read.scalars.truncate(noted);
             return None;
         };
         *json = begun.json;
@@ -210,7 +214,7 @@ impl<'a> Patterns<'a> {
     }
 
     /// The pattern that an object fits.
-    fn find(&self, begun: &mut Begun<'a>, scalars: &mut Vec<Scalar>) -> Option<usize> {
+    fn find(&self, begun: &mut Begun<'a>, notes: &mut Bounded<'_>) -> Option<usize> {
         let count = self.known.len();
         let mut before = None;
         for at in (0..count).map(|offset| (self.last + offset) % count) {
@@ -219,7 +223,7 @@ impl<'a> Patterns<'a> {
             if before.is_some_and(|before: usize| self.common[at][before] < begun.pieces) {
                 continue;
             }
-            if self.known.get(at)?.compare(begun, scalars) {
+            if self.known.get(at)?.compare(begun, notes) {
                 return Some(at);
             }
             before = Some(at);
@@ -265,7 +269,7 @@ mod tests {
         let mut varied = String::new();
         let (mut strings, mut numbers) = (strings.iter().cycle(), numbers.iter().cycle());
         let mut from = 0;
-        for scalar in Scanner::new(object).scalars().unwrap() {
+        for scalar in Scanner::new(object).scalars().unwrap().from(0) {
             let (start, end) = (scalar.start(), scalar.end());
             varied.push_str(&object[from..start]);
             let quoted = object[..start].ends_with('"');

@@ -30,6 +30,17 @@ pub(super) fn write_plain(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Writes it without quotes, with the escapes that it needs.
+pub(super) fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    if is_plain(text) {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        let escaped = escaped(text);
+        let inner = escaped.get(1..escaped.len().saturating_sub(1));
+        out.extend_from_slice(inner.unwrap_or_default().as_bytes());
+    }
+}
+
 fn escaped(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -5,7 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::{open::Text, shape::Scalar};
+use super::{
+    open::Text,
+    scalar::{Scalar, Scalars},
+    shape::HOLE,
+};
 
 /// A place in some JSON. Nothing is to be read any more once something was declined.
 #[derive(Clone)]
@@ -74,7 +78,7 @@ impl<'a> Scanner<'a> {
     pub(crate) fn value(&mut self) -> Option<&'a str> {
         self.peek()?;
         let mut end = self.clone();
-        end.skip(|_, _| ())?;
+        end.skip::<false>(&mut ())?;
         let value = self.text.get(self.at..end.at);
         *self = end;
         value
@@ -83,18 +87,15 @@ impl<'a> Scanner<'a> {
     /// Passes over the value of a field whose name was just read, and notes its strings and its numbers; not the names of
     /// fields in it.
     #[inline(never)]
-    pub(super) fn field(&mut self, name: &Cow<'a, str>, scalars: &mut Vec<Scalar>) -> Option<FieldText<'a>> {
+    pub(super) fn field(&mut self, name: &Cow<'a, str>, scalars: &mut Scalars) -> Option<FieldText<'a>> {
         let at = self.at.checked_sub(name.len() + Self::NAMED)?;
         let begins = self.at;
         self.peek()?;
         let mut end = self.clone();
-        let first = scalars.len();
-        end.skip(|start, end| {
-            if scalars.len() - first < SCALARS {
-                scalars.push(Scalar::new(start, end));
-            }
-        })?;
-        let are_all = scalars.len() - first < SCALARS;
+        let first = scalars.noted();
+        let mut own = Bounded::new(scalars);
+        end.skip::<false>(&mut own)?;
+        let are_all = own.are_all();
         if !are_all {
             scalars.truncate(first);
         }
@@ -110,38 +111,64 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// Passes over a value of what objects have in common; how many holes are in it.
+    pub(super) fn holes(&mut self) -> Option<usize> {
+        let mut holes = Holes {
+            text: self.text,
+            count: 0,
+        };
+        self.skip::<true>(&mut holes)?;
+        Some(holes.count)
+    }
+
+    /// Passes over a hole, if that is what is there.
+    #[inline(always)]
+    pub(super) fn hole(&mut self) -> bool {
+        let is_here = self.byte() == Some(HOLE);
+        self.at += usize::from(is_here);
+        is_here
+    }
+
     /// How many bytes a name has beyond itself, with the colon.
     pub(super) const NAMED: usize = 3;
 
-    /// The strings and the numbers of a value.
-    pub(super) fn scalars(mut self) -> Option<Vec<Scalar>> {
-        let mut scalars = Vec::new();
-        self.skip(|start, end| scalars.push(Scalar::new(start, end)))?;
-        Some(scalars)
+    /// The strings and the numbers of a value. None if there are too many.
+    pub(super) fn scalars(mut self) -> Option<Scalars> {
+        let mut scalars = Scalars::default();
+        let mut notes = Bounded::new(&mut scalars);
+        self.skip::<false>(&mut notes)?;
+        notes.are_all().then_some(scalars)
     }
 
     /// Passes over what is to stand before a string or a number, with its first quote, and over that. What is not there is
     /// not passed over.
     #[inline(always)]
-    pub(super) fn scalar_upon(&mut self, before: &str, quoted: bool) -> Option<Scalar> {
+    pub(super) fn scalar_upon(&mut self, before: &str, quoted: bool, notes: &mut Bounded<'_>) -> Option<()> {
         let at = self.at;
-        let scalar = self.literal(before).and_then(|()| self.scalar(quoted));
-        if scalar.is_none() {
+        let passed = self.literal(before).and_then(|()| self.scalar(quoted, notes));
+        if passed.is_none() {
             self.at = at;
         }
-        scalar
+        passed
     }
 
     #[inline(always)]
-    fn scalar(&mut self, quoted: bool) -> Option<Scalar> {
+    fn scalar(&mut self, quoted: bool, notes: &mut Bounded<'_>) -> Option<()> {
         let start = self.at;
-        if quoted {
-            self.string()?;
+        let noted = notes.scalars.noted();
+        let escapes = if quoted {
+            let Some(escapes) = self.string(notes) else {
+                notes.scalars.truncate(noted);
+                return None;
+            };
+            escapes
         } else {
             self.number()?;
-        }
+            false
+        };
         let end = self.at - usize::from(quoted);
-        Some(Scalar::new(start, end))
+        notes.scalar(Scalar::new(start, end, escapes));
+        Some(())
     }
 
     pub(super) fn text(&self) -> &'a str {
@@ -176,27 +203,9 @@ impl<'a> Scanner<'a> {
 
     /// Reads a number that is whole and has at most 18 digits. Any other is left where it is.
     pub(super) fn integer(&mut self) -> Option<i64> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        let (negative, digits) = match rest.strip_prefix(b"-") {
-            Some(digits) => (true, digits),
-            None => (false, rest),
-        };
-        let mut value = 0;
-        let mut len = 0;
-        while let Some(digit @ b'0'..=b'9') = digits.get(len) {
-            if len == 18 {
-                return None;
-            }
-            value = value * 10 + i64::from(digit - b'0');
-            len += 1;
-        }
-        // A zero stands alone; with a sign it is no integer.
-        let zero = digits.first() == Some(&b'0') && (len > 1 || negative);
-        if len == 0 || zero || matches!(digits.get(len), Some(b'.' | b'e' | b'E')) {
-            return None;
-        }
-        self.at += usize::from(negative) + len;
-        Some(if negative { -value } else { value })
+        let (value, len) = integer(self.text.as_bytes().get(self.at..)?)?;
+        self.at += len;
+        Some(value)
     }
 
     /// The next byte that is no white space.
@@ -243,7 +252,7 @@ impl<'a> Scanner<'a> {
         // Copies of one's own are what compilers hold in registers.
         let mut end = self.clone();
         end.expect(b'"')?;
-        let escapes = end.string()?;
+        let escapes = end.string(&mut ())?;
         let name = if escapes {
             Text::of(self.text.get(self.at..end.at)?)?
         } else {
@@ -255,9 +264,9 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes over a value without recursion, as its depth is decided by whoever sent it; 127 are borne.
-    /// `scalar` is told from where to where each string and each number reaches.
+    /// Strings and numbers are noted, and where there may be `HOLES`, those.
     #[inline(always)]
-    fn skip(&mut self, mut scalar: impl FnMut(usize, usize)) -> Option<()> {
+    fn skip<const HOLES: bool>(&mut self, notes: &mut impl Notes) -> Option<()> {
         let mut around = Brackets::default();
         let mut name_is_next = false;
         loop {
@@ -265,13 +274,13 @@ impl<'a> Scanner<'a> {
                 b'"' => {
                     self.at += 1;
                     let start = self.at;
-                    self.string()?;
+                    let escapes = self.string(notes)?;
                     if name_is_next {
                         self.expect(b':')?;
                         name_is_next = false;
                         continue;
                     }
-                    scalar(start, self.at - 1);
+                    notes.scalar(Scalar::new(start, self.at - 1, escapes));
                 }
                 _ if name_is_next => return None,
                 b'{' => {
@@ -292,10 +301,14 @@ impl<'a> Scanner<'a> {
                 b'n' => self.literal("null")?,
                 b't' => self.literal("true")?,
                 b'f' => self.literal("false")?,
+                HOLE if HOLES => {
+                    notes.scalar(Scalar::new(self.at, self.at + 1, false));
+                    self.at += 1;
+                }
                 _ => {
                     let start = self.at;
                     self.number()?;
-                    scalar(start, self.at);
+                    notes.scalar(Scalar::new(start, self.at, false));
                 }
             }
             loop {
@@ -320,10 +333,11 @@ impl<'a> Scanner<'a> {
 
     /// Passes over what follows upon the first quote of a string, and says whether there is an escape in it.
     #[inline(always)]
-    fn string(&mut self) -> Option<bool> {
+    fn string(&mut self, notes: &mut impl Notes) -> Option<bool> {
         let mut escapes = false;
         while self.next_special()? == Special::Backslash {
             escapes = true;
+            notes.escape(self.at - 1);
             if ESCAPED[usize::from(self.byte()?)] == 0 {
                 code_point(self.text, self.at)?;
                 self.at += CODE_POINT;
@@ -390,7 +404,7 @@ impl<'a> Scanner<'a> {
     #[cold]
     fn unescaped_by_serde_json<'r>(&mut self, start: usize, room: &'r mut String) -> Option<&'r str> {
         self.at = start;
-        self.string()?;
+        self.string(&mut ())?;
         *room = Text::of(self.text.get(start - 1..self.at)?)?.into_owned();
         Some(room)
     }
@@ -435,6 +449,100 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Whoever wants to know what is passed over.
+trait Notes {
+    fn scalar(&mut self, scalar: Scalar);
+
+    /// Told before the string that it is in, or of a name.
+    fn escape(&mut self, at: usize);
+}
+
+impl Notes for () {
+    fn scalar(&mut self, _: Scalar) {}
+
+    fn escape(&mut self, _: usize) {}
+}
+
+/// Notes no more than [`SCALARS`].
+pub(super) struct Bounded<'s> {
+    left: usize,
+    scalars: &'s mut Scalars,
+}
+
+impl<'s> Bounded<'s> {
+    pub(super) fn new(scalars: &'s mut Scalars) -> Self {
+        Self {
+            left: SCALARS,
+            scalars,
+        }
+    }
+
+    /// Whether nothing was left out.
+    pub(super) fn are_all(&self) -> bool {
+        self.left > 0
+    }
+
+    #[inline(always)]
+    fn has_room(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+}
+
+impl Notes for Bounded<'_> {
+    #[inline(always)]
+    fn scalar(&mut self, scalar: Scalar) {
+        if self.has_room() {
+            self.scalars.push(scalar);
+        }
+    }
+
+    #[inline(always)]
+    fn escape(&mut self, at: usize) {
+        if self.has_room() {
+            self.scalars.push_escape(at);
+        }
+    }
+}
+
+/// Counts the holes of what objects have in common, of which other strings are part as well.
+struct Holes<'a> {
+    text: &'a str,
+    count: usize,
+}
+
+impl Notes for Holes<'_> {
+    fn scalar(&mut self, scalar: Scalar) {
+        let is_hole = self.text.as_bytes().get(scalar.start()) == Some(&HOLE);
+        self.count += usize::from(is_hole);
+    }
+
+    fn escape(&mut self, _: usize) {}
+}
+
+/// Reads a number that is whole and has at most 18 digits; how long it is.
+pub(super) fn integer(json: &[u8]) -> Option<(i64, usize)> {
+    let (negative, digits) = match json.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, json),
+    };
+    let mut value = 0;
+    let mut len = 0;
+    while let Some(digit @ b'0'..=b'9') = digits.get(len) {
+        if len == 18 {
+            return None;
+        }
+        value = value * 10 + i64::from(digit - b'0');
+        len += 1;
+    }
+    // A zero stands alone; with a sign it is no integer.
+    let zero = digits.first() == Some(&b'0') && (len > 1 || negative);
+    if len == 0 || zero || matches!(digits.get(len), Some(b'.' | b'e' | b'E')) {
+        return None;
+    }
+    Some((if negative { -value } else { value }, usize::from(negative) + len))
+}
+
 /// The arrays and objects around a place, a bit for each; the innermost is the lowest. One more bit, above the outermost,
 /// tells how many there are.
 struct Brackets(u128);
@@ -462,14 +570,15 @@ impl Brackets {
     }
 }
 
-/// A field of more strings and numbers than these is held as it is: to note them would take more memory than it does.
+/// A field of more strings, numbers and escapes than these is held as it is, and an object of more makes no pattern: to
+/// note them would take more memory than they do.
 const SCALARS: usize = 1 << 14;
 
 /// The value of a field.
 pub(super) struct FieldText<'a> {
     pub(super) value: &'a str,
     /// Where the quote before its name is; none if that has escapes, if there is white space between the two, and if there
-    /// are too many strings and numbers to be noted.
+    /// are too many strings, numbers and escapes to be noted.
     pub(super) at: Option<usize>,
 }
 

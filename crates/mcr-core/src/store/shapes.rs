@@ -11,7 +11,11 @@ use std::{
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{Form, shape::Shape, uid::Uid};
+use super::{
+    Form,
+    shape::{Alike, HOLE, Shape},
+    uid::Uid,
+};
 
 /// More shapes than these no kind has. What differs so much from object to object is held as it is.
 const MOST: usize = 4096;
@@ -83,27 +87,29 @@ impl Shapes {
         Watch(self.watches.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The form of objects that have as much in common as an object has with it; none as long as no other has.
-    pub(super) fn of(&self, common: &[u8], uid: Uid, by: Watch) -> Option<Form> {
-        let hash = self.hasher.hash_one(common);
+    /// The form of objects that are alike, with so many holes; none as long as only one is.
+    pub(super) fn of(&self, alike: Alike<'_>, holes: usize, uid: Uid, by: Watch) -> Option<Form> {
+        let hash = self.hasher.hash_one(alike);
         {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(form) = known.get(hash, common) {
+            if let Some(form) = known.get(hash, alike) {
                 return Some(form);
             }
         }
-        if common.len() > LARGEST {
+        // What can be no shape must not hold up the others by trying.
+        let are_holes = || memchr::memchr_iter(HOLE, alike.json.as_bytes()).count() == holes;
+        if alike.json.len() > LARGEST || !are_holes() {
             return None;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have made it.
-        if let Some(form) = known.get(hash, common) {
+        if let Some(form) = known.get(hash, alike) {
             return Some(form);
         }
         if !known.is_of_another(hash, uid) {
             return None;
         }
-        let shape = Shape::new(common)?;
+        let shape = Shape::new(self.plain.prefix(), alike, holes)?;
         let bytes = shape.bytes();
         let watches = usize::try_from(self.watches.load(Ordering::Relaxed)).unwrap_or(PART);
         if !known.has_room(bytes, by, watches.clamp(1, PART)) {
@@ -112,7 +118,7 @@ impl Shapes {
         let form = self.plain.shaped(shape);
         known.all.add(bytes);
         known.by_watch.entry(by).or_default().add(bytes);
-        let hash_of = |made: &Made| self.hasher.hash_one(common_of(&made.form));
+        let hash_of = |made: &Made| alike_of(&made.form).map_or(0, |alike| self.hasher.hash_one(alike));
         let made = Made {
             form: form.clone(),
             by,
@@ -140,8 +146,8 @@ impl Amount {
 }
 
 impl Known {
-    fn get(&self, hash: u64, common: &[u8]) -> Option<Form> {
-        let made = self.forms.find(hash, |made| common_of(&made.form) == common);
+    fn get(&self, hash: u64, alike: Alike<'_>) -> Option<Form> {
+        let made = self.forms.find(hash, |made| alike_of(&made.form) == Some(alike));
         made.map(|made| made.form.clone())
     }
 
@@ -198,8 +204,8 @@ impl Known {
     }
 }
 
-fn common_of(form: &Form) -> &[u8] {
-    form.shape().map_or(&[], Shape::common)
+fn alike_of(form: &Form) -> Option<Alike<'_>> {
+    form.shape().map(Shape::alike)
 }
 
 fn bytes_of(form: &Form) -> usize {
@@ -209,6 +215,7 @@ fn bytes_of(form: &Form) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::shape::Rest;
 
     const WATCH: Watch = Watch(0);
 
@@ -219,6 +226,16 @@ mod tests {
             assert_eq!(shapes.watch(), Watch(number as u64));
         }
         shapes
+    }
+
+    fn of(shapes: &Shapes, json: &str, uid: Uid, by: Watch) -> Option<Form> {
+        let rest = Rest {
+            namespace: false,
+            uid: false,
+            resource_version: false,
+            generation: false,
+        };
+        shapes.of(Alike { rest, json }, json.matches('\x7f').count(), uid, by)
     }
 
     fn uid(number: u32) -> Uid {
@@ -242,12 +259,12 @@ mod tests {
     #[test]
     fn a_shape_is_made_when_a_second_object_has_it() {
         let shapes = shapes();
-        assert!(shapes.of(b"a", uid(1), WATCH).is_none());
+        assert!(of(&shapes, "a", uid(1), WATCH).is_none());
         // The same object after a change, or listed again.
-        assert!(shapes.of(b"a", uid(1), WATCH).is_none());
-        assert!(shapes.of(b"b", uid(2), WATCH).is_none());
-        let form = shapes.of(b"a", uid(2), WATCH).unwrap();
-        assert!(shapes.of(b"a", uid(1), WATCH).unwrap().is(&form));
+        assert!(of(&shapes, "a", uid(1), WATCH).is_none());
+        assert!(of(&shapes, "b", uid(2), WATCH).is_none());
+        let form = of(&shapes, "a", uid(2), WATCH).unwrap();
+        assert!(of(&shapes, "a", uid(1), WATCH).unwrap().is(&form));
         assert_eq!(known(&shapes).0, 1);
     }
 
@@ -255,7 +272,7 @@ mod tests {
     fn objects_without_anything_in_common_take_no_memory() {
         let shapes = shapes();
         for number in 0..20_000_u32 {
-            assert!(shapes.of(&number.to_be_bytes(), uid(number), WATCH).is_none());
+            assert!(of(&shapes, &number.to_string(), uid(number), WATCH).is_none());
         }
         let (forms, once) = known(&shapes);
         assert_eq!(forms, 0);
@@ -268,9 +285,16 @@ mod tests {
         let mut held = Vec::new();
         let of_cluster = |cluster: u32| {
             let watch = Watch(cluster.into());
-            let of = |number: u32| shapes.of(&number.to_be_bytes(), uid(10_000 * cluster + number), watch);
+            let of_one = |number: u32| {
+                of(
+                    &shapes,
+                    &number.to_string(),
+                    uid(10_000 * cluster + number),
+                    watch,
+                )
+            };
             let before = held.len();
-            held.extend((0..1_500).filter_map(of));
+            held.extend((0..1_500).filter_map(of_one));
             held.len() - before
         };
         // Each makes as many as one may.
@@ -281,9 +305,9 @@ mod tests {
     fn pairs(shapes: &Shapes, from: u32, count: usize, watch: Watch) -> Vec<Form> {
         let numbers = (from..).take(count);
         let pair = |number: u32| {
-            let common = number.to_be_bytes();
-            let _ = shapes.of(&common, uid(2 * number), watch);
-            shapes.of(&common, uid(2 * number + 1), watch)
+            let common = number.to_string();
+            let _ = of(shapes, &common, uid(2 * number), watch);
+            of(shapes, &common, uid(2 * number + 1), watch)
         };
         numbers.filter_map(pair).collect()
     }
@@ -302,7 +326,7 @@ mod tests {
         assert!(pairs(&shapes, 1 << 20, 100, Watch(99)).is_empty());
         assert_eq!(known(&shapes).0, MOST);
         // Those that are known are found all the same.
-        let first = shapes.of(&0_u32.to_be_bytes(), uid(9), Watch(99));
+        let first = of(&shapes, "0", uid(9), Watch(99));
         assert!(first.is_some_and(|form| form.is(&held[0])));
     }
 
@@ -334,26 +358,24 @@ mod tests {
         assert!(later > 0);
         known(&shapes);
         for (number, form) in (0_u32..).zip(&held) {
-            assert!(shapes.of(&number.to_be_bytes(), uid(7), WATCH).unwrap().is(form));
+            assert!(of(&shapes, &number.to_string(), uid(7), WATCH).unwrap().is(form));
         }
     }
 
     #[test]
     fn large_shapes_are_bounded_by_all_that_they_take() {
         let shapes = shapes();
-        let of = |common: &[u8], watch| {
-            let _ = shapes.of(common, uid(1), watch);
-            shapes.of(common, uid(2), watch)
+        let made = |common: &str, watch| {
+            let _ = of(&shapes, common, uid(1), watch);
+            of(&shapes, common, uid(2), watch)
         };
-        let largest = vec![1; LARGEST];
-        assert!(of(&largest, WATCH).is_some());
-        assert!(of(&[&largest[..], &[1]].concat(), WATCH).is_none());
+        let largest = "1".repeat(LARGEST);
+        assert!(made(&largest, WATCH).is_some());
+        assert!(made(&[&largest, "1"].concat(), WATCH).is_none());
         // Each hole takes four bytes more than it stands for.
         let holes = |number: u64| {
-            of(
-                &[vec![0; LARGEST / 2], number.to_be_bytes().to_vec()].concat(),
-                Watch(number),
-            )
+            let common = format!("{}{number}", "\x7f".repeat(LARGEST / 2));
+            made(&common, Watch(number))
         };
         let held: Vec<Form> = (1..100).filter_map(holes).collect();
         assert!(held.len() < MOST_BYTES / (4 * LARGEST / 2), "{}", held.len());

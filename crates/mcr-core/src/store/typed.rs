@@ -1,9 +1,9 @@
 //! Reads JSON as a Rust type, with a scanner: strings are looked through in blocks, and those with escapes need no memory
-//! beside what they become.
+//! beside what they become. What is held in a shape is read from that, its strings and numbers from what fills the holes.
 //!
 //! What it reads, serde_json reads the same way, as long as nothing in the program turns on its feature
-//! `arbitrary_precision`, with which numbers are something else. What is rare is handed over to serde_json value by value, or declined as
-//! a whole; then serde_json is asked, which also says what is wrong.
+//! `arbitrary_precision`, with which numbers are something else. What is rare is handed over to serde_json value by value, or
+//! declined as a whole; then serde_json is asked, which also says what is wrong.
 
 use std::{cell::Cell, fmt, marker::PhantomData};
 
@@ -12,16 +12,34 @@ use serde::de::{
     Visitor,
 };
 
-use super::scan::{Reading, Scanner};
+use super::{
+    scan::{Reading, Scanner, integer},
+    shape::{Filling, Fillings},
+};
 
 /// Reads a document. `room` is for strings with escapes, and may hold anything.
 pub(super) fn read<T: DeserializeOwned>(json: &str, room: &mut String) -> Option<T> {
-    read_by(PhantomData, json, room)
+    read_by(PhantomData, json, None, room)
 }
 
-fn read_by<'de, T: DeserializeSeed<'de>>(seed: T, json: &'de str, room: &mut String) -> Option<T::Value> {
+/// Reads an object from what it has in common with others and what it says itself.
+pub(super) fn read_shaped<'de, T: DeserializeOwned>(
+    text: &'de str,
+    fillings: Fillings<'de>,
+    room: &mut String,
+) -> Option<T> {
+    read_by(PhantomData, text, Some(fillings), room)
+}
+
+fn read_by<'de, T: DeserializeSeed<'de>>(
+    seed: T,
+    json: &'de str,
+    fillings: Option<Fillings<'de>>,
+    room: &mut String,
+) -> Option<T::Value> {
     let mut reader = Reader {
         json: Scanner::new(json),
+        fillings,
         room,
         depth: 0,
         declined: false,
@@ -47,6 +65,8 @@ const PRIVATE: &str = "$serde_json::private::";
 
 struct Reader<'de, 'r> {
     json: Scanner<'de>,
+    /// What the strings and numbers say, where there are holes in the JSON for them.
+    fillings: Option<Fillings<'de>>,
     room: &'r mut String,
     depth: u8,
     /// A type may go on upon an error, and the scanner has lost its place then.
@@ -83,7 +103,8 @@ impl de::Error for Declined {
 impl<'de> Reader<'de, '_> {
     fn end(self) -> Option<()> {
         (!self.declined).then_some(())?;
-        self.json.end()
+        let filled = self.fillings.is_none_or(|mut fillings| fillings.next().is_none());
+        filled.then(|| self.json.end())?
     }
 
     #[cold]
@@ -156,9 +177,65 @@ impl<'de> Reader<'de, '_> {
         Ok(true)
     }
 
+    /// What fills the hole that is here, if one is.
+    #[inline(always)]
+    fn filling(&mut self) -> Result<Option<Filling<'de>>> {
+        let Some(fillings) = &mut self.fillings else {
+            return Ok(None);
+        };
+        if !self.json.hole() {
+            return Ok(None);
+        }
+        let filling = fillings.next();
+        self.unless_declined(filling).map(Some)
+    }
+
+    /// Passes over a value.
+    fn pass(&mut self) -> Result<()> {
+        let passed = match &mut self.fillings {
+            None => self.json.value().map(drop),
+            Some(fillings) => self
+                .json
+                .holes()
+                .filter(|holes| *holes == 0 || fillings.nth(holes - 1).is_some())
+                .map(drop),
+        };
+        self.unless_declined(passed)
+    }
+
     #[inline(always)]
     fn visit_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         self.expect(b'"')?;
+        let Some(filling) = self.filling()? else {
+            return self.visit_rest_of_text(visitor);
+        };
+        self.expect(b'"')?;
+        match filling {
+            Filling::Plain(text) => visitor.visit_borrowed_str(text),
+            // As if it were read from what is written.
+            Filling::WithoutEscapes(text) => visitor.visit_str(text),
+            Filling::Moment(moment) => visitor.visit_str(text_of(&moment.text())),
+            Filling::Uid(uid) => visitor.visit_str(text_of(&uid.text())),
+            Filling::Json(json) => {
+                let mut json = Scanner::at(json, 1);
+                match json.string_text(self.room) {
+                    Some(Reading::AsWritten(text)) => visitor.visit_borrowed_str(text),
+                    Some(Reading::Unescaped(text)) => visitor.visit_str(text),
+                    None => Err(self.decline()),
+                }
+            }
+        }
+    }
+
+    /// The name of a field is never in a hole.
+    #[inline(always)]
+    fn visit_name<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        self.expect(b'"')?;
+        self.visit_rest_of_text(visitor)
+    }
+
+    #[inline(always)]
+    fn visit_rest_of_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.json.string_text(self.room) {
             Some(Reading::AsWritten(text)) => visitor.visit_borrowed_str(text),
             Some(Reading::Unescaped(text)) => visitor.visit_str(text),
@@ -184,8 +261,23 @@ impl<'de> Reader<'de, '_> {
 
     /// Has serde_json read a value. None that it goes into, as it does not know how deep that is already.
     fn hand_over<T>(&mut self, read: impl FnOnce(&mut SerdeJson<'de>) -> serde_json::Result<T>) -> Result<T> {
-        let value = self.json.value();
+        let value = match self.fillings {
+            None => self.json.value(),
+            // Nor one with holes.
+            Some(_) => match self.peek().and_then(|_| self.filling())? {
+                Some(Filling::Plain(number)) => Some(number),
+                _ => None,
+            },
+        };
         let value = self.unless_declined(value)?;
+        self.hand_over_text(value, read)
+    }
+
+    fn hand_over_text<T>(
+        &mut self,
+        value: &'de str,
+        read: impl FnOnce(&mut SerdeJson<'de>) -> serde_json::Result<T>,
+    ) -> Result<T> {
         // From bytes, so that this is compiled no more than once for a type.
         let mut json = serde_json::Deserializer::from_slice(value.as_bytes());
         match read(&mut json) {
@@ -199,17 +291,36 @@ impl<'de> Reader<'de, '_> {
         visitor: V,
         otherwise: impl FnOnce(&mut SerdeJson<'de>, V) -> serde_json::Result<V::Value>,
     ) -> Result<V::Value> {
+        self.peek()?;
+        if let Some(filling) = self.filling()? {
+            let Filling::Plain(text) = filling else {
+                return Err(self.decline());
+            };
+            return match integer(text.as_bytes()) {
+                Some((number, _)) => visit_integer(number, visitor),
+                None => self.hand_over_text(text, |json| otherwise(json, visitor)),
+            };
+        }
         if !matches!(self.peek()?, b'-' | b'0'..=b'9') {
             return Err(self.decline());
         }
         match self.json.integer() {
-            Some(number) => match u64::try_from(number) {
-                Ok(number) => visitor.visit_u64(number),
-                Err(_) => visitor.visit_i64(number),
-            },
+            Some(number) => visit_integer(number, visitor),
             None => self.hand_over(|json| otherwise(json, visitor)),
         }
     }
+}
+
+fn visit_integer<'de, V: Visitor<'de>>(number: i64, visitor: V) -> Result<V::Value> {
+    match u64::try_from(number) {
+        Ok(number) => visitor.visit_u64(number),
+        Err(_) => visitor.visit_i64(number),
+    }
+}
+
+/// What is known to be text.
+fn text_of(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 type SerdeJson<'de> = serde_json::Deserializer<serde_json::de::SliceRead<'de>>;
@@ -377,8 +488,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        let value = self.json.value();
-        self.unless_declined(value)?;
+        self.pass()?;
         visitor.visit_unit()
     }
 }
@@ -440,7 +550,7 @@ impl<'de> Deserializer<'de> for Name<'_, 'de, '_> {
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.0.visit_text(visitor)
+        self.0.visit_name(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use simdutf8::basic::from_utf8;
 
 use crate::store::{Item, NotAnObject, OpenObjects, Opened, Scanner, Text, describe};
 
@@ -26,7 +27,7 @@ pub(crate) enum BadList {
 /// Reads a list in one go. Only if that is declined it is read by serde_json, item by item, to tell a body that is no
 /// list from a list with an item that is no object.
 pub(crate) fn list_page(body: &[u8]) -> Result<ListPage<'_>, BadList> {
-    let text = std::str::from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
+    let text = from_utf8(body).map_err(|_| BadList::Json("not UTF-8".into()))?;
     match Body::scan(text) {
         Some(body) => body.page(|items| items),
         None => list_page_by_item(text),
@@ -171,7 +172,7 @@ pub(crate) struct BadLine(String);
 /// Reads a line in one go if it is of an object, as nearly all are. Only if that is declined it is read by serde_json,
 /// part by part.
 pub(crate) fn watch_line(line: &[u8]) -> Result<WatchLine<'_>, BadLine> {
-    let text = std::str::from_utf8(line).map_err(|_| BadLine("not UTF-8".into()))?;
+    let text = from_utf8(line).map_err(|_| BadLine("not UTF-8".into()))?;
     match scanned_line(text) {
         Some(line) => Ok(line),
         None => watch_line_by_part(text),

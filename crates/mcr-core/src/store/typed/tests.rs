@@ -20,10 +20,37 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::*;
-use crate::store::scan::tests::{broken, json, number, string};
+use crate::store::{
+    scan::tests::{broken, json, number, string},
+    shape::Cutter,
+};
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     super::read(text, &mut "left by another".to_owned())
+}
+
+/// Has a document read from what would be in common with others, and what it says itself. None if it can't be parted.
+fn parted<R>(text: &str, read: impl FnOnce(&str, Fillings<'_>) -> R) -> Option<R> {
+    let scalars = Scanner::new(text).scalars()?;
+    let mut cutter = Cutter::new();
+    cutter.cut(text, 0, scalars.from(0), scalars.escapes_from(0))?;
+    let is_in_names = cutter.common().matches('\x7f').count() > cutter.holes();
+    let said = str::from_utf8(cutter.said()).unwrap();
+    (!is_in_names).then(|| read(cutter.common(), Fillings::of_rest(said)))
+}
+
+/// Checks that a shape makes no difference, but that it may be declined, and returns whether it was not.
+#[track_caller]
+fn same_in_a_shape<T: DeserializeOwned + PartialEq + Debug>(text: &str) -> bool {
+    let mut room = "left by another".to_owned();
+    let parted = parted(text, |common, fillings| {
+        read_shaped::<T>(common, fillings, &mut room)
+    })
+    .flatten();
+    if parted.is_some() {
+        assert_eq!(parted, read::<T>(text), "{text}");
+    }
+    parted.is_some()
 }
 
 fn by_serde_json<T: DeserializeOwned>(text: &str) -> Option<T> {
@@ -35,6 +62,7 @@ fn by_serde_json<T: DeserializeOwned>(text: &str) -> Option<T> {
 fn same<T: DeserializeOwned + PartialEq + Debug>(text: &str) -> bool {
     let read = read::<T>(text);
     assert_eq!(read, by_serde_json::<T>(text), "{text}");
+    same_in_a_shape::<T>(text);
     read.is_some()
 }
 
@@ -45,6 +73,7 @@ fn same_if_taken<T: DeserializeOwned + PartialEq + Debug>(text: &str) -> bool {
     if read.is_some() {
         assert_eq!(read, by_serde_json::<T>(text), "{text}");
     }
+    same_in_a_shape::<T>(text);
     read.is_some()
 }
 
@@ -397,11 +426,15 @@ impl<'de> Visitor<'de> for Ask<'_> {
 
 /// Returns whether it was taken.
 fn asked_the_same(text: &str, script: &[u8]) -> bool {
-    let seen = read_by(
-        Ask(&RefCell::new(script.iter().copied())),
-        text,
-        &mut String::new(),
-    );
+    fn seen<'a>(script: &[u8], text: &'a str, fillings: Option<Fillings<'a>>) -> Option<Seen> {
+        let script = RefCell::new(script.iter().copied());
+        read_by(Ask(&script), text, fillings, &mut String::new())
+    }
+    let in_a_shape = parted(text, |common, fillings| seen(script, common, Some(fillings))).flatten();
+    let seen = seen(script, text, None);
+    if in_a_shape.is_some() {
+        assert_eq!(in_a_shape, seen, "{text}");
+    }
     let taken = seen.is_some();
     if taken {
         let script = RefCell::new(script.iter().copied());
@@ -526,6 +559,9 @@ fn objects_of_clusters_are_taken() {
             },
         }),
     ];
+    fn is_taken<T: DeserializeOwned + PartialEq + Debug>(text: &str) -> bool {
+        same::<T>(text) && same_in_a_shape::<T>(text)
+    }
     for object in objects {
         for text in [
             object.to_string(),
@@ -533,14 +569,14 @@ fn objects_of_clusters_are_taken() {
             object.to_string().replace('<', "\\u003c"),
         ] {
             let taken = match object["kind"].as_str() {
-                Some("ConfigMap") => same::<ConfigMap>(&text),
-                Some("Secret") => same::<Secret>(&text),
-                Some("Pod") => same::<Pod>(&text),
-                Some("Deployment") => same::<Deployment>(&text),
-                _ => same::<CustomResourceDefinition>(&text),
+                Some("ConfigMap") => is_taken::<ConfigMap>(&text),
+                Some("Secret") => is_taken::<Secret>(&text),
+                Some("Pod") => is_taken::<Pod>(&text),
+                Some("Deployment") => is_taken::<Deployment>(&text),
+                _ => is_taken::<CustomResourceDefinition>(&text),
             };
             assert!(taken, "{text}");
-            assert!(same::<DynamicObject>(&text), "{text}");
+            assert!(is_taken::<DynamicObject>(&text), "{text}");
             let read = read::<PartialObjectMeta<ConfigMap>>(&text).unwrap();
             assert_eq!(
                 read.metadata,
