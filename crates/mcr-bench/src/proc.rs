@@ -90,6 +90,10 @@ mod tests {
             ends.recv().ok();
         });
         let thread = begins.recv().unwrap().unwrap();
+        if of_thread(&thread).is_none() {
+            println!("SKIPPED: this kernel does not count CPU time by thread (schedstat)");
+            return;
+        }
         let patience = std::time::Instant::now() + Duration::from_secs(10);
         // Not all of three milliseconds: somebody else may have had the CPU.
         while of_thread(&thread).unwrap() < Duration::from_micros(100) {
