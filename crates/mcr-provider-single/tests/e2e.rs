@@ -7,8 +7,8 @@ use mcr::{Action, ClusterSelector, Controller, Manager, Request};
 use mcr_core::{Access, ClusterName, Trust};
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
-    e2e::{self, E2e, E2eCluster},
-    waiting::{Background, OrFail},
+    e2e::{self, DEADLINE, E2e, E2eCluster},
+    waiting::{Background, OrFail, eventually},
 };
 
 async fn answer(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
@@ -61,8 +61,12 @@ async fn the_hub_is_worked_on_by_whoever_asks_for_it_and_the_others_by_all() {
     let answer = unanswered.data.unwrap_or_default().remove("cluster");
     assert_eq!(answer.as_deref(), Some(""), "controllers leave the hub out");
     // Whatever the access, each is known by who it is.
-    let (hub_cluster, alpha) = (fleet.get("hub").or_fail(), fleet.get("member").or_fail());
-    assert_ne!(hub_cluster.identity(), alpha.identity());
+    let mut identities = Vec::new();
+    for name in ["hub", "member"] {
+        let cluster = fleet.get(name).or_fail();
+        identities.push(eventually(DEADLINE, "it is known who it is", || cluster.identity()).await);
+    }
+    assert_ne!(identities[0], identities[1]);
     running.stop().await.or_fail();
     hub.remove().await;
     hub_too.remove().await;
