@@ -89,11 +89,7 @@ impl Object {
             form: parts.form,
             held: Box::default(),
         };
-        let head = object.head(parts.uid_is_whole, version, generation);
-        let json = head
-            .map(|(before, fact)| before.len() + fact.len())
-            .sum::<usize>()
-            + parts.rest_bytes;
+        let json = len_of(object.head(parts.uid_is_whole, version, generation)) + parts.rest_bytes;
         let numbers = [
             json,
             version.len(),
@@ -241,11 +237,7 @@ impl Object {
 
     /// How long the rest is as JSON.
     pub(super) fn rest_bytes(&self) -> usize {
-        let head: usize = self
-            .own_head()
-            .map(|(before, fact)| before.len() + fact.len())
-            .sum();
-        self.bytes().saturating_sub(head)
+        self.bytes().saturating_sub(len_of(self.own_head()))
     }
 
     /// The rest as JSON.
@@ -368,6 +360,11 @@ pub(super) enum Fact<'a> {
     Uid(Uid),
     /// As it is written.
     Number(&'a str),
+}
+
+/// How long facts are when they are written, with what stands before each.
+fn len_of<'a>(head: impl Iterator<Item = (&'static str, Fact<'a>)>) -> usize {
+    head.map(|(before, fact)| before.len() + fact.len()).sum()
 }
 
 impl Fact<'_> {

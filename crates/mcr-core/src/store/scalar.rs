@@ -104,6 +104,12 @@ impl Scalars {
         }
     }
 
+    /// How many scalars and escapes there are.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.all.len() + self.escapes.len()
+    }
+
     /// Forgets all that was noted since.
     pub(super) fn truncate(&mut self, to: Noted) {
         self.all.truncate(to.scalars);

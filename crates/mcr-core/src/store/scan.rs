@@ -465,41 +465,37 @@ impl Notes for () {
 
 /// Notes no more than [`SCALARS`].
 pub(super) struct Bounded<'s> {
-    left: usize,
     scalars: &'s mut Scalars,
+    /// How many there are when there are too many.
+    too_many: usize,
 }
 
 impl<'s> Bounded<'s> {
     pub(super) fn new(scalars: &'s mut Scalars) -> Self {
         Self {
-            left: SCALARS,
+            too_many: scalars.count() + SCALARS,
             scalars,
         }
     }
 
     /// Whether nothing was left out.
-    pub(super) fn are_all(&self) -> bool {
-        self.left > 0
-    }
-
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
-        self.left > 0
+    pub(super) fn are_all(&self) -> bool {
+        self.scalars.count() < self.too_many
     }
 }
 
 impl Notes for Bounded<'_> {
     #[inline(always)]
     fn scalar(&mut self, scalar: Scalar) {
-        if self.has_room() {
+        if self.are_all() {
             self.scalars.push(scalar);
         }
     }
 
     #[inline(always)]
     fn escape(&mut self, at: usize) {
-        if self.has_room() {
+        if self.are_all() {
             self.scalars.push_escape(at);
         }
     }

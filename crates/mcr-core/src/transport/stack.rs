@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use base64::Engine;
 use futures::future::BoxFuture;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, Uri,
+    HeaderName, HeaderValue, Request, Response, Uri,
     header::{AUTHORIZATION, CONNECTION, USER_AGENT},
     uri::PathAndQuery,
 };
@@ -122,10 +122,7 @@ impl Dialer {
         let way = Way::Wire(Arc::new(Wire {
             pool,
             path: endpoint.server.path().trim_end_matches('/').into(),
-            headers: (&headers(credential, settings)?)
-                .into_iter()
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+            headers: headers(credential, settings)?.into(),
         }));
         Ok(Stack(Arc::new(Inner {
             way,
@@ -190,8 +187,10 @@ struct Wire {
     /// Stands before the path of every request.
     path: Box<str>,
     /// Those of every request: one or two, for which a map takes 600 bytes.
-    headers: Box<[(HeaderName, HeaderValue)]>,
+    headers: Box<[Header]>,
 }
+
+type Header = (HeaderName, HeaderValue);
 
 impl Stack {
     /// The same way, with something before the path of each request.
@@ -325,9 +324,8 @@ fn below(path: &str, request: &Uri) -> Result<Uri, http::Error> {
     }
 }
 
-fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, AccessError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(USER_AGENT, settings.user_agent.clone());
+fn headers(credential: &Credential, settings: &Settings) -> Result<Vec<Header>, AccessError> {
+    let mut headers = vec![(USER_AGENT, settings.user_agent.clone())];
     let secret = |field: &str, value: String| {
         let mut value = HeaderValue::try_from(value).map_err(|_| {
             AccessError::invalid(
@@ -339,14 +337,12 @@ fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, Ac
         Ok(value)
     };
     if let Some(token) = &credential.token {
-        headers.insert(
-            AUTHORIZATION,
-            secret("token", format!("Bearer {}", token.expose_secret().trim()))?,
-        );
+        let token = format!("Bearer {}", token.expose_secret().trim());
+        headers.push((AUTHORIZATION, secret("token", token)?));
     } else if let Some(basic) = &credential.basic {
         let login = format!("{}:{}", basic.username, basic.password.expose_secret());
         let login = base64::engine::general_purpose::STANDARD.encode(login);
-        headers.insert(AUTHORIZATION, secret("username", format!("Basic {login}"))?);
+        headers.push((AUTHORIZATION, secret("username", format!("Basic {login}"))?));
     }
     if let Some(impersonation) = &credential.impersonate {
         impersonate(&mut headers, impersonation)?;
@@ -354,7 +350,7 @@ fn headers(credential: &Credential, settings: &Settings) -> Result<HeaderMap, Ac
     Ok(headers)
 }
 
-fn impersonate(headers: &mut HeaderMap, who: &Impersonation) -> Result<(), AccessError> {
+fn impersonate(headers: &mut Vec<Header>, who: &Impersonation) -> Result<(), AccessError> {
     let unfit = || {
         AccessError::invalid(
             "as",
@@ -362,18 +358,18 @@ fn impersonate(headers: &mut HeaderMap, who: &Impersonation) -> Result<(), Acces
         )
     };
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| unfit());
-    headers.insert(HeaderName::from_static("impersonate-user"), value(&who.user)?);
+    headers.push((HeaderName::from_static("impersonate-user"), value(&who.user)?));
     if let Some(uid) = &who.uid {
-        headers.insert(HeaderName::from_static("impersonate-uid"), value(uid)?);
+        headers.push((HeaderName::from_static("impersonate-uid"), value(uid)?));
     }
     for group in &who.groups {
-        headers.append(HeaderName::from_static("impersonate-group"), value(group)?);
+        headers.push((HeaderName::from_static("impersonate-group"), value(group)?));
     }
     for (key, values) in &who.extra {
         let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key)))
             .map_err(|_| unfit())?;
         for text in values {
-            headers.append(name.clone(), value(text)?);
+            headers.push((name.clone(), value(text)?));
         }
     }
     Ok(())
