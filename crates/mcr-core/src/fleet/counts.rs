@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -62,6 +62,9 @@ pub struct KindCounts {
 const MAX_KINDS: usize = 256;
 const OTHER_KINDS: &str = "other";
 
+/// Larger pages are rare, and those of one cluster.
+const MAX_EXPECTED: usize = 1 << 20;
+
 /// The counts as they grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -77,6 +80,8 @@ pub(crate) struct Counts {
 pub(crate) struct KindCells {
     pub(crate) lists: AtomicU64,
     pub(crate) list_bytes: AtomicU64,
+    /// Of the last page of a list.
+    page_bytes: AtomicUsize,
     list_micros: AtomicU64,
     pub(crate) events: AtomicU64,
     pub(crate) skipped: AtomicU64,
@@ -142,8 +147,17 @@ impl KindCells {
         self.list_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    pub(crate) fn read_bytes(&self, bytes: usize) {
+    /// Counts a page of a list, of so many bytes.
+    pub(crate) fn read_page(&self, bytes: usize) {
         self.list_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.page_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many bytes the next page of a list may have: clusters of a fleet are often alike. Room for more than that is
+    /// not touched until it is used.
+    pub(crate) fn expected_page(&self) -> usize {
+        let last = self.page_bytes.load(Ordering::Relaxed).min(MAX_EXPECTED);
+        last + last / 16
     }
 
     pub(crate) fn failure(&self, error: &WatchError) {

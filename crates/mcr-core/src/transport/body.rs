@@ -1,6 +1,7 @@
 //! The body of an answer, as it comes in.
 
 use std::{
+    future::{Future, poll_fn},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, ready},
@@ -130,27 +131,70 @@ impl ResponseBody {
         }
     }
 
-    fn poll_inner(&self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match &mut *lock(&self.inner) {
-            Inner::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
-            Inner::Client(body) => Pin::new(body)
-                .poll_frame(context)
-                .map_err(|error| Broken::Error(error.into())),
-            Inner::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
-            Inner::Whole(bytes) => {
-                let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
-                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Inner::Cut => Poll::Ready(Some(Err(Broken::Cut))),
+    /// The rest of it in one piece. `expected` is how many bytes that may be: one that grows is copied twice and more.
+    /// Cancellation drops what was read.
+    pub(crate) async fn in_one_piece(mut self, expected: usize) -> Result<Bytes, TransportError> {
+        let mut whole = Vec::with_capacity(expected);
+        while let Some(more) = poll_fn(|context| self.poll_append(context, &mut whole)).await {
+            more?;
         }
+        Ok(whole.into())
     }
 
-    fn end(&mut self, with: Option<TransportError>) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+    fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        whole: &mut Vec<u8>,
+    ) -> Poll<Option<Result<(), TransportError>>> {
+        let read = ready!(self.poll_with(context, |inner, context| inner.poll_append(context, whole)));
+        Poll::Ready(read.map(|read| {
+            read.map(|_| {
+                if let Some(life) = &self.life {
+                    life.heard();
+                }
+            })
+        }))
+    }
+
+    fn end<T>(&mut self, with: Option<TransportError>) -> Option<Result<T, TransportError>> {
         self.ended = true;
         // Lets go of the connection now, however long the body itself is kept.
         *lock(&self.inner) = Inner::Cut;
         self.silence = None;
-        Poll::Ready(with.map(Err))
+        with.map(Err)
+    }
+}
+
+impl Inner {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self {
+            Self::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
+            Self::Client(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|error| Broken::Error(error.into())),
+            Self::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
+            Self::Whole(bytes) => {
+                let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::Cut => Poll::Ready(Some(Err(Broken::Cut))),
+        }
+    }
+
+    fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        whole: &mut Vec<u8>,
+    ) -> Poll<Option<Result<(), Broken>>> {
+        if let Self::Wire(Answer::Plain(content)) = self {
+            return content
+                .poll_append(context, whole)
+                .map_err(|error| Broken::Error(error.into()));
+        }
+        let frame = ready!(self.poll_frame(context));
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| whole.extend_from_slice(frame.data_ref().map_or(&[], |data| data)))
+        }))
     }
 }
 
@@ -160,14 +204,13 @@ enum Broken {
     Error(BoxError),
 }
 
-impl Body for ResponseBody {
-    type Data = Bytes;
-    type Error = TransportError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+impl ResponseBody {
+    /// The next that is read, and what is to become of the body after it.
+    fn poll_with<T>(
+        &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+        poll: impl FnOnce(&mut Inner, &mut Context<'_>) -> Poll<Option<Result<T, Broken>>>,
+    ) -> Poll<Option<Result<(T, Verdict), TransportError>>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -179,46 +222,34 @@ impl Body for ResponseBody {
             Verdict::GoOn | Verdict::EndAtLine => {}
             Verdict::Gone => {
                 let error = self.error(TransportErrorKind::Gone);
-                return self.end(Some(error));
+                return Poll::Ready(self.end(Some(error)));
             }
             Verdict::Retired => {
                 let error = self.error(TransportErrorKind::Retired);
-                return self.end(Some(error));
+                return Poll::Ready(self.end(Some(error)));
             }
         }
-        let next = self.poll_inner(context);
+        let next = poll(&mut lock(&self.inner), context);
         if next.is_pending() {
             if verdict == Verdict::EndAtLine && self.life.as_ref().is_some_and(|life| life.is_at_line_start())
             {
-                return self.end(None);
+                return Poll::Ready(self.end(None));
             }
             if let Some((limit, sleep)) = &mut self.silence {
                 ready!(sleep.as_mut().poll(context));
                 let after = *limit;
                 let error = self.error(TransportErrorKind::Timeout { after });
-                return self.end(Some(error));
+                return Poll::Ready(self.end(Some(error)));
             }
             return Poll::Pending;
         }
-        match ready!(next) {
+        Poll::Ready(match ready!(next) {
             None => self.end(None),
-            Some(Ok(frame)) => {
+            Some(Ok(read)) => {
                 if let Some((limit, sleep)) = &mut self.silence {
                     sleep.as_mut().reset(Instant::now() + *limit);
                 }
-                let Some(life) = self.life.as_mut() else {
-                    return Poll::Ready(Some(Ok(frame)));
-                };
-                match frame.into_data() {
-                    Ok(data) => {
-                        let (data, end) = life.data(data, verdict == Verdict::EndAtLine);
-                        if end {
-                            let _ = self.end(None);
-                        }
-                        Poll::Ready(Some(Ok(Frame::data(data))))
-                    }
-                    Err(frame) => Poll::Ready(Some(Ok(frame))),
-                }
+                Some(Ok((read, verdict)))
             }
             Some(Err(Broken::Cut)) => {
                 let error = self.error(TransportErrorKind::Retired);
@@ -232,7 +263,35 @@ impl Body for ResponseBody {
                 let error = self.error(kind).with_source(error);
                 self.end(Some(error))
             }
+        })
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = TransportError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
+        let (frame, verdict) = match ready!(self.poll_with(context, Inner::poll_frame)) {
+            Some(Ok(next)) => next,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => return Poll::Ready(None),
+        };
+        let Some(life) = self.life.as_mut() else {
+            return Poll::Ready(Some(Ok(frame)));
+        };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => return Poll::Ready(Some(Ok(frame))),
+        };
+        let (data, end) = life.data(data, verdict == Verdict::EndAtLine);
+        if end {
+            self.end::<()>(None);
         }
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
     fn is_end_stream(&self) -> bool {

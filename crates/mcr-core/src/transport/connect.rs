@@ -4,7 +4,6 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -12,7 +11,7 @@ use std::{
 
 use futures::future::{BoxFuture, Ready, ready};
 use http::{HeaderValue, Uri, uri};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::connect::{
         HttpConnector,
@@ -24,19 +23,21 @@ use hyper_util::{
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
-use tower::Service;
+use tokio_util::either::Either;
+use tower::{Service, ServiceExt};
 
 use super::{
     Settings,
     explain::{ConnectTimeout, UnknownHost},
+    tls_stream::TlsStream,
 };
 use crate::{AccessError, AddressPolicy, BoxError, Endpoint};
 
 type Tcp = HttpConnector<Resolver>;
-/// TCP, or TLS to a proxy.
-type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// TCP, or what a proxy passes on.
+type Io = Either<TcpStream, TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>;
 /// The same, with TLS to the server if it has it.
-pub(super) type Stream = MaybeHttpsStream<Io>;
+pub(super) type Stream = Either<Io, TlsStream<Io>>;
 
 /// Resolves names, and drops the addresses that the policy does not allow.
 #[derive(Debug, Clone)]
@@ -107,7 +108,7 @@ impl Service<Uri> for Route {
             Self::Direct(inner) => plain(inner.call(to)),
             Self::Tunnel(inner) => {
                 let connecting = inner.call(with_port(to));
-                Box::pin(async move { Ok(connecting.await?) })
+                Box::pin(async move { Ok(Either::Right(TokioIo::new(connecting.await?))) })
             }
             Self::Socks { tcp, proxy, login } => {
                 // Connected here, because what SocksV5 says about a failure to connect has no source.
@@ -128,7 +129,10 @@ impl Service<Uri> for Route {
 fn plain<E: Into<BoxError>>(
     connecting: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Io, BoxError>> {
-    Box::pin(async move { connecting.await.map(MaybeHttpsStream::Http).map_err(Into::into) })
+    Box::pin(async move {
+        let tcp = connecting.await.map_err(Into::into)?;
+        Ok(Either::Left(tcp.into_inner()))
+    })
 }
 
 /// A connection that is there already.
@@ -169,7 +173,10 @@ fn with_port(to: Uri) -> Uri {
 /// Connects to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
-    https: HttpsConnector<Route>,
+    route: Route,
+    tls: Arc<ClientConfig>,
+    /// The name the server's certificate is to be for, where it is not that of the address.
+    name: Option<ServerName<'static>>,
     timeout: Duration,
 }
 
@@ -186,22 +193,42 @@ impl Connector {
             // A proxy is named by someone trusted or allowed by name: its own address is not in question.
             Some(proxy) => through(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
         };
-        let https = match &endpoint.tls_server_name {
-            None => HttpsConnector::from((route, tls)),
-            Some(name) => {
-                let name = ServerName::try_from(name.to_string()).map_err(|_| {
-                    AccessError::invalid(
-                        "tls-server-name",
-                        "is neither a DNS name nor an IP address; correct it",
-                    )
-                })?;
-                HttpsConnector::new(route, tls, false, Arc::new(FixedServerNameResolver::new(name)))
-            }
-        };
+        let name = endpoint.tls_server_name.as_ref().map(|name| {
+            ServerName::try_from(name.to_string()).map_err(|_| {
+                AccessError::invalid(
+                    "tls-server-name",
+                    "is neither a DNS name nor an IP address; correct it",
+                )
+            })
+        });
         Ok(Self {
-            https,
+            route,
+            tls,
+            name: name.transpose()?,
             timeout: settings.connect_timeout,
         })
+    }
+
+    /// Connects to a server: `https://host:port`, or `http`. Dropping the future gives it up.
+    pub(super) async fn connect(&self, to: &Uri) -> Result<Stream, BoxError> {
+        let connecting = async {
+            let io = self.route.clone().oneshot(to.clone()).await?;
+            if to.scheme() != Some(&uri::Scheme::HTTPS) {
+                return Ok(Either::Left(io));
+            }
+            let name = match &self.name {
+                Some(name) => name.clone(),
+                None => {
+                    let host = to.host().unwrap_or_default();
+                    ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned()
+                }
+            };
+            let tls = TlsStream::connect(io, self.tls.clone(), name).await?;
+            Ok(Either::Right(tls))
+        };
+        tokio::time::timeout(self.timeout, connecting)
+            .await
+            .unwrap_or_else(|_| Err(ConnectTimeout(self.timeout).into()))
     }
 }
 
@@ -274,24 +301,4 @@ fn decoded(text: &str) -> String {
         };
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-impl Service<Uri> for Connector {
-    type Response = Stream;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.https.poll_ready(context)
-    }
-
-    fn call(&mut self, to: Uri) -> Self::Future {
-        let connecting = self.https.call(to);
-        let timeout = self.timeout;
-        Box::pin(async move {
-            tokio::time::timeout(timeout, connecting)
-                .await
-                .unwrap_or_else(|_| Err(ConnectTimeout(timeout).into()))
-        })
-    }
 }

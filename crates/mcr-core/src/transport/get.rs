@@ -9,7 +9,6 @@
 use std::{
     future::poll_fn,
     io,
-    mem::MaybeUninit,
     pin::Pin,
     sync::Weak,
     task::{Context, Poll, Waker, ready},
@@ -18,25 +17,22 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio_util::either::Either;
 
 use super::{
     connect::Stream,
     explain::{CUT_OFF, HEAD_TOO_LONG, NOT_HTTP},
     framing::{Framing, Head, LONGEST_HEAD, Malformed},
     pool::{Free, Idle},
+    tls_stream::{SPACE, with_space},
 };
 
-/// How much is read at once, which is what a TLS record holds. It is on the stack, and only while something is read.
-const READ: usize = 16 << 10;
-
-/// What has come already is handed over together, up to this size: servers begin with records of 1 KiB, and each piece
-/// costs its reader a turn.
-const PIECE: usize = 64 << 10;
+/// How much is read at once before the head of an answer is there. What comes behind it is copied once more.
+const FIRST: usize = 8 << 10;
 
 /// To a server, with nothing under way.
-pub(super) struct Connection(Box<TokioIo<Stream>>);
+pub(super) struct Connection(Box<Stream>);
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
@@ -82,17 +78,17 @@ pub(super) fn written<B>(request: &Request<B>) -> Vec<u8> {
 
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
-        Self(Box::new(TokioIo::new(stream)))
+        Self(Box::new(stream))
     }
 
     pub(super) fn into_stream(self) -> Stream {
-        (*self.0).into_inner()
+        *self.0
     }
 
     /// Whether the server has left it open and sent nothing that nobody asked for.
     pub(super) fn is_usable(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        self.poll_read(&mut context, |_| ()).is_pending()
+        self.poll_read(&mut context, FIRST, |_| ()).is_pending()
     }
 
     /// Sends a request and returns when the head of its answer is there. Then the connection belongs to the content, and
@@ -136,7 +132,8 @@ impl Connection {
     async fn head(&mut self, read: &mut Vec<u8>) -> Result<(usize, Response<()>, Framing, bool), GetError> {
         let mut interim = 0;
         loop {
-            let more = poll_fn(|context| self.poll_read(context, |bytes| read.extend_from_slice(bytes)));
+            let more =
+                poll_fn(|context| self.poll_read(context, FIRST, |bytes| read.extend_from_slice(bytes)));
             if more.await.map_err(GetError::Io)? == 0 {
                 return Err(GetError::Truncated);
             }
@@ -159,15 +156,22 @@ impl Connection {
         }
     }
 
-    /// Hands over what has come, at once; returns how much that was, and 0 at the end.
-    fn poll_read(&mut self, context: &mut Context<'_>, take: impl FnOnce(&[u8])) -> Poll<io::Result<usize>> {
-        let mut space = [const { MaybeUninit::uninit() }; READ];
-        let mut space = ReadBuf::uninit(&mut space);
-        let read = ready!(Pin::new(&mut *self.0).poll_read(context, &mut space));
-        Poll::Ready(read.map(|()| {
-            take(space.filled());
-            space.filled().len()
-        }))
+    /// Hands over what has come, about as much as is said, in pieces; returns how much that was, and 0 at the end.
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        at_most: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self.0 {
+            Either::Left(plain) => with_space(at_most, |space| {
+                let mut space = ReadBuf::new(space);
+                ready!(Pin::new(plain).poll_read(context, &mut space))?;
+                take(space.filled());
+                Poll::Ready(Ok(space.filled().len()))
+            }),
+            Either::Right(tls) => tls.poll_content(context, at_most, take),
+        }
     }
 }
 
@@ -197,15 +201,34 @@ impl Content {
         }
     }
 
+    /// Appends what has come to `content`, without a piece of its own. Ends like [`poll_frame`](http_body::Body).
+    pub(super) fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        content: &mut Vec<u8>,
+    ) -> Poll<Option<Result<(), GetError>>> {
+        let before = content.len();
+        content.extend_from_slice(&std::mem::take(&mut self.first));
+        while self.connection.is_some() && content.len() == before {
+            ready!(self.poll_read(context, content));
+        }
+        Poll::Ready(if content.len() == before {
+            self.failed.take().map(Err)
+        } else {
+            Some(Ok(()))
+        })
+    }
+
     /// Reads once; what came of it goes to `content`.
     fn poll_read(&mut self, context: &mut Context<'_>, content: &mut Vec<u8>) -> Poll<()> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(());
         };
         let mut used = Ok(0);
-        let read = ready!(connection.poll_read(context, |bytes| {
-            content.reserve(bytes.len());
-            used = self.framing.read(bytes, content);
+        let read = ready!(connection.poll_read(context, SPACE, |bytes| {
+            if let Ok(so_far) = used {
+                used = self.framing.read(bytes, content).map(|more| so_far + more);
+            }
         }));
         let error = match (read, used) {
             (Err(error), _) => Some(GetError::Io(error)),
@@ -237,19 +260,8 @@ impl http_body::Body for Content {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         let mut content = Vec::new();
-        while self.connection.is_some() && content.len() + READ <= PIECE {
-            if self.poll_read(context, &mut content).is_pending() {
-                if content.is_empty() {
-                    return Poll::Pending;
-                }
-                break;
-            }
-        }
-        Poll::Ready(if content.is_empty() {
-            self.failed.take().map(Err)
-        } else {
-            Some(Ok(Frame::data(content.into())))
-        })
+        let read = ready!(self.poll_append(context, &mut content));
+        Poll::Ready(read.map(|read| read.map(|()| Frame::data(content.into()))))
     }
 
     fn is_end_stream(&self) -> bool {

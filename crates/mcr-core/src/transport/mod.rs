@@ -18,6 +18,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tls_stream;
 
 use std::{
     fmt,

@@ -22,6 +22,7 @@ use hyper::{
     body::Incoming,
     client::conn::http1::{Builder, SendRequest},
 };
+use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use tokio::{
     runtime::Handle,
@@ -29,7 +30,6 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
-use tower::ServiceExt;
 
 use super::{
     Settings,
@@ -163,8 +163,8 @@ impl Pool {
 
     async fn dial(&self) -> Result<Stream, SendError> {
         tracing::trace!(server = %self.host.to_str().unwrap_or_default(), "no connection is idle: making one");
-        let stream = self.connector.clone().oneshot(self.server.clone()).await;
-        stream.map_err(SendError::Connect)
+        let connecting = Box::pin(self.connector.connect(&self.server));
+        connecting.await.map_err(SendError::Connect)
     }
 
     /// The task of the connection ends with the sender and the body.
@@ -175,7 +175,10 @@ impl Pool {
         };
         let mut http = Builder::new();
         http.max_buf_size(LONGEST_HEAD);
-        let (sender, connection) = http.handshake(stream).await.map_err(SendError::Send)?;
+        let (sender, connection) = http
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(SendError::Send)?;
         Ok((sender, tokio::spawn(connection.with_upgrades())))
     }
 }

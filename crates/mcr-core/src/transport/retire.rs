@@ -102,9 +102,14 @@ impl Life {
         }
     }
 
+    /// Takes note that something came.
+    pub(super) fn heard(&self) {
+        self.core.heard();
+    }
+
     /// Takes note of what came, and cuts it after its last line if the body is to end. Says whether it ends there.
     pub(super) fn data(&mut self, data: Bytes, end_at_line: bool) -> (Bytes, bool) {
-        self.core.heard();
+        self.heard();
         let Some(last) = data.last() else {
             return (data, false);
         };

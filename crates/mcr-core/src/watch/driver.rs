@@ -382,7 +382,6 @@ impl Driver {
                 .await
                 .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
             left = left.saturating_sub(asked.elapsed());
-            self.env.counts.read_bytes(body.len());
             let page = decode::list_page(&body)?;
             self.applied |= !page.items.is_empty();
             for (i, item) in page.items.iter().enumerate() {
@@ -413,7 +412,11 @@ impl Driver {
         // as one that works.
         self.env.health.answered();
         slot.take_again(&self.env.list_slots).await;
-        slot.hold(SLOT_WHILE_READING, collect(response.into_body())).await
+        let expected = self.env.counts.expected_page();
+        let read = slot.hold(SLOT_WHILE_READING, response.into_body().in_one_piece(expected));
+        let body = read.await.map_err(|e| WatchError::from_transport(&e.into()))?;
+        self.env.counts.read_page(body.len());
+        Ok(body)
     }
 
     /// Watches until the API server ends the watch.
@@ -624,19 +627,6 @@ async fn left(phase: &mut watch::Receiver<Phase>, endpoint: u64) {
         // No supervisor any more: the watch is about to be stopped.
         std::future::pending::<()>().await;
     }
-}
-
-/// All of it in one piece, which is made when its size is known: one that grows is copied twice and more.
-async fn collect(mut body: ResponseBody) -> Result<Bytes, WatchError> {
-    let mut pieces = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| WatchError::from_transport(&e.into()))?;
-        pieces.extend(frame.into_data());
-    }
-    Ok(match <[Bytes; 1]>::try_from(pieces) {
-        Ok([whole]) => whole,
-        Err(pieces) => pieces.concat().into(),
-    })
 }
 
 /// Turns an answer that is not a success into its error.

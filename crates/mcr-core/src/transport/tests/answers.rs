@@ -177,7 +177,7 @@ async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_a
         tokio::time::sleep(Duration::from_millis(50)).await;
         match next(&mut body).await {
             Some(Ok(piece)) => {
-                assert!(piece.len() <= 64 << 10, "{}", piece.len());
+                assert!(piece.len() <= 80 << 10, "{}", piece.len());
                 pieces += 1;
                 all.push_str(&piece);
             }
