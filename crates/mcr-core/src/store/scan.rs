@@ -351,23 +351,24 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn next_special(&mut self) -> Option<Special> {
         let bytes = self.text.as_bytes();
-        loop {
-            if self.at / BLOCK != self.block {
-                self.block = self.at / BLOCK;
-                self.special = special_at(bytes, self.block * BLOCK)?;
-            }
-            let ahead = self.special >> (self.at % BLOCK);
-            if ahead == 0 {
-                self.at = (self.block + 1) * BLOCK;
-                continue;
-            }
-            self.at += ahead.trailing_zeros() as usize + 1;
-            return match bytes.get(self.at - 1)? {
-                b'"' => Some(Special::Quote),
-                b'\\' => Some(Special::Backslash),
-                // Control characters are to be escaped.
-                _ => None,
-            };
+        let block = self.at / BLOCK;
+        if block != self.block {
+            self.block = block;
+            self.special = special_at(bytes, block * BLOCK)?;
+        }
+        let mut ahead = self.special >> (self.at % BLOCK);
+        while ahead == 0 {
+            self.block += 1;
+            self.at = self.block * BLOCK;
+            self.special = special_at(bytes, self.at)?;
+            ahead = self.special;
+        }
+        self.at += ahead.trailing_zeros() as usize + 1;
+        match bytes.get(self.at - 1)? {
+            b'"' => Some(Special::Quote),
+            b'\\' => Some(Special::Backslash),
+            // Control characters are to be escaped.
+            _ => None,
         }
     }
 
@@ -640,17 +641,38 @@ fn special_at(bytes: &[u8], start: usize) -> Option<u64> {
 
 /// The lowest bit is of the first byte. Written so that compilers make vector instructions of it.
 fn special(block: &[u8; BLOCK]) -> u64 {
-    /// Moves the lowest bit of each byte to the highest byte, in their order.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
+    /// A bit for each eighth of the block, so that all of it is in as many bytes as an eighth has.
+    const EIGHTHS: [u8; BLOCK] = {
+        let mut eighths = [0; BLOCK];
+        let mut at = 0;
+        while at < BLOCK {
+            eighths[at] = 1 << (at / 8);
+            at += 1;
+        }
+        eighths
+    };
     let mut found = [0_u8; BLOCK];
-    for (found, byte) in found.iter_mut().zip(block) {
+    for ((found, byte), eighth) in found.iter_mut().zip(block).zip(EIGHTHS) {
         // Quotes and blanks change places, so that one comparison finds quotes and control characters.
-        *found = u8::from((*byte ^ 2 <= b' ') | (*byte == b'\\'));
+        let is_special = (*byte ^ 2 <= b' ') | (*byte == b'\\');
+        *found = if is_special { eighth } else { 0 };
     }
-    let (bytes, _) = found.as_chunks();
-    bytes.iter().rev().fold(0, |bits, eight| {
-        bits << 8 | u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56
-    })
+    let (quarters, _) = found.as_chunks();
+    let all = quarters
+        .iter()
+        .fold(0, |all, quarter| all | u128::from_le_bytes(*quarter));
+    transposed(all as u64 | (all >> 64) as u64)
+}
+
+/// Of eight times eight bits each in the place of the one that it mirrors: lines become columns.
+fn transposed(bits: u64) -> u64 {
+    let swap = |bits: u64, by: u32, which: u64| {
+        let differ = (bits ^ (bits >> by)) & which;
+        bits ^ differ ^ (differ << by)
+    };
+    let bits = swap(bits, 7, 0x00aa_00aa_00aa_00aa);
+    let bits = swap(bits, 14, 0x0000_cccc_0000_cccc);
+    swap(bits, 28, 0x0000_0000_f0f0_f0f0)
 }
 
 #[cfg(test)]
