@@ -42,8 +42,8 @@ pub(super) struct Parts<'a> {
     pub(super) generation: &'a str,
     /// As the form says.
     pub(super) rest: &'a [u8],
-    /// How long the rest is as JSON.
-    pub(super) rest_bytes: usize,
+    /// How long facts and rest are as JSON.
+    pub(super) bytes: usize,
     pub(super) form: Form,
 }
 
@@ -83,15 +83,8 @@ impl Object {
             rest,
             ..
         } = parts;
-        let mut object = Self {
-            key: parts.key,
-            uid: parts.uid,
-            form: parts.form,
-            held: Box::default(),
-        };
-        let json = len_of(object.head(parts.uid_is_whole, version, generation)) + parts.rest_bytes;
         let numbers = [
-            json,
+            parts.bytes,
             version.len(),
             2 * generation.len() + usize::from(parts.uid_is_whole),
         ];
@@ -104,8 +97,12 @@ impl Object {
         held.extend_from_slice(version.as_bytes());
         held.extend_from_slice(generation.as_bytes());
         held.extend_from_slice(rest);
-        object.held = held.into();
-        object
+        Self {
+            key: parts.key,
+            uid: parts.uid,
+            form: parts.form,
+            held: held.into(),
+        }
     }
 
     fn numbers(&self) -> Numbers {

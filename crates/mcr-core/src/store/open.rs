@@ -15,7 +15,7 @@ use super::{
     parse::{Item, NotAnObject},
     pattern::{Pattern, Patterns},
     quoted,
-    scalar::{Own, Scalar, Scalars},
+    scalar::{NotedOf, Own, Scalar, Scalars},
     scan::{FieldText, Scanner},
 };
 
@@ -27,16 +27,58 @@ pub(super) struct Field<'a> {
     pub(super) at: Option<u32>,
     /// Where the strings and the numbers of the value are, among those of all fields that were read with it.
     pub(super) own: Own,
+    /// What it is by its name.
+    pub(super) known: Known,
+}
+
+/// What the fleet itself knows of objects, by the name of a field.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Known {
+    /// In the metadata.
+    Name,
+    Namespace,
+    Uid,
+    ResourceVersion,
+    Generation,
+    /// Beside the metadata: `apiVersion` and `kind`.
+    Type,
+    Other,
+}
+
+impl Known {
+    pub(super) fn by(name: &str) -> Self {
+        match name {
+            "name" => Self::Name,
+            "namespace" => Self::Namespace,
+            "uid" => Self::Uid,
+            "resourceVersion" => Self::ResourceVersion,
+            "generation" => Self::Generation,
+            "apiVersion" | "kind" => Self::Type,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl<'a> Field<'a> {
     /// Of whose value nothing is known.
     pub(super) fn unread(name: Cow<'a, str>, value: &'a str) -> Self {
         Self {
+            known: Known::by(&name),
             name,
             value,
             at: None,
             own: Own::default(),
+        }
+    }
+
+    /// What it says if it is a string.
+    pub(super) fn text(&self, noted: &NotedOf<'_>) -> Option<Cow<'a, str>> {
+        match noted.own(&self.own) {
+            Some([only]) if !only.escapes() => {
+                let text = self.value.strip_prefix('"')?.strip_suffix('"')?;
+                Some(Cow::Borrowed(text))
+            }
+            _ => Text::of(self.value),
         }
     }
 
@@ -48,12 +90,7 @@ impl<'a> Field<'a> {
 
     /// How long it is when it is written.
     pub(super) fn len(&self) -> usize {
-        let name = match &self.name {
-            // It was read without an escape, so it is written without one.
-            Cow::Borrowed(name) => name.len() + 2,
-            Cow::Owned(name) => quoted::len(name),
-        };
-        name + self.value.len() + 2
+        quoted::len_of(&self.name) + self.value.len() + 2
     }
 
     /// Writes it as one that follows upon another.
@@ -110,13 +147,14 @@ impl<'a> Pieces<'a> {
     /// Reads the value of a field.
     #[inline(always)]
     fn read(&mut self, json: &mut Scanner<'a>, name: Cow<'a, str>) -> Option<()> {
-        let first = self.scalars.noted();
+        let first = self.scalars.noted().scalars;
         let FieldText { value, at } = json.field(&name, &mut self.scalars)?;
         self.fields.push(Field {
+            known: Known::by(&name),
             name,
             value,
             at: at.and_then(|at| u32::try_from(at).ok()),
-            own: Own::new(first.scalars..self.scalars.noted().scalars, first.escapes)?,
+            own: Own::new(first..self.scalars.noted().scalars)?,
         });
         Some(())
     }
@@ -246,6 +284,8 @@ const MANAGED_FIELDS: &str = "managedFields";
 pub(super) struct Found {
     pub(super) all: Range<usize>,
     pub(super) metadata: Range<usize>,
+    /// Where its escapes are.
+    pub(super) escapes: Range<usize>,
     /// The pattern it fits.
     pub(super) pattern: Option<usize>,
 }
@@ -254,6 +294,7 @@ impl Found {
     /// Reads an object; its fields are added to those that are there.
     fn scan<'a>(json: &mut Scanner<'a>, pieces: &mut Pieces<'a>) -> Option<Self> {
         let start = pieces.fields.len();
+        let first = pieces.scalars.noted().escapes;
         let mut metadata = None;
         json.object(|value, name| {
             if name != "metadata" {
@@ -274,6 +315,7 @@ impl Found {
         Some(Self {
             all: start..pieces.fields.len(),
             metadata: metadata?,
+            escapes: first..pieces.scalars.noted().escapes,
             pattern: None,
         })
     }
@@ -285,7 +327,7 @@ impl Found {
             metadata: ObjectMetadata(fields(self.metadata.clone())),
             after: fields(self.metadata.end..self.all.end),
             text: pieces.text,
-            scalars: &pieces.scalars,
+            noted: pieces.scalars.of(self.escapes.clone()),
             pattern,
         }
     }
@@ -312,6 +354,7 @@ fn open<'a>(json: &'a RawValue, fields: &mut Vec<Field<'a>>) -> Result<Found, No
     Ok(Found {
         all: start..fields.len(),
         metadata: middle..fields.len(),
+        escapes: 0..0,
         pattern: None,
     })
 }

@@ -4,11 +4,12 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use super::{
     Interner, Object, ObjectKey,
-    object::Parts,
-    open::{Field, Text, last},
+    object::{BEFORE_FACTS, Parts},
+    open::{Field, Known, Text, last},
     pattern::Pattern,
+    quoted,
     room::Room,
-    scalar::Scalars,
+    scalar::NotedOf,
     scan::Scanner,
     shape::{Alike, Rest},
     uid::Uid,
@@ -62,8 +63,8 @@ pub(crate) struct OpenObject<'a> {
     pub(super) after: &'a [Field<'a>],
     /// What all that was read from.
     pub(super) text: &'a str,
-    /// The strings and numbers of all fields.
-    pub(super) scalars: &'a Scalars,
+    /// Where the strings and numbers of all fields are.
+    pub(super) noted: NotedOf<'a>,
     /// The one it fits.
     pub(super) pattern: Option<&'a Pattern<'a>>,
 }
@@ -104,19 +105,20 @@ impl<'a> OpenObject<'a> {
         let [mut name, mut own, mut uid, mut version, mut generation] = [None; 5];
         for field in self.metadata.0 {
             // Of fields of one name the last counts, as for whoever decodes the object.
-            let fact = match &*field.name {
-                "name" => &mut name,
-                "namespace" => &mut own,
-                "uid" => &mut uid,
-                "resourceVersion" => &mut version,
-                "generation" => &mut generation,
-                _ => continue,
+            let fact = match field.known {
+                Known::Name => &mut name,
+                Known::Namespace => &mut own,
+                Known::Uid => &mut uid,
+                Known::ResourceVersion => &mut version,
+                Known::Generation => &mut generation,
+                Known::Type | Known::Other => continue,
             };
-            *fact = (field.value != "null").then_some(field.value);
+            *fact = (field.value != "null").then_some(field);
         }
-        let text = |name: &str, value: Option<&'a str>| {
+        let text = |name: &str, field: Option<&Field<'a>>| {
             let fault = || NotAnObject::nameless(format!("metadata.{name} is not a string"));
-            value.map(|value| Text::of(value).ok_or_else(fault)).transpose()
+            let text = field.map(|field| field.text(&self.noted).ok_or_else(fault));
+            text.transpose()
         };
         let name =
             text("name", name)?.ok_or_else(|| NotAnObject::nameless("the object has no metadata.name"))?;
@@ -134,6 +136,7 @@ impl<'a> OpenObject<'a> {
             .map_err(|e| with_key(e, &key))?
             .unwrap_or_default();
         let generation = generation
+            .map(|field| field.value)
             .filter(|text| text.parse::<i64>().is_ok())
             .unwrap_or_default();
         let (uid, uid_is_whole) = Uid::read(uid.as_deref().unwrap_or_default());
@@ -144,28 +147,40 @@ impl<'a> OpenObject<'a> {
             resource_version: resource_version.is_empty(),
             generation: generation.is_empty(),
         };
-        let is_rest = |field: &&Field<'_>| match &*field.name {
-            "name" => false,
-            "namespace" => rest.namespace,
-            "uid" => rest.uid,
-            "resourceVersion" => rest.resource_version,
-            "generation" => rest.generation,
-            _ => true,
+        let is_rest = |field: &&Field<'_>| match field.known {
+            Known::Name => false,
+            Known::Namespace => rest.namespace,
+            Known::Uid => rest.uid,
+            Known::ResourceVersion => rest.resource_version,
+            Known::Generation => rest.generation,
+            Known::Type | Known::Other => true,
         };
-        let is_held = |field: &&Field<'_>| !matches!(&*field.name, "apiVersion" | "kind");
+        let is_held = |field: &&Field<'_>| field.known != Known::Type;
         let metadata = || self.metadata.0.iter().filter(is_rest);
         let fields = || self.before.iter().chain(self.after).filter(is_held);
         let len = metadata().map(Field::len).sum::<usize>() + fields().map(Field::len).sum::<usize>() + 2;
+        let facts = [
+            Some(quoted::len_of(&name)),
+            key.namespace.as_deref().map(|held| match own {
+                Some(own) if own == held => quoted::len_of(&own),
+                _ => quoted::len(held),
+            }),
+            uid_is_whole.then_some(Uid::TEXT + 2),
+            (!rest.resource_version).then(|| quoted::len_of(&resource_version)),
+            (!rest.generation).then_some(generation.len()),
+        ];
+        let with_name = |(name, fact): (&str, Option<usize>)| Some(name.len() + fact?);
+        let facts: usize = BEFORE_FACTS.into_iter().zip(facts).filter_map(with_name).sum();
 
         let mut room = Room::take();
         let cutter = &mut room.cutter;
         let form = interner.is_shaping().then(|| {
             let known = self.pattern.and_then(|pattern| pattern.form.get());
             if let Some((_, form)) = known.filter(|(of, _)| *of == rest) {
-                let parted = cutter.part_alike(metadata().chain(fields()), self.text, self.scalars);
+                let parted = cutter.part_alike(metadata().chain(fields()), self.text, &self.noted);
                 return parted.map(|()| form.clone());
             }
-            cutter.part([&mut metadata(), &mut fields()], self.text, self.scalars)?;
+            cutter.part([&mut metadata(), &mut fields()], self.text, &self.noted)?;
             let json = cutter.common();
             let form = interner.shaped(Alike { rest, json }, cutter.holes(), uid)?;
             if let Some(pattern) = self.pattern {
@@ -192,7 +207,7 @@ impl<'a> OpenObject<'a> {
             resource_version: &resource_version,
             generation,
             rest: held,
-            rest_bytes: len,
+            bytes: facts + len,
             form,
         });
         room.give_back();

@@ -8,7 +8,7 @@ use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use super::{
     Form, Scanner,
-    open::{Field, Found, Pieces},
+    open::{Field, Found, Known, Pieces},
     scalar::{Noted, Own},
     scan::Bounded,
     shape::Rest,
@@ -20,7 +20,7 @@ pub(super) struct Pattern<'a> {
     pieces: Vec<Piece<'a>>,
     /// What stands behind the last.
     end: &'a str,
-    fields: Vec<FieldPlace>,
+    fields: Vec<FieldPlace<'a>>,
     /// Which of the fields are those of the metadata.
     metadata: Range<usize>,
     /// The form that the first of them got that is held in a shape, and what of its facts it says itself. A list is read
@@ -40,10 +40,11 @@ struct Place {
     bytes: usize,
 }
 
-struct FieldPlace {
+struct FieldPlace<'a> {
     start: Place,
     end: Place,
-    name: usize,
+    name: &'a str,
+    known: Known,
     scalars: Range<usize>,
 }
 
@@ -81,11 +82,15 @@ impl<'a> Pattern<'a> {
         let fields = all.iter().map(|field| {
             let start = field.at? as usize;
             let end = start + field.whole(text)?.len();
+            let Cow::Borrowed(name) = field.name else {
+                return None;
+            };
             let before = |at| scalars.partition_point(|scalar| scalar.start() < at);
             Some(FieldPlace {
                 start: place(start)?,
                 end: place(end)?,
-                name: field.name.len(),
+                name,
+                known: field.known,
                 scalars: before(start)..before(end),
             })
         });
@@ -106,24 +111,21 @@ impl<'a> Pattern<'a> {
 
     /// Goes on comparing, and notes strings and numbers. False if the object is not written so.
     fn compare(&self, begun: &mut Begun<'a>, notes: &mut Bounded<'_>) -> bool {
-        while let Some(piece) = self.pieces.get(begun.pieces) {
-            if begun
-                .json
-                .scalar_upon(piece.before, piece.quoted, notes)
-                .is_none()
-            {
-                return false;
-            }
-            begun.pieces += 1;
-        }
-        begun.json.literal(self.end).is_some()
+        // Copies of one's own are what compilers hold in registers.
+        let mut json = begun.json.clone();
+        let left = self.pieces.get(begun.pieces..).unwrap_or_default();
+        let mut passed = left.iter();
+        let fits = passed.all(|piece| json.scalar_upon(piece.before, piece.quoted, notes).is_some());
+        begun.pieces = self.pieces.len() - passed.len() - usize::from(!fits);
+        let fits = fits && json.literal(self.end).is_some();
+        begun.json = json;
+        fits
     }
 
-    /// The fields of an object that starts there and is written so. What is noted since `first` is its own.
-    fn fields(&self, start: usize, read: &mut Pieces<'a>, first: Noted) -> Option<Found> {
-        let own = read.scalars.from(first.scalars);
-        let mut escapes = read.scalars.escapes_from(first.escapes).iter().peekable();
-        let mut passed = first.escapes;
+    /// The fields of an object that starts there and is written so. What is noted since is its own.
+    fn fields(&self, start: usize, read: &mut Pieces<'a>, since: Noted) -> Option<Found> {
+        let first = since.scalars;
+        let own = read.scalars.from(first);
         let at = |place: &Place| {
             let last = place.scalars.checked_sub(1);
             let last = last.and_then(|last| own.get(last).zip(self.pieces.get(last)));
@@ -132,21 +134,20 @@ impl<'a> Pattern<'a> {
         let all = read.fields.len();
         for place in &self.fields {
             let start = at(&place.start);
-            let whole = read.text.get(start..at(&place.end))?;
-            while escapes.next_if(|at| (**at as usize) < start).is_some() {
-                passed += 1;
-            }
+            let value = start + place.name.len() + Scanner::NAMED;
             let Range { start: from, end: to } = place.scalars;
             read.fields.push(Field {
-                name: Cow::Borrowed(whole.get(1..=place.name)?),
-                value: whole.get(place.name + Scanner::NAMED..)?,
+                name: Cow::Borrowed(place.name),
+                value: read.text.get(value..at(&place.end))?,
                 at: Some(u32::try_from(start).ok()?),
-                own: Own::new(first.scalars + from..first.scalars + to, passed)?,
+                own: Own::new(first + from..first + to)?,
+                known: place.known,
             });
         }
         Some(Found {
             all: all..all + self.fields.len(),
             metadata: all + self.metadata.start..all + self.metadata.end,
+            escapes: since.escapes..read.scalars.noted().escapes,
             pattern: None,
         })
     }
@@ -309,11 +310,15 @@ mod tests {
             });
             // In a scope the namespace may be another for each of them.
             namespace = if namespace.is_none() { Some("n") } else { None };
-            let held = object.close(namespace, &mut interner).ok();
+            let held = object.close(namespace, &mut interner).ok().map(|object| {
+                let json = object.to_json().unwrap();
+                assert_eq!(form().prefix().len() + object.bytes(), json.len());
+                json
+            });
             Read {
                 json: object.json(),
                 fields: fields.collect(),
-                held: held.map(|object| object.to_json().unwrap()),
+                held,
             }
         };
         objects.iter().map(one).collect()

@@ -1,5 +1,7 @@
 //! Strings as JSON has them.
 
+use std::borrow::Cow;
+
 /// Whether it is written as it is.
 fn is_plain(text: &str) -> bool {
     text.bytes()
@@ -12,6 +14,15 @@ pub(super) fn len(text: &str) -> usize {
         text.len() + 2
     } else {
         escaped(text).len()
+    }
+}
+
+/// The same for what was read from JSON: without an escape it is written without one.
+#[expect(clippy::ptr_arg, reason = "what was read without an escape is borrowed")]
+pub(super) fn len_of(read: &Cow<'_, str>) -> usize {
+    match read {
+        Cow::Borrowed(plain) => plain.len() + 2,
+        Cow::Owned(text) => len(text),
     }
 }
 

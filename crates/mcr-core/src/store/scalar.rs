@@ -45,6 +45,12 @@ impl Scalar {
     pub(super) fn of(self, text: &str) -> Option<&str> {
         text.get(self.start()..self.end())
     }
+
+    /// Those of these escapes that are in it or behind it.
+    pub(super) fn escapes_from(self, escapes: &[u32]) -> &[u32] {
+        let before = escapes.partition_point(|at| *at < self.start);
+        escapes.get(before..).unwrap_or_default()
+    }
 }
 
 /// Those that were noted, in the order in which they are written.
@@ -62,22 +68,30 @@ pub(super) struct Noted {
     pub(super) escapes: usize,
 }
 
-/// What was noted of a field.
-#[derive(Clone, Default)]
-pub(super) struct Own {
-    scalars: Range<u32>,
-    /// The first escape that may be in one of them.
-    escapes: u32,
+/// What was noted of an object.
+pub(super) struct NotedOf<'s> {
+    /// Of others too.
+    scalars: &'s [Scalar],
+    pub(super) escapes: &'s [u32],
 }
+
+impl<'s> NotedOf<'s> {
+    /// Those of a field.
+    pub(super) fn own(&self, own: &Own) -> Option<&'s [Scalar]> {
+        let Range { start, end } = own.0;
+        self.scalars.get(start as usize..end as usize)
+    }
+}
+
+/// Which of them are those of a field.
+#[derive(Clone, Default)]
+pub(super) struct Own(Range<u32>);
 
 impl Own {
     /// None if there are too many.
-    pub(super) fn new(scalars: Range<usize>, escapes: usize) -> Option<Self> {
+    pub(super) fn new(scalars: Range<usize>) -> Option<Self> {
         let number = |number| u32::try_from(number).ok();
-        Some(Self {
-            scalars: number(scalars.start)?..number(scalars.end)?,
-            escapes: number(escapes)?,
-        })
+        Some(Self(number(scalars.start)?..number(scalars.end)?))
     }
 }
 
@@ -121,6 +135,12 @@ impl Scalars {
         self.all.push(scalar);
     }
 
+    /// Whether one more escape takes no more memory.
+    #[inline(always)]
+    pub(super) fn has_room_for_escape(&self) -> bool {
+        self.escapes.len() < self.escapes.capacity()
+    }
+
     #[inline(always)]
     pub(super) fn push_escape(&mut self, at: usize) {
         self.escapes.push(at as u32);
@@ -130,14 +150,16 @@ impl Scalars {
         self.all.get(first..).unwrap_or_default()
     }
 
+    #[cfg(test)]
     pub(super) fn escapes_from(&self, first: usize) -> &[u32] {
         self.escapes.get(first..).unwrap_or_default()
     }
 
-    /// Those of a field, and all escapes from its first on.
-    pub(super) fn own(&self, own: &Own) -> Option<(&[Scalar], &[u32])> {
-        let Range { start, end } = own.scalars;
-        let scalars = self.all.get(start as usize..end as usize)?;
-        Some((scalars, self.escapes_from(own.escapes as usize)))
+    /// What was noted of an object, with these escapes.
+    pub(super) fn of(&self, escapes: Range<usize>) -> NotedOf<'_> {
+        NotedOf {
+            scalars: &self.all,
+            escapes: self.escapes.get(escapes).unwrap_or_default(),
+        }
     }
 }

@@ -464,7 +464,7 @@ impl Notes for () {
     fn escape(&mut self, _: usize) {}
 }
 
-/// Notes no more than [`SCALARS`].
+/// Notes no more than [`SCALARS`], and more escapes only where these take no more memory.
 pub(super) struct Bounded<'s> {
     scalars: &'s mut Scalars,
     /// How many there are when there are too many.
@@ -496,7 +496,8 @@ impl Notes for Bounded<'_> {
 
     #[inline(always)]
     fn escape(&mut self, at: usize) {
-        if self.are_all() {
+        // There are many of them, and mostly there is room.
+        if self.scalars.has_room_for_escape() || self.are_all() {
             self.scalars.push_escape(at);
         }
     }

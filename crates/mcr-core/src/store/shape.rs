@@ -8,7 +8,7 @@ use super::{
     object::{BEFORE_FACTS, Fact},
     open::Field,
     quoted,
-    scalar::{Scalar, Scalars},
+    scalar::{NotedOf, Scalar},
     uid::Uid,
 };
 
@@ -161,12 +161,12 @@ impl Cutter {
     }
 
     /// Parts what is left of an object: the last fields of each of the objects that end with it, the innermost first.
-    /// `scalars` of the `text` are of these fields and of others. None if a field is not written in one piece.
+    /// What is `noted` of the `text` is of these fields and of others. None if a field is not written in one piece.
     pub(super) fn part<'a>(
         &mut self,
         objects: [&mut dyn Iterator<Item = &'a Field<'a>>; 2],
         text: &'a str,
-        scalars: &Scalars,
+        noted: &NotedOf<'_>,
     ) -> Option<()> {
         self.clear();
         for fields in objects {
@@ -174,27 +174,26 @@ impl Cutter {
                 self.common.push(',');
                 let start = field.at? as usize;
                 let end = start + field.whole(text)?.len();
-                let (own, escapes) = scalars.own(&field.own)?;
-                self.cut(text.get(..end)?, start, own, escapes)?;
+                self.cut(text.get(..end)?, start, noted.own(&field.own)?, noted.escapes)?;
             }
             self.common.push('}');
         }
         Some(())
     }
 
-    /// Parts what begins there. There may be more escapes than those of its strings, before them and after them.
+    /// Parts what begins there. There may be more escapes than those of its strings.
     pub(super) fn cut(
         &mut self,
         text: &str,
         start: usize,
         scalars: &[Scalar],
-        mut escapes: &[u32],
+        escapes: &[u32],
     ) -> Option<()> {
         let mut from = start;
         for scalar in scalars {
             self.common.push_str(text.get(from..scalar.start())?);
             self.common.push_str(A_HOLE);
-            self.say(*scalar, text, &mut escapes)?;
+            self.say(*scalar, text, escapes)?;
             from = scalar.end();
         }
         self.holes += scalars.len();
@@ -207,24 +206,23 @@ impl Cutter {
         &mut self,
         fields: impl Iterator<Item = &'a Field<'a>>,
         text: &str,
-        scalars: &Scalars,
+        noted: &NotedOf<'_>,
     ) -> Option<()> {
         self.said.clear();
         for field in fields {
-            let (own, mut escapes) = scalars.own(&field.own)?;
-            for scalar in own {
-                self.say(*scalar, text, &mut escapes)?;
+            for scalar in noted.own(&field.own)? {
+                self.say(*scalar, text, noted.escapes)?;
             }
         }
         Some(())
     }
 
-    fn say(&mut self, scalar: Scalar, text: &str, escapes: &mut &[u32]) -> Option<()> {
+    fn say(&mut self, scalar: Scalar, text: &str, escapes: &[u32]) -> Option<()> {
         let said = &mut self.said;
         let written = scalar.of(text)?;
         if scalar.escapes() {
             let before = said.len();
-            if say_without_escapes(said, scalar, text, escapes).is_none() {
+            if say_without_escapes(said, scalar, text, scalar.escapes_from(escapes)).is_none() {
                 said.truncate(before);
                 said.push(AS_JSON);
                 say(said, text.get(scalar.start() - 1..scalar.end() + 1)?);
@@ -247,48 +245,69 @@ const WITHOUT_ESCAPES: u8 = 1;
 const AS_JSON: u8 = 2;
 /// What lengths are counted from.
 const SHORTEST: usize = 3;
-/// How many bytes the mark and the length of a text take at most, that is no longer than places are counted.
-const MOST_OF_A_LENGTH: usize = 8;
-
 fn say(said: &mut Vec<u8>, text: &str) {
     numbers::write(said, text.len() + SHORTEST);
     said.extend_from_slice(text.as_bytes());
 }
 
-/// None if [`quoted::write_escaped`] would not write the escapes again as they are. `escapes` are then those behind it.
-fn say_without_escapes(said: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &mut &[u32]) -> Option<()> {
-    let text = text.as_bytes();
+/// None if [`quoted::write_escaped`] would not write the escapes again as they are. The first of `escapes` are those of the
+/// string.
+fn say_without_escapes(said: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u32]) -> Option<()> {
     let (mut from, end) = (scalar.start(), scalar.end());
-    said.reserve(end - from + MOST_OF_A_LENGTH);
     said.push(WITHOUT_ESCAPES);
     // Its bytes are as many as those of the longer length that is known by now.
     let len_at = said.len();
     numbers::write(said, end - from + SHORTEST);
     let text_at = said.len();
-    while let Some((at, rest)) = escapes.split_first() {
+    let room = end - from + LINE;
+    said.resize(text_at + room, 0);
+    let mut to = said.get_mut(text_at..)?;
+    let mut text = text.as_bytes().get(from..)?;
+    for at in escapes {
         let at = *at as usize;
         if at >= end {
             break;
         }
-        *escapes = rest;
-        if at < from {
-            continue;
-        }
-        said.extend_from_slice(text.get(from..at)?);
-        let stands_for = WRITTEN[usize::from(*text.get(at + 1)?)];
+        let line = at.checked_sub(from)?;
+        copy(to, text, line)?;
+        let stands_for = WRITTEN[usize::from(*text.get(line + 1)?)];
         if stands_for == 0 {
             return None;
         }
-        said.push(stands_for);
+        *to.get_mut(line)? = stands_for;
+        (_, to) = to.split_at_mut_checked(line + 1)?;
+        text = text.get(line + 2..)?;
         from = at + 2;
     }
-    said.extend_from_slice(text.get(from..end)?);
-    let mut len = said.len() - text_at + SHORTEST;
+    let line = end.checked_sub(from)?;
+    copy(to, text, line)?;
+    let mut len = room - to.len() + line;
+    said.truncate(text_at + len);
+    len += SHORTEST;
     for byte in said.get_mut(len_at..text_at)? {
         *byte = *byte & numbers::MORE | (len & numbers::MOST_IN_A_BYTE) as u8;
         len >>= numbers::BITS;
     }
     Some(())
+}
+
+/// So many bytes most lines have at most.
+const LINE: usize = 64;
+
+/// Copies so many bytes, which are mostly a line. What is behind them may become anything.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8], len: usize) -> Option<()> {
+    match (to.first_chunk_mut::<LINE>(), from.first_chunk::<LINE>()) {
+        // Without a call, as compilers know how much it is.
+        (Some(to), Some(from)) if len <= LINE => *to = *from,
+        _ => copy_exactly(to.get_mut(..len)?, from.get(..len)?),
+    }
+    Some(())
+}
+
+#[inline(never)]
+fn copy_exactly(to: &mut [u8], from: &[u8]) {
+    to.copy_from_slice(from);
 }
 
 /// What a byte stands for upon a backslash, where that is how it is written; zero for others.
@@ -544,6 +563,27 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_every_length_come_back_wherever_the_text_ends() {
+        let line = |len: usize| format!("{}\\n", "x".repeat(len));
+        let lens = (0..3 * LINE).chain((0..3 * LINE).rev());
+        let lines: String = lens.map(line).collect();
+        let expected: String = serde_json::from_str(&format!("\"{lines}\"")).unwrap();
+        for behind in (0..2 * LINE).step_by(7) {
+            let text = format!("\"{lines}\"{}", " ".repeat(behind));
+            let scalars = Scanner::new(&text).scalars().unwrap();
+            let mut cutter = Cutter::new();
+            cutter
+                .cut(&text, 0, scalars.from(0), scalars.escapes_from(0))
+                .unwrap();
+            let said = str::from_utf8(cutter.said()).unwrap();
+            match Fillings::of_rest(said).next() {
+                Some(Filling::WithoutEscapes(text)) => assert_eq!(text, expected),
+                _ => panic!("it has escapes that are not written otherwise"),
+            }
+        }
+    }
+
+    #[test]
     fn what_a_shape_is_of_is_not_shown() {
         let object =
             shaped(|uid| format!(r#"{{"metadata":{{"name":"a","uid":"{uid}"}},"canary":"canary"}}"#));
@@ -588,6 +628,7 @@ mod tests {
                 prop_assert_eq!(object.form().shape().is_none(), escapes);
             }
             prop_assert_eq!(object.bytes(), expected.bytes());
+            prop_assert_eq!(form().prefix().len() + object.bytes(), expected.to_json().unwrap().len());
             prop_assert_eq!(object.to_json().unwrap(), expected.to_json().unwrap());
             prop_assert_eq!(object.rest_json().unwrap(), expected.rest_json().unwrap());
             let decoded = expected.decode::<serde_json::Value>().ok();
