@@ -121,14 +121,6 @@ impl<'a> Scanner<'a> {
         Some(holes.count)
     }
 
-    /// Passes over a hole, if that is what is there.
-    #[inline(always)]
-    pub(super) fn hole(&mut self) -> bool {
-        let is_here = self.byte() == Some(HOLE);
-        self.at += usize::from(is_here);
-        is_here
-    }
-
     /// How many bytes a name has beyond itself, with the colon.
     pub(super) const NAMED: usize = 3;
 
@@ -410,6 +402,7 @@ impl<'a> Scanner<'a> {
         Some(room)
     }
 
+    #[inline(always)]
     pub(super) fn literal(&mut self, literal: &str) -> Option<()> {
         let rest = self.text.as_bytes().get(self.at..)?;
         rest.starts_with(literal.as_bytes()).then_some(())?;

@@ -31,7 +31,8 @@ pub(super) struct Alike<'a> {
 
 /// Takes the place of each string and each number in what objects have in common. In JSON it stands only in strings.
 pub(super) const HOLE: u8 = b'\x7f';
-const A_HOLE: &str = "\x7f";
+pub(super) const A_HOLE: &str = "\x7f";
+pub(super) const QUOTED_HOLE: &str = "\"\x7f\"";
 
 /// All of the JSON of some objects but what its strings and its numbers say.
 pub(super) struct Shape {

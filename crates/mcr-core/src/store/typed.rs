@@ -14,7 +14,7 @@ use serde::de::{
 
 use super::{
     scan::{Reading, Scanner, integer},
-    shape::{Filling, Fillings},
+    shape::{A_HOLE, Filling, Fillings, QUOTED_HOLE},
 };
 
 /// Reads a document. `room` is for strings with escapes, and may hold anything.
@@ -179,11 +179,11 @@ impl<'de> Reader<'de, '_> {
 
     /// What fills the hole that is here, if one is.
     #[inline(always)]
-    fn filling(&mut self) -> Result<Option<Filling<'de>>> {
+    fn filling(&mut self, hole: &str) -> Result<Option<Filling<'de>>> {
         let Some(fillings) = &mut self.fillings else {
             return Ok(None);
         };
-        if !self.json.hole() {
+        if self.json.literal(hole).is_none() {
             return Ok(None);
         }
         let filling = fillings.next();
@@ -205,11 +205,10 @@ impl<'de> Reader<'de, '_> {
 
     #[inline(always)]
     fn visit_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
-        self.expect(b'"')?;
-        let Some(filling) = self.filling()? else {
-            return self.visit_rest_of_text(visitor);
+        self.peek()?;
+        let Some(filling) = self.filling(QUOTED_HOLE)? else {
+            return self.visit_name(visitor);
         };
-        self.expect(b'"')?;
         match filling {
             Filling::Plain(text) => visitor.visit_borrowed_str(text),
             // As if it were read from what is written.
@@ -227,15 +226,10 @@ impl<'de> Reader<'de, '_> {
         }
     }
 
-    /// The name of a field is never in a hole.
+    /// What is in no hole, as the name of a field never is.
     #[inline(always)]
     fn visit_name<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         self.expect(b'"')?;
-        self.visit_rest_of_text(visitor)
-    }
-
-    #[inline(always)]
-    fn visit_rest_of_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.json.string_text(self.room) {
             Some(Reading::AsWritten(text)) => visitor.visit_borrowed_str(text),
             Some(Reading::Unescaped(text)) => visitor.visit_str(text),
@@ -264,7 +258,7 @@ impl<'de> Reader<'de, '_> {
         let value = match self.fillings {
             None => self.json.value(),
             // Nor one with holes.
-            Some(_) => match self.peek().and_then(|_| self.filling())? {
+            Some(_) => match self.peek().and_then(|_| self.filling(A_HOLE))? {
                 Some(Filling::Plain(number)) => Some(number),
                 _ => None,
             },
@@ -292,7 +286,7 @@ impl<'de> Reader<'de, '_> {
         otherwise: impl FnOnce(&mut SerdeJson<'de>, V) -> serde_json::Result<V::Value>,
     ) -> Result<V::Value> {
         self.peek()?;
-        if let Some(filling) = self.filling()? {
+        if let Some(filling) = self.filling(A_HOLE)? {
             let Filling::Plain(text) = filling else {
                 return Err(self.decline());
             };
@@ -523,7 +517,6 @@ impl<'de> MapAccess<'de> for Parts<'_, 'de, '_> {
         if !self.reader.next(&mut self.first, b'}')? {
             return Ok(None);
         }
-        self.reader.expect_name()?;
         seed.deserialize(Name(&mut *self.reader)).map(Some)
     }
 
@@ -570,6 +563,7 @@ impl<'de> Deserializer<'de> for Name<'_, 'de, '_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value> {
+        self.0.expect_name()?;
         visitor.visit_enum(Variant {
             reader: self.0,
             is_alone: true,
@@ -612,7 +606,6 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de, '_> {
         let name = if self.is_alone {
             seed.deserialize(&mut *self.reader)?
         } else {
-            self.reader.expect_name()?;
             let name = seed.deserialize(Name(&mut *self.reader))?;
             self.reader.expect(b':')?;
             name
