@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use rand::{Rng, SeedableRng, rngs::SmallRng};
-
 /// Pauses that double up to a cap, each jittered down by up to a half.
 ///
 /// It is reset by the caller, on real progress only: kube's adapters reset on each attempt, so that a dead
@@ -13,7 +11,6 @@ pub(crate) struct Backoff {
     first: Duration,
     cap: Duration,
     failures: u32,
-    rng: SmallRng,
 }
 
 impl Backoff {
@@ -22,7 +19,6 @@ impl Backoff {
             first,
             cap,
             failures: 0,
-            rng: SmallRng::from_rng(&mut rand::rng()),
         }
     }
 
@@ -33,7 +29,7 @@ impl Backoff {
             .saturating_mul(1 << self.failures.min(20))
             .min(self.cap);
         self.failures = self.failures.saturating_add(1);
-        full.mul_f64(self.rng.random_range(0.5..=1.0))
+        full.mul_f64(rand::random_range(0.5..=1.0))
     }
 
     pub(crate) fn reset(&mut self) {
@@ -41,8 +37,8 @@ impl Backoff {
     }
 
     /// A random pause up to `max`, to spread what would otherwise happen at once.
-    pub(crate) fn spread(&mut self, max: Duration) -> Duration {
-        max.mul_f64(self.rng.random_range(0.0..=1.0))
+    pub(crate) fn spread(max: Duration) -> Duration {
+        max.mul_f64(rand::random_range(0.0..=1.0))
     }
 }
 

@@ -49,21 +49,30 @@ impl<T> Latest<T> {
     }
 
     /// Waits until `look` finds something in the value. Cancel safe.
-    pub(crate) async fn wait<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> R
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async function has room for its arguments twice"
+    )]
+    pub(crate) fn wait<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> impl Future<Output = R>
     where
         T: Clone,
     {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Listen first, look second: a change between the two must not be slept through.
-            changed.as_mut().enable();
-            // A copy: `look` may be a user's, and the value must not stay locked while that runs.
-            let now = self.read(T::clone);
-            if let Some(found) = look(&now) {
-                return found;
+        async move {
+            loop {
+                let changed = self.changed.notified();
+                tokio::pin!(changed);
+                // Listen first, look second: a change between the two must not be slept through.
+                changed.as_mut().enable();
+                let found = {
+                    // A copy: `look` may be a user's, and the value must not stay locked while that runs.
+                    let now = self.read(T::clone);
+                    look(&now)
+                };
+                if let Some(found) = found {
+                    return found;
+                }
+                changed.await;
             }
-            changed.await;
         }
     }
 }

@@ -16,7 +16,6 @@ use kube::{
     core::NamespaceResourceScope,
     runtime::events::{Recorder, Reporter},
 };
-use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
     fleet::{ClusterState, FleetShared, Seat},
     latest::Latest,
     transport::Transport,
-    watch::{Health, Phase},
+    watch::{Line, Phase},
 };
 
 use late::LateTransport;
@@ -47,7 +46,8 @@ struct Inner {
     facts: ArcSwap<Facts>,
     state: Latest<StateSince>,
     transport: LateTransport,
-    line: OnceLock<Line>,
+    /// None for clusters in scopes.
+    line: OnceLock<Arc<Line>>,
     token: CancellationToken,
     /// Everything that must end before the cluster counts as gone: its watches and running reconciles.
     tasks: TaskTracker,
@@ -56,12 +56,6 @@ struct Inner {
     recorder: OnceLock<Box<Recorder>>,
     standing: Standing,
     fleet: Weak<FleetShared>,
-}
-
-/// What a cluster's supervisor and its watches tell each other. Clusters in scopes have neither.
-struct Line {
-    phase: watch::Sender<Phase>,
-    health: Health,
 }
 
 /// How a cluster is connected.
@@ -347,15 +341,9 @@ impl Cluster {
         self.0.transport.close();
     }
 
-    fn line(&self) -> &Line {
-        self.0.line.get_or_init(|| Line {
-            phase: watch::Sender::new(Phase::Down),
-            health: Health::new(),
-        })
-    }
-
-    pub(crate) fn health(&self) -> &Health {
-        &self.line().health
+    /// What its supervisor and its watches tell each other.
+    pub(crate) fn line(&self) -> &Arc<Line> {
+        self.0.line.get_or_init(|| Arc::new(Line::new(Phase::Down)))
     }
 
     pub(crate) fn set_default_namespace(&self, namespace: Arc<str>) {
@@ -389,9 +377,7 @@ impl Cluster {
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        self.line()
-            .phase
-            .send_if_modified(|current| std::mem::replace(current, phase) != phase);
+        self.line().set_phase(phase);
     }
 
     /// Ends everything: no store is readable and no request gets through after this.

@@ -175,8 +175,7 @@ impl Cluster {
         Some(DriverEnv {
             cluster: self.0.name.clone(),
             transport: self.transport().clone(),
-            phase: self.line().phase.subscribe(),
-            health: self.line().health.clone(),
+            line: self.line().clone(),
             list_slots: fleet.list_slots(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),

@@ -19,7 +19,7 @@ use crate::{
     backoff::Backoff,
     slots::Slot as WorkSlot,
     transport::{Stack, explain},
-    watch::Phase,
+    watch::{Phase, Seen},
 };
 
 /// What the cluster is connected by.
@@ -205,7 +205,7 @@ impl Life<'_> {
         }
         let later = !connected.asked && connected.identity.declared.is_none();
         let (earliest, spread) = asked_who(self.fleet.size(), self.fleet.probe_after());
-        self.identify_at = later.then(|| Instant::now() + earliest + self.backoff.spread(spread));
+        self.identify_at = later.then(|| Instant::now() + earliest + Backoff::spread(spread));
         self.adopt(connected);
         self.backoff.reset();
         self.refused = false;
@@ -267,8 +267,9 @@ async fn begin_with_the_watches(
     const WATCHES_TO_COME: Duration = Duration::from_millis(50);
     // Thousands that join at once stand in line for their lists; asking as well would be one more connection for each.
     let answer_to_come = Duration::from_secs(2) + Duration::from_millis(2) * fleet.size();
-    let mut health = cluster.health().subscribe();
-    let before = *health.borrow_and_update();
+    let seen = &cluster.line().seen;
+    let before = seen.read(Seen::clone);
+    let news = || seen.wait(move |seen| (*seen != before).then_some(seen.answers > before.answers));
     cluster.transport().swap(connected.link.stack.clone());
     cluster.transport().block(None);
     cluster.set_phase(Phase::Up { endpoint });
@@ -279,15 +280,11 @@ async fn begin_with_the_watches(
         }
         sleep(WATCHES_TO_COME).await;
     };
-    let mut news = tokio::select! {
-        news = health.changed() => news.is_ok(),
-        _ = timeout(answer_to_come, told) => false,
-    };
-    if !news && !cluster.kinds().is_empty() {
-        news = timeout(answer_to_come, health.changed()).await.is_ok();
+    tokio::select! {
+        answered = news() => return answered,
+        _ = timeout(answer_to_come, told) => {}
     }
-    let answers = health.borrow().answers;
-    news && answers > before.answers
+    !cluster.kinds().is_empty() && timeout(answer_to_come, news()).await.unwrap_or(false)
 }
 
 /// When a cluster of a fleet of so many is asked who it is, where that can wait: the earliest time, and over how long such
@@ -370,18 +367,13 @@ pub(super) async fn dial(
             };
             let credential = source.credential(fleet, why).await?;
             let stack = source.stack(fleet, &credential)?;
-            let mut refresh_backoff = refresh_backoff;
             Ok(Connected {
                 expires: credential.expires_at,
                 link: Link {
                     shape,
                     stack,
                     credential: credential.fingerprint(),
-                    refresh_at: refresh_time(
-                        &credential,
-                        source.credentials.renew_every(),
-                        &mut refresh_backoff,
-                    ),
+                    refresh_at: refresh_time(&credential, source.credentials.renew_every()),
                     source: Some(source),
                     refresh_backoff,
                 },
@@ -433,11 +425,7 @@ pub(super) fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
 }
 
 /// When to ask for the next credential: in good time before this one expires.
-pub(super) fn refresh_time(
-    credential: &Credential,
-    every: Option<Duration>,
-    backoff: &mut Backoff,
-) -> Option<Instant> {
+pub(super) fn refresh_time(credential: &Credential, every: Option<Duration>) -> Option<Instant> {
     #[cfg(mcr_planted)]
     if every.is_none() && crate::planted::Bug::NotRenewed.on() {
         return None;
@@ -447,7 +435,7 @@ pub(super) fn refresh_time(
         // A fifth of the life that is left, but not more than five minutes before the end; spread, so that
         // clusters that joined together do not all ask together.
         let margin = (left / 5).min(Duration::from_secs(300));
-        let spread = backoff.spread(margin / 4);
+        let spread = Backoff::spread(margin / 4);
         left.saturating_sub(margin)
             .saturating_sub(spread)
             .max(Duration::from_secs(1))

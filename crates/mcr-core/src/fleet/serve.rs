@@ -5,10 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     ClusterState, FleetShared,
@@ -21,7 +18,7 @@ use super::{
 use crate::{
     ClusterSpec, Credential, Fingerprint, Refresh,
     transport::Stack,
-    watch::{Phase, Seen},
+    watch::{Line, Phase},
 };
 
 /// What is to be done for a cluster at some time.
@@ -45,8 +42,8 @@ impl Life<'_> {
             return None;
         };
         let transport = self.cluster.transport().clone();
-        let mut failures = self.cluster.health().subscribe();
-        let known_failures = failures.borrow_and_update().failures;
+        let line = self.cluster.line().clone();
+        let known_failures = line.seen.read(|seen| seen.failures);
         let heard = transport
             .last_heard_at()
             .unwrap_or(self.last_probe)
@@ -86,7 +83,7 @@ impl Life<'_> {
                     if heard.elapsed() >= self.fleet.probe_after() { Box::pin(self.check()).await } else { None }
                 }
             },
-            () = failed_since(&mut failures, known_failures) => Box::pin(self.check()).await,
+            () = failed_since(&line, known_failures) => Box::pin(self.check()).await,
         }
     }
 
@@ -273,7 +270,7 @@ impl Life<'_> {
         let problem = match renewed {
             Ok(Some((credential, stack))) => {
                 link.refresh_backoff.reset();
-                link.refresh_at = refresh_time(&credential, every, &mut link.refresh_backoff);
+                link.refresh_at = refresh_time(&credential, every);
                 link.credential = credential.fingerprint();
                 link.stack = stack.clone();
                 transport.swap(stack);
@@ -336,8 +333,8 @@ async fn fresh(
     Ok(Some((credential, stack)))
 }
 
-async fn failed_since(seen: &mut watch::Receiver<Seen>, known: u64) {
-    if seen.wait_for(|seen| seen.failures != known).await.is_err() {
-        std::future::pending::<()>().await;
-    }
+async fn failed_since(line: &Line, known: u64) {
+    line.seen
+        .wait(|seen| (seen.failures != known).then_some(()))
+        .await;
 }

@@ -1,15 +1,13 @@
 //! What requests that met a 401 and the cluster's supervisor tell each other.
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use super::Settings;
+use crate::latest::Latest;
 
 /// Generations of credentials and which of them was refused.
 #[derive(Default)]
-pub(super) struct Refreshes(watch::Sender<State>);
+pub(super) struct Refreshes(Latest<State>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
@@ -27,7 +25,7 @@ impl Refreshes {
     /// than they are numbered.
     pub(super) fn next(&self, begin: impl FnOnce(u64)) -> u64 {
         let mut generation = 0;
-        self.0.send_modify(|state| {
+        self.0.change(|state| {
             *state = State {
                 generation: state.generation + 1,
                 in_vain: state.in_vain,
@@ -40,30 +38,20 @@ impl Refreshes {
     }
 
     pub(super) fn in_vain(&self) {
-        self.0.send_modify(|state| {
+        self.0.change(|state| {
             state.refused = false;
             state.in_vain += 1;
             state.in_vain_at = Some(Instant::now());
         });
     }
 
-    pub(super) async fn refused(&self) -> u64 {
-        let mut states = self.0.subscribe();
-        let refused = states
-            .wait_for(|state| state.refused)
-            .await
-            .map(|state| state.generation);
-        match refused {
-            Ok(generation) => generation,
-            // The sender is borrowed, so it is still there.
-            Err(_) => std::future::pending().await,
-        }
+    pub(super) fn refused(&self) -> impl Future<Output = u64> {
+        self.0.wait(|state| state.refused.then_some(state.generation))
     }
 
     /// Reports a 401 and waits for what comes of it. Returns whether there are newer credentials now.
     pub(super) async fn report(&self, generation: u64, settings: &Settings) -> bool {
-        let mut states = self.0.subscribe();
-        let before = *states.borrow_and_update();
+        let before = self.0.read(State::clone);
         if before.generation > generation {
             return true;
         }
@@ -74,13 +62,15 @@ impl Refreshes {
         {
             return false;
         }
-        self.0.send_if_modified(|state| {
+        self.0.change_if(|state| {
             let news = state.generation == generation && !state.refused && state.in_vain == before.in_vain;
             state.refused |= news;
             news
         });
-        let answered =
-            states.wait_for(|state| state.generation > generation || state.in_vain > before.in_vain);
-        matches!(timeout(settings.refresh_wait, answered).await, Ok(Ok(state)) if state.generation > generation)
+        let answered = self.0.wait(|state| {
+            let newer = state.generation > generation;
+            (newer || state.in_vain > before.in_vain).then_some(newer)
+        });
+        timeout(settings.refresh_wait, answered).await.unwrap_or(false)
     }
 }

@@ -1,18 +1,14 @@
 //! Keeps one [`Mirror`] equal to what the API server has.
 
-use std::{
-    collections::{HashMap, HashSet},
-    mem::Discriminant,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, mem::Discriminant, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::{
-    sync::{Semaphore, watch},
+    sync::Semaphore,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -27,6 +23,7 @@ use crate::{
     ClusterName,
     backoff::Backoff,
     fleet::{KindCells, count},
+    latest::Latest,
     slots::Slot,
     store::{Holding, Item, NotAnObject, ObjectKey},
     transport::{ResponseBody, Transport},
@@ -71,32 +68,70 @@ pub(crate) enum Phase {
     Up { endpoint: u64 },
 }
 
-/// What the watches of a cluster have seen of it, for its supervisor. Only the last report counts.
-#[derive(Debug, Clone)]
-pub(crate) struct Health(watch::Sender<Seen>);
-
-/// How often the cluster has answered and has failed to.
+/// How often the cluster has answered its watches and has failed to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) answers: u64,
     pub(crate) failures: u64,
 }
 
-impl Health {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::default())
+/// What a cluster's supervisor and its watches tell each other. Only the last word of each counts.
+#[derive(Debug)]
+pub(crate) struct Line {
+    phase: Latest<Counted>,
+    /// What the watches of the cluster have seen of it.
+    pub(crate) seen: Latest<Seen>,
+}
+
+/// A phase, and how many there were before it: going down and up again is a change too.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    phase: Phase,
+    number: u64,
+}
+
+impl Line {
+    pub(crate) fn new(phase: Phase) -> Self {
+        Self {
+            phase: Latest::new(Counted { phase, number: 0 }),
+            seen: Latest::default(),
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.change_if(|now| {
+            let changed = now.phase != phase;
+            now.phase = phase;
+            now.number += u64::from(changed);
+            changed
+        });
     }
 
     fn answered(&self) {
-        self.0.send_modify(|seen| seen.answers += 1);
+        self.seen.change(|seen| seen.answers += 1);
     }
 
     fn failed(&self) {
-        self.0.send_modify(|seen| seen.failures += 1);
+        self.seen.change(|seen| seen.failures += 1);
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Seen> {
-        self.0.subscribe()
+    /// Resolves when the cluster can be spoken to, with the number of its endpoint.
+    fn up(&self) -> impl Future<Output = u64> {
+        self.phase.wait(|now| match now.phase {
+            Phase::Up { endpoint } => Some(endpoint),
+            Phase::Down => None,
+        })
+    }
+
+    /// Resolves when the cluster can't be spoken to at this endpoint any more.
+    fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
+        self.phase
+            .wait(move |now| (now.phase != Phase::Up { endpoint }).then_some(()))
+    }
+
+    /// Resolves when there is another phase than there was at this number.
+    fn changed(&self, number: u64) -> impl Future<Output = ()> {
+        self.phase.wait(move |now| (now.number != number).then_some(()))
     }
 }
 
@@ -105,8 +140,7 @@ impl Health {
 pub(crate) struct DriverEnv {
     pub(crate) cluster: ClusterName,
     pub(crate) transport: Transport,
-    pub(crate) phase: watch::Receiver<Phase>,
-    pub(crate) health: Health,
+    pub(crate) line: Arc<Line>,
     /// Bounds the lists under way in the whole fleet.
     pub(crate) list_slots: Arc<Semaphore>,
     pub(crate) settings: Arc<WatchSettings>,
@@ -142,8 +176,8 @@ const RELIST_PAUSE: Duration = Duration::from_millis(250);
 const REMEMBERED: usize = 1000;
 
 /// Lists and watches until the watch is stopped.
-pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
-    let holding = env.holding.clone();
+pub(crate) fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) -> impl Future<Output = ()> + Send + 'static {
+    // Not an async function: it would have room for its arguments besides what is made of them.
     let mut driver = Driver {
         parser: Parser::new(watch.query(), &env.holding),
         kind: watch.query().clone(),
@@ -157,15 +191,19 @@ pub(crate) async fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) {
         spoke: false,
         bookmarked: false,
         left_out: false,
-        told: HashMap::new(),
-        unreadable: HashSet::new(),
-        watch: watch.clone(),
+        told: Vec::new(),
+        unreadable: BTreeSet::new(),
+        watch,
         env,
     };
-    tokio::select! {
-        () = watch.stopped().cancelled() => {}
-        () = driver.run() => {}
-        () = reform(&*watch, &holding) => {}
+    async move {
+        let watch = driver.watch.clone();
+        let reform = reform(&watch, &driver.env.holding);
+        tokio::select! {
+            () = watch.stopped().cancelled() => {}
+            () = driver.run() => {}
+            () = reform => {}
+        }
     }
 }
 
@@ -192,9 +230,9 @@ struct Driver {
     /// Whether something could not be read since the last list began.
     left_out: bool,
     /// How often each kind of error came since a watch last lived for some time.
-    told: HashMap<Discriminant<WatchError>, u32>,
+    told: Vec<(Discriminant<WatchError>, u32)>,
     /// The objects that were told to be unreadable, by whose they are in a scope; none for those without a name.
-    unreadable: HashSet<(Option<Arc<str>>, Option<ObjectKey>)>,
+    unreadable: BTreeSet<(Option<Arc<str>>, Option<ObjectKey>)>,
 }
 
 struct Position {
@@ -205,22 +243,17 @@ struct Position {
 impl Driver {
     async fn run(&mut self) {
         loop {
-            let Some(endpoint) = self.connected().await else {
-                return;
-            };
-            let mut phase = self.env.phase.clone();
-            phase.mark_unchanged();
+            let endpoint = self.connected().await;
+            let line = self.env.line.clone();
             let (watch, not_before) = (self.watch.clone(), self.list_not_before);
             // A list under way is not begun anew: those who ask for lists all the time would keep it from ending.
             let following = matches!(&self.position, Some(position) if position.endpoint == endpoint);
             let step = async {
-                match &self.position {
-                    Some(position) if position.endpoint == endpoint => {
-                        let from = position.resource_version.clone();
-                        self.follow(from).await
-                    }
+                if following {
+                    self.follow().await
+                } else {
                     // In a box: a watch is read all the time, and listed for a moment.
-                    _ => Box::pin(self.list(endpoint)).await,
+                    Box::pin(self.list(endpoint)).await
                 }
             };
             // Leaving in the middle is safe: objects are applied one by one, and a listing that was not
@@ -232,7 +265,7 @@ impl Driver {
                     sleep(RELIST_PAUSE).await;
                     continue;
                 }
-                () = left(&mut phase, endpoint) => {
+                () = line.left(endpoint) => {
                     self.watch.abort_listing();
                     continue;
                 }
@@ -258,22 +291,14 @@ impl Driver {
         true
     }
 
-    async fn connected(&mut self) -> Option<u64> {
-        if *self.env.phase.borrow() == Phase::Down {
+    async fn connected(&mut self) -> u64 {
+        let line = &self.env.line;
+        if line.phase.read(|now| now.phase == Phase::Down) {
             // What failed before says nothing of what comes after: an API server that starts forbids everything for a
             // moment. How often a cluster that comes and goes is dialled is its supervisor's concern.
             self.backoff.reset();
         }
-        let phase = self
-            .env
-            .phase
-            .wait_for(|phase| matches!(phase, Phase::Up { .. }))
-            .await
-            .ok()?;
-        match *phase {
-            Phase::Up { endpoint } => Some(endpoint),
-            Phase::Down => None,
-        }
+        line.up().await
     }
 
     async fn failed(&mut self, error: WatchError) {
@@ -291,11 +316,10 @@ impl Driver {
             self.position = None;
         }
         self.env.counts.failure(&error);
-        let times = self.told.entry(std::mem::discriminant(&error)).or_insert(0);
-        *times = times.saturating_add(1);
-        if matches!(error, WatchError::Expired) && *times == 1 {
+        let times = self.times_told(&error);
+        if matches!(error, WatchError::Expired) && times == 1 {
             // Normal after a while, and cured by a list; only one after the other is a loop.
-            pause = self.backoff.spread(Duration::from_millis(100));
+            pause = Backoff::spread(Duration::from_millis(100));
         }
         // Having to list again is normal, unless it never ends.
         let loud = if matches!(error, WatchError::Expired) {
@@ -305,7 +329,7 @@ impl Driver {
         };
         // Said once per problem, then only to those who look closely: a thousand dead watches must not fill the
         // log. A watch that opens and fails each time is one problem.
-        let warns = *times == loud;
+        let warns = times == loud;
         let cluster = &self.env.cluster;
         let kind = &self.kind;
         if !warns {
@@ -314,9 +338,9 @@ impl Driver {
             tracing::warn!(%cluster, %kind, %error, retry_in = ?pause, "watch failed");
         }
         if error.concerns_cluster() {
-            self.env.health.failed();
+            self.env.line.failed();
         } else if error.is_blocked() {
-            self.env.health.answered();
+            self.env.line.answered();
         }
         #[cfg(mcr_planted)]
         if error.is_blocked() && crate::planted::Bug::KindBlocksCluster.on() {
@@ -327,13 +351,28 @@ impl Driver {
         if goes_on {
             return;
         }
-        let mut phase = self.env.phase.clone();
-        phase.mark_unchanged();
+        let line = &self.env.line;
+        let number = line.phase.read(|now| now.number);
         // The supervisor finding the cluster again makes waiting pointless; a small spread keeps the watches
         // of one cluster from starting in the same instant.
         tokio::select! {
             () = sleep(pause) => {}
-            _ = phase.changed() => sleep(self.backoff.spread(Duration::from_millis(100))).await,
+            () = line.changed(number) => sleep(Backoff::spread(Duration::from_millis(100))).await,
+        }
+    }
+
+    /// How often this kind of error came, this time included.
+    fn times_told(&mut self, error: &WatchError) -> u32 {
+        let kind = std::mem::discriminant(error);
+        match self.told.iter_mut().find(|(told, _)| *told == kind) {
+            Some((_, times)) => {
+                *times = times.saturating_add(1);
+                *times
+            }
+            None => {
+                self.told.push((kind, 1));
+                1
+            }
         }
     }
 
@@ -410,7 +449,7 @@ impl Driver {
         // It takes the credentials and answers; how long the rest of the list takes says nothing about that. Whoever
         // sees the kind listed may go on to change how the cluster is reached: by then this connection has to count
         // as one that works.
-        self.env.health.answered();
+        self.env.line.answered();
         slot.take_again(&self.env.list_slots).await;
         let expected = self.env.counts.expected_page();
         let read = slot.hold(SLOT_WHILE_READING, response.into_body().in_one_piece(expected));
@@ -419,26 +458,34 @@ impl Driver {
         Ok(body)
     }
 
-    /// Watches until the API server ends the watch.
-    async fn follow(&mut self, from: String) -> Result<(), WatchError> {
+    /// Asks for a watch. The inner error is that of a server that answered.
+    async fn begin(&self) -> Result<Result<ResponseBody, WatchError>, WatchError> {
+        let position = self.position.as_ref();
+        let from = position.map_or("", |position| &position.resource_version);
         let seconds = self.env.settings.watch_timeout.mul_f64(0.9)
-            + self.backoff.spread(self.env.settings.watch_timeout.mul_f64(0.1));
+            + Backoff::spread(self.env.settings.watch_timeout.mul_f64(0.1));
         // None at all is what the API server makes of 0.
         let seconds = seconds.as_secs().max(1).to_string();
         let query = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("resourceVersion", &from),
+            ("resourceVersion", from),
             ("timeoutSeconds", &seconds),
         ];
         let request = self.request(self.kind.accept_watch(), query)?;
-        let response = Box::pin(self.env.transport.send(request))
-            .await
-            .map_err(|e| WatchError::from_transport(&e.into()))?;
+        let response = self.env.transport.send(request).await;
+        let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
+        Ok(checked(response).await.map(Response::into_body))
+    }
+
+    /// Watches until the API server ends the watch.
+    async fn follow(&mut self) -> Result<(), WatchError> {
+        // In a box: a watch begins in a moment, and its task would hold the room for that all its life.
+        let begun = Box::pin(self.begin()).await?;
         let started = Instant::now();
         (self.spoke, self.bookmarked) = (false, false);
-        let result = match checked(response).await {
-            Ok(response) => self.read(response.into_body()).await,
+        let result = match begun {
+            Ok(mut body) => self.read(&mut body).await,
             Err(error) => Err(error),
         };
         if started.elapsed() > PROVEN_AFTER {
@@ -478,7 +525,7 @@ impl Driver {
     }
 
     /// Reads a watch that has begun to its end.
-    async fn read(&mut self, mut body: ResponseBody) -> Result<(), WatchError> {
+    async fn read(&mut self, body: &mut ResponseBody) -> Result<(), WatchError> {
         self.watch.noted();
         let mut lines = Lines::default();
         let limit = self.env.settings.watch_timeout + Duration::from_secs(30);
@@ -616,16 +663,14 @@ impl Driver {
     }
 }
 
-async fn asked_for_a_list(watch: &dyn Mirror, not_before: Instant) {
-    sleep_until(not_before).await;
-    watch.relist().await;
-}
-
-async fn left(phase: &mut watch::Receiver<Phase>, endpoint: u64) {
-    let elsewhere = |phase: &Phase| *phase != Phase::Up { endpoint };
-    if phase.wait_for(elsewhere).await.is_err() {
-        // No supervisor any more: the watch is about to be stopped.
-        std::future::pending::<()>().await;
+/// In a box, which takes no room for those whom nobody asks.
+fn asked_for_a_list(watch: &dyn Mirror, not_before: Instant) -> BoxFuture<'_, ()> {
+    match watch.relist() {
+        Some(relist) => Box::pin(async move {
+            sleep_until(not_before).await;
+            relist.await;
+        }),
+        None => Box::pin(std::future::pending()),
     }
 }
 
@@ -649,4 +694,30 @@ async fn checked(response: Response<ResponseBody>) -> Result<Response<ResponseBo
         .map(|collected| collected.to_bytes())
         .unwrap_or_default();
     Err(WatchError::from_status(decode::status(code, &body), retry_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{store::Shapes, watch::SharedWatch};
+
+    /// Every watch has such a task for as long as it is there.
+    #[test]
+    fn the_task_of_a_watch_is_small() {
+        let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
+        let env = DriverEnv {
+            cluster: ClusterName::known("a"),
+            transport: Transport::new(ClusterName::known("a")),
+            line: Arc::new(Line::new(Phase::Down)),
+            list_slots: Arc::new(Semaphore::new(1)),
+            settings: Arc::default(),
+            counts: Arc::default(),
+            holding: Holding::Shaped(Arc::new(Shapes::new(request.form()))),
+        };
+        let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
+        let task = size_of_val(&drive(watch, env));
+        assert!(task < 1_300, "{task} bytes");
+    }
 }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use kube::Client;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    ChangeSink, DriverEnv, Health, Phase, SharedWatch, WatchProblem, WatchRequest, WatchStatus, drive,
+    ChangeSink, DriverEnv, Line, Phase, SharedWatch, WatchProblem, WatchRequest, WatchStatus, drive,
 };
 use crate::{
     AccessPolicy, ClusterName, HUB,
@@ -69,8 +69,6 @@ pub struct HubWatch {
     watch: Arc<SharedWatch>,
     pending: Arc<Pending>,
     _stop: DropGuard,
-    // Kept so that the driver does not take its cluster for gone.
-    _phase: watch::Sender<Phase>,
 }
 
 /// What is yet to be told: at most one entry per object, however slow the listener is.
@@ -134,12 +132,10 @@ impl HubWatch {
         let name = ClusterName::known(HUB);
         let transport = Transport::new(name.clone());
         transport.swap(Dialer::new(&AccessPolicy::default()).client_stack(client));
-        let phase = watch::Sender::new(Phase::Up { endpoint: 1 });
         let env = DriverEnv {
             cluster: name,
             transport,
-            phase: phase.subscribe(),
-            health: Health::new(),
+            line: Arc::new(Line::new(Phase::Up { endpoint: 1 })),
             list_slots: Arc::new(Semaphore::new(1)),
             settings: Arc::default(),
             counts: Arc::default(),
@@ -150,7 +146,6 @@ impl HubWatch {
             watch,
             pending,
             _stop: stop.drop_guard(),
-            _phase: phase,
         }
     }
 

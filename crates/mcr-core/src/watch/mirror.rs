@@ -87,9 +87,10 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     /// The list that was asked for has failed; whoever still needs it asks again.
     fn list_failed(&self) {}
 
-    /// Resolves when everything has to be listed anew, whatever the watch is at. Cancel safe.
-    fn relist(&self) -> futures::future::BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+    /// Resolves when everything has to be listed anew, whatever the watch is at; none if nobody ever asks for that.
+    /// Cancel safe.
+    fn relist(&self) -> Option<futures::future::BoxFuture<'_, ()>> {
+        None
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use self::{
     lines::Lines,
 };
 pub use driver::WatchSettings;
-pub(crate) use driver::{DriverEnv, Health, Phase, Seen, drive};
+pub(crate) use driver::{DriverEnv, Line, Phase, Seen, drive};
 pub use error::WatchError;
 pub use hub::{HubEvent, HubWatch};
 pub(crate) use mirror::Mirror;

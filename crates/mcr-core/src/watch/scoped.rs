@@ -467,8 +467,8 @@ impl Mirror for ScopeWatch {
         }
     }
 
-    fn relist(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.relist.notified())
+    fn relist(&self) -> Option<BoxFuture<'_, ()>> {
+        Some(Box::pin(self.relist.notified()))
     }
 }
 
