@@ -41,32 +41,49 @@ pub struct Basic {
     pub password: SecretString,
 }
 
-/// A client certificate with its private key, both PEM.
+/// A client certificate with its private key; see [`Credential::certificate`].
 #[derive(Clone)]
-#[non_exhaustive]
-pub struct ClientCertificate {
-    /// The certificate chain, PEM.
-    pub chain: Arc<[u8]>,
-    /// The private key, PEM.
-    pub key: SecretString,
-    /// What was made of the two when they were checked: held so that it is still there when they are connected with.
-    _identity: Option<Arc<CertifiedKey>>,
+pub struct ClientCertificate(Held);
+
+/// Once something was made of a text, the text is not held: there may be as many as clusters.
+#[derive(Clone)]
+enum Held {
+    Text {
+        chain: Arc<[u8]>,
+        key: SecretString,
+    },
+    Checked {
+        identity: Arc<CertifiedKey>,
+        text: Fingerprint,
+    },
 }
 
 impl ClientCertificate {
     /// A certificate and a key that have been seen to be usable together.
-    pub(super) fn checked(chain: Arc<[u8]>, key: String) -> Result<Self, (pem::Half, &'static str)> {
-        let identity = pem::identity(&chain, &key)?;
-        Ok(Self {
-            chain,
-            key: key.into(),
-            _identity: Some(identity),
-        })
+    pub(super) fn checked(chain: &[u8], key: &str) -> Result<Self, (pem::Half, &'static str)> {
+        let identity = pem::identity(chain, key)?;
+        let text = Self::print(chain, key);
+        Ok(Self(Held::Checked { identity, text }))
+    }
+
+    fn print(chain: &[u8], key: &str) -> Fingerprint {
+        Fingerprint::of(&(chain, key))
+    }
+
+    /// Stands for the text of certificate and key.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        match &self.0 {
+            Held::Text { chain, key } => Self::print(chain, key.expose_secret()),
+            Held::Checked { text, .. } => *text,
+        }
     }
 
     /// What is shown to the API server, the same one for equal certificates.
     pub(crate) fn identity(&self) -> Result<Arc<CertifiedKey>, (pem::Half, &'static str)> {
-        pem::identity(&self.chain, self.key.expose_secret())
+        match &self.0 {
+            Held::Text { chain, key } => pem::identity(chain, key.expose_secret()),
+            Held::Checked { identity, .. } => Ok(identity.clone()),
+        }
     }
 }
 
@@ -100,11 +117,10 @@ impl Credential {
 
     /// A client certificate chain and its private key, PEM.
     pub fn certificate(chain: impl AsRef<[u8]>, key: impl Into<String>) -> Self {
-        let certificate = ClientCertificate {
+        let certificate = ClientCertificate(Held::Text {
             chain: Arc::from(chain.as_ref()),
             key: SecretString::from(key.into()),
-            _identity: None,
-        };
+        });
         Self {
             certificate: Some(certificate),
             ..Self::default()
@@ -125,9 +141,7 @@ impl Credential {
             self.basic
                 .as_ref()
                 .map(|basic| (&basic.username, basic.password.expose_secret())),
-            self.certificate
-                .as_ref()
-                .map(|cert| (&cert.chain, cert.key.expose_secret())),
+            self.certificate.as_ref().map(ClientCertificate::fingerprint),
             &self.impersonate,
         ))
     }
@@ -321,12 +335,7 @@ mod tests {
         let credential = Credential {
             token: Some("canary-token".to_owned().into()),
             basic: Some(Basic::new("me", "canary-password")),
-            certificate: Some(ClientCertificate {
-                chain: Arc::from(b"x".as_slice()),
-                key: "canary-key".to_owned().into(),
-                _identity: None,
-            }),
-            ..Credential::default()
+            ..Credential::certificate("x", "canary-key")
         };
         let shown = format!(
             "{credential:?} {:?} {:?}",

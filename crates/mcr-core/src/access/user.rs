@@ -161,7 +161,7 @@ fn certificate(at: &Fields<'_>, user: &User) -> Result<Option<Certificate>, Acce
         let Ok(key) = std::str::from_utf8(&key) else {
             return Err(at.invalid(&key_field, "holds no PEM private key; copy the key again"));
         };
-        let both = ClientCertificate::checked(chain, key.to_owned());
+        let both = ClientCertificate::checked(&chain, key);
         checked = Some(both.map_err(|(half, problem)| match half {
             pem::Half::Certificate => at.invalid(&chain_field, problem),
             pem::Half::Key => at.invalid(&key_field, problem),

@@ -12,7 +12,6 @@ use rustls::{
     sign::SingleCertAndKey,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use secrecy::ExposeSecret;
 
 use super::{proven::Proven, sessions::Sessions};
 use crate::{
@@ -35,7 +34,7 @@ impl TlsCache {
         endpoint: &Endpoint,
         certificate: Option<&ClientCertificate>,
     ) -> Result<Arc<ClientConfig>, AccessError> {
-        let identity = certificate.map(|certificate| (&certificate.chain, certificate.key.expose_secret()));
+        let identity = certificate.map(ClientCertificate::fingerprint);
         let key = Fingerprint::of(&(
             &endpoint.certificate_authority,
             endpoint.insecure_skip_tls_verify,

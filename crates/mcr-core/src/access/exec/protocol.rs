@@ -108,7 +108,7 @@ pub(crate) fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, St
         filled(status.client_key_data),
     ) {
         (Some(chain), Some(key)) => {
-            let checked = ClientCertificate::checked(chain.into_bytes().into(), key);
+            let checked = ClientCertificate::checked(chain.as_bytes(), &key);
             credential.certificate = Some(checked.map_err(|(half, problem)| {
                 let field = if half == pem::Half::Key {
                     "clientKeyData"
