@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, KubeconfigAccess};
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess};
 
 /// The property that names the file a cluster was found in.
 const FILE: &str = "file";
@@ -16,7 +16,10 @@ pub(crate) type Clusters = BTreeMap<ClusterName, Desired>;
 #[derive(Debug, Clone)]
 pub(crate) enum Desired {
     Good {
-        access: KubeconfigAccess,
+        /// None once it was said: it holds the text of a kubeconfig, and there may be thousands.
+        access: Option<Box<KubeconfigAccess>>,
+        /// Stands for it in comparisons.
+        print: Fingerprint,
         file: Arc<str>,
         context: Arc<str>,
     },
@@ -27,6 +30,23 @@ pub(crate) enum Desired {
 }
 
 impl Desired {
+    pub(crate) fn good(access: KubeconfigAccess, file: Arc<str>, context: Arc<str>) -> Self {
+        let print = Fingerprint::of(&(&access.yaml, access.trust, &access.context, &access.base_dir));
+        Self::Good {
+            access: Some(Box::new(access)),
+            print,
+            file,
+            context,
+        }
+    }
+
+    /// Keeps only what it takes to see whether it has changed.
+    pub(crate) fn let_go(&mut self) {
+        if let Self::Good { access, .. } = self {
+            *access = None;
+        }
+    }
+
     /// Where it comes from, for people.
     pub(crate) fn place(&self) -> String {
         match self {
@@ -40,44 +60,46 @@ impl Desired {
 impl PartialEq for Desired {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Good { access: a, .. }, Self::Good { access: b, .. }) => {
-                a.yaml == b.yaml && a.trust == b.trust && a.context == b.context && a.base_dir == b.base_dir
-            }
+            (Self::Good { print: a, .. }, Self::Good { print: b, .. }) => a == b,
             (Self::Broken { object: a, error: x }, Self::Broken { object: b, error: y }) => a == b && x == y,
             _ => false,
         }
     }
 }
 
-/// What is to be said after `before` was said, if `now` is true. New and changed clusters come first.
-pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Vec<Change> {
-    let said = now
+/// What is to be said after `before` was said, if `now` is true. New and changed clusters come first. None if something
+/// is to be said whose description was let go of.
+pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Option<Vec<Change>> {
+    let said: Option<Vec<Change>> = now
         .iter()
         .filter(|(name, desired)| before.get(*name) != Some(desired))
-        .map(say);
+        .map(say)
+        .collect();
     let gone = before
         .keys()
         .filter(|name| !now.contains_key(*name))
         .cloned()
         .map(Change::Remove);
-    said.chain(gone).collect()
+    Some(said?.into_iter().chain(gone).collect())
 }
 
-pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Change {
-    match desired {
+/// None if its description was let go of.
+pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
+    Some(match desired {
         Desired::Good {
             access,
             file,
             context,
+            print: _,
         } => Change::Upsert(
-            ClusterSpec::new(name.clone(), access.clone().into())
+            ClusterSpec::new(name.clone(), KubeconfigAccess::clone(access.as_ref()?).into())
                 .property(FILE, &**file)
                 .property(CONTEXT, &**context),
         ),
         Desired::Broken { object, error } => {
             Change::Broken(BrokenCluster::new(name.clone(), object.clone(), error))
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -87,12 +109,11 @@ mod tests {
     use super::*;
 
     fn good(yaml: &str) -> Desired {
-        let access = KubeconfigAccess::new(yaml, Trust::Trusted);
-        Desired::Good {
-            access,
-            file: "f".into(),
-            context: "c".into(),
-        }
+        Desired::good(
+            KubeconfigAccess::new(yaml, Trust::Trusted),
+            "f".into(),
+            "c".into(),
+        )
     }
 
     fn broken(error: &str) -> Desired {
@@ -115,7 +136,7 @@ mod tests {
             Change::Remove(name) => format!("-{name}"),
             other => panic!("{other:?}"),
         };
-        changes(before, now).into_iter().map(show).collect()
+        changes(before, now).unwrap().into_iter().map(show).collect()
     }
 
     #[test]
@@ -134,5 +155,16 @@ mod tests {
         assert_eq!(shown(&torn, &torn), [""; 0]);
         assert_eq!(shown(&torn, &clusters([("a", broken("other"))])), ["!a other"]);
         assert_eq!(shown(&torn, &fine), ["+a"]);
+    }
+
+    #[test]
+    fn what_was_let_go_of_is_known_but_can_not_be_said() {
+        let before = clusters([("a", good("1"))]);
+        let mut now = before.clone();
+        now.values_mut().for_each(Desired::let_go);
+        assert!(changes(&before, &now).is_some_and(|changes| changes.is_empty()));
+        assert!(changes(&now, &before).is_some_and(|changes| changes.is_empty()));
+        assert!(changes(&Clusters::new(), &now).is_none());
+        assert_eq!(shown(&now, &clusters([("a", good("2"))])), ["+a"]);
     }
 }

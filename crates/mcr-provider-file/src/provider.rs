@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, Mutex},
 };
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Environment, FileProviderBuilder,
     builder::Config,
-    diff::{Clusters, changes, say},
+    diff::{Clusters, Desired, changes, say},
     resolve::Known,
     scan::Scanner,
     search::sources,
@@ -207,19 +208,37 @@ impl Work {
             // Nobody listens any more when the discovery was given up.
             let _ = tell.send(change);
         };
-        let mut seen = Clusters::new();
-        let now = self.scanner.scan(&mut |name, desired| {
-            if seen.contains_key(name) {
-                return;
-            }
-            if self.said.get(name) != Some(desired) {
-                tell(say((name, desired)));
-            }
-            seen.insert(name.clone(), desired.clone());
-        });
-        self.said.extend(seen);
-        changes(&self.said, &now).into_iter().for_each(&mut tell);
-        tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs looked at");
-        self.said = now;
+        loop {
+            let (mut seen, mut hidden) = (Clusters::new(), BTreeSet::new());
+            let mut now = self.scanner.scan(&mut |name, desired| {
+                if seen.contains_key(name) || hidden.contains(name) {
+                    return;
+                }
+                if self.said.get(name) != Some(&*desired) {
+                    match say((name, &*desired)) {
+                        Some(change) => tell(change),
+                        None => {
+                            hidden.insert(name.clone());
+                            return;
+                        }
+                    }
+                }
+                // Now, so that the next ones have the room of its text.
+                desired.let_go();
+                seen.insert(name.clone(), desired.clone());
+            });
+            self.said.extend(seen);
+            let Some(changes) = changes(&self.said, &now) else {
+                // What hid it is gone, and it was let go of: a file that did not change is read once more.
+                self.scanner.forget();
+                continue;
+            };
+            changes.into_iter().for_each(&mut tell);
+            tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs looked at");
+            now.values_mut().for_each(Desired::let_go);
+            self.scanner.let_go();
+            self.said = now;
+            return;
+        }
     }
 }

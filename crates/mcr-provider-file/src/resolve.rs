@@ -48,7 +48,7 @@ impl Resolver {
         &self,
         read: Vec<(&PathBuf, Content)>,
         known: &mut Known,
-        say: &mut dyn FnMut(&ClusterName, &Desired),
+        say: &mut dyn FnMut(&ClusterName, &mut Desired),
     ) -> Vec<(ClusterName, Desired)> {
         let in_list = read.len() > 1;
         let order: Vec<PathBuf> = read.iter().map(|(path, _)| (*path).clone()).collect();
@@ -105,8 +105,11 @@ impl Resolver {
         }
         let mut clusters: Vec<_> = found
             .into_iter()
-            .filter_map(|context| self.cluster(context))
-            .inspect(|(name, desired)| say(name, desired))
+            .filter_map(|context| {
+                let (name, mut desired) = self.cluster(context)?;
+                say(&name, &mut desired);
+                Some((name, desired))
+            })
             .collect();
         for (file, error) in &faults {
             clusters.extend(self.broken_file(file, known, error));
@@ -127,14 +130,7 @@ impl Resolver {
                 }
                 let name = self.name(&file, Some(&context))?;
                 let file = file.display().to_string().into();
-                Some((
-                    name,
-                    Desired::Good {
-                        access,
-                        file,
-                        context,
-                    },
-                ))
+                Some((name, Desired::good(access, file, context)))
             }
             (Err(error), context) => self.broken(&file, context.as_deref(), object, &error),
             // A context that can be used has a name.

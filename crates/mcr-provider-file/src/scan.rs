@@ -90,9 +90,21 @@ impl Scanner {
             })
     }
 
+    /// Lets go of what it takes to say what was found, which has been said.
+    pub(crate) fn let_go(&mut self) {
+        let clusters = self.read.values_mut().flat_map(|found| &mut found.clusters);
+        clusters.for_each(|(_, desired)| desired.let_go());
+    }
+
+    /// Forgets what was read, so that the next scan reads everything.
+    pub(crate) fn forget(&mut self) {
+        self.stamps.clear();
+        self.read.clear();
+    }
+
     /// All clusters there are now. Most are said while the rest is still looked at; of two with one name the one that
     /// stays is said first.
-    pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &Desired)) -> Clusters {
+    pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
         // Nothing under the lock leaves it half changed.
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,11 +128,11 @@ impl Scanner {
                     (Some(old), Some(new)) => new.is_settled_since(old),
                     _ => false,
                 });
-            let found = match before.remove(&group) {
+            let mut found = match before.remove(&group) {
                 Some(found) if settled => found,
                 found => self.read(&group, found, &mut known, say),
             };
-            for (name, desired) in &found.clusters {
+            for (name, desired) in &mut found.clusters {
                 say(name, desired);
             }
             said.extend(found.clusters.iter().cloned());
@@ -194,7 +206,7 @@ impl Scanner {
         group: &Group,
         before: Option<Found>,
         known: &mut Known,
-        say: &mut dyn FnMut(&ClusterName, &Desired),
+        say: &mut dyn FnMut(&ClusterName, &mut Desired),
     ) -> Found {
         let read: Vec<(&PathBuf, Content)> = group.iter().map(|file| (file, content(file))).collect();
         let print = |(_, content): &(_, Content)| match content {

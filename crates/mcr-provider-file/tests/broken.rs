@@ -161,6 +161,25 @@ async fn names_that_are_none_are_left_out_and_clashes_keep_the_first() {
 }
 
 #[tokio::test]
+async fn what_another_file_hid_comes_to_light_though_its_own_file_did_not_change() {
+    let folder = Folder::new();
+    let first = folder.write("a.kubeconfig", kubeconfig(&["b.kubeconfig+c"]));
+    folder.write("a.kubeconfig+b.kubeconfig", kubeconfig(&["c"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let name = "./a.kubeconfig+b.kubeconfig+c";
+    assert_eq!(heard.names(), [name]);
+    assert!(heard.yaml(name).contains("https://b.kubeconfig+c:6443"));
+    // Until its file counts as settled, it is read each time.
+    heard.quiet().await;
+    heard.forget();
+    fs::remove_file(first).unwrap();
+    heard.until(|heard| !heard.log.is_empty()).await;
+    assert!(heard.yaml(name).contains("https://c:6443"));
+    heard.quiet().await;
+    assert_eq!(heard.log, [format!("+{name}")]);
+}
+
+#[tokio::test]
 async fn a_folder_as_file_and_a_file_as_folder() {
     let folder = Folder::new();
     let file = folder.write("file", kubeconfig(&["one"]));

@@ -1,6 +1,10 @@
 //! From a kubeconfig to an endpoint and a source of credentials.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     Access, AccessPolicy, Endpoint, Fingerprint, KubeconfigAccess, Trust,
@@ -76,6 +80,32 @@ fn found(access: &KubeconfigAccess, policy: &AccessPolicy) -> Option<Resolved> {
         credentials: found.credentials.clone(),
         default_namespace: found.default_namespace.clone(),
         trust: access.trust,
+    })
+}
+
+/// The same access without the text of its kubeconfig, if all that there is to know has been found in it: it can be
+/// longer than all else that is held of a cluster together. Only for whoever looks at it with this policy alone.
+pub(crate) fn settled(access: Access, policy: &AccessPolicy) -> Access {
+    let Access::Kubeconfig(kubeconfig) = &access else {
+        return access;
+    };
+    let (Some(Resolved::Link { .. }), Some(known)) = (found(kubeconfig, policy), kubeconfig.found.get())
+    else {
+        return access;
+    };
+    let yaml: Arc<[u8]> = Arc::default();
+    Access::Kubeconfig(KubeconfigAccess {
+        found: Arc::new(OnceLock::from(Found {
+            yaml: yaml.clone(),
+            context: known.context.clone(),
+            endpoint: known.endpoint.clone(),
+            credentials: known.credentials.clone(),
+            default_namespace: known.default_namespace.clone(),
+        })),
+        yaml,
+        trust: kubeconfig.trust,
+        context: kubeconfig.context.clone(),
+        base_dir: None,
     })
 }
 
@@ -347,5 +377,66 @@ pub(super) fn absolute(access: &KubeconfigAccess, path: &str) -> PathBuf {
     match &access.base_dir {
         Some(dir) => dir.join(path),
         None => PathBuf::from(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(cluster: &str, user: &str) -> KubeconfigAccess {
+        let yaml = format!(
+            "current-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
+             clusters: [{{name: a, cluster: {{server: 'https://a:6443'{cluster}}}}}]\nusers: [{{name: a, user: {{{user}}}}}]"
+        );
+        KubeconfigAccess::new(yaml, Trust::Untrusted)
+    }
+
+    fn text_of(access: &Access) -> &[u8] {
+        match access {
+            Access::Kubeconfig(kubeconfig) => &kubeconfig.yaml,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn once_all_is_found_in_a_kubeconfig_its_text_is_not_needed() {
+        let policy = AccessPolicy::default();
+        let access = access("", "token: t");
+        assert!(
+            !text_of(&settled(access.clone().into(), &policy)).is_empty(),
+            "not looked at yet"
+        );
+        check(&access, &policy).unwrap();
+        let settled = settled(access.clone().into(), &policy);
+        assert!(text_of(&settled).is_empty());
+        let of = |access: &Access| match resolve(access, &policy).unwrap() {
+            Resolved::Link {
+                endpoint,
+                credentials,
+                trust,
+                ..
+            } => (endpoint, credentials.fingerprint(), trust),
+            Resolved::Client(_) => panic!("it is a kubeconfig"),
+        };
+        assert_eq!(of(&settled), of(&access.into()));
+    }
+
+    #[test]
+    fn the_text_stays_where_it_tells_what_is_refused_or_which_files_are_read() {
+        let (lenient, strict) = (
+            AccessPolicy::default().allow_insecure_tls(true),
+            AccessPolicy::default(),
+        );
+        let refused = access(", insecure-skip-tls-verify: true", "token: t");
+        check(&refused, &lenient).unwrap();
+        let refused = settled(refused.into(), &strict);
+        let error = resolve(&refused, &strict).err().unwrap().to_string();
+        assert!(error.contains("insecure-skip-tls-verify"), "{error}");
+
+        let mut files = access("", "tokenFile: /nowhere");
+        files.trust = Trust::Trusted;
+        let _ = check(&files, &lenient);
+        assert!(!text_of(&settled(files.into(), &lenient)).is_empty());
     }
 }

@@ -34,7 +34,7 @@ pub use error::{AccessError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 use kubeconfig::Found;
 pub use kubeconfig::check;
-pub(crate) use kubeconfig::{Resolved, at_hand, resolve};
+pub(crate) use kubeconfig::{Resolved, at_hand, resolve, settled};
 pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 
 /// How to reach a cluster.

@@ -13,7 +13,7 @@ use super::{
     desired::{Desired, Effect, ProviderId},
     supervisor,
 };
-use crate::{Change, backoff::Backoff};
+use crate::{Change, access::settled, backoff::Backoff};
 
 impl FleetShared {
     pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
@@ -62,7 +62,10 @@ impl FleetShared {
     fn take(self: &Arc<Self>, id: ProviderId, change: Change) {
         let name = &self.providers[id].name;
         match change {
-            Change::Upsert(spec) => self.change_desired(|desired| desired.upsert(id, spec)),
+            Change::Upsert(mut spec) => {
+                spec.access = settled(spec.access, &self.settings.access_policy);
+                self.change_desired(|desired| desired.upsert(id, spec));
+            }
             Change::Broken(broken) => {
                 let told = self
                     .desired()
