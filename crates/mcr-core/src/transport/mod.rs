@@ -57,7 +57,7 @@ pub(crate) struct Transport {
 
 pub(crate) struct Core {
     cluster: ClusterName,
-    settings: Settings,
+    settings: Arc<Settings>,
     current: ArcSwapOption<Active>,
     blocked: ArcSwapOption<Arc<str>>,
     closed: CancellationToken,
@@ -81,10 +81,11 @@ static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now()
 impl Transport {
     /// A transport without a stack: requests fail until the first [`swap`](Self::swap).
     pub(crate) fn new(cluster: ClusterName) -> Self {
-        Self::with_settings(cluster, Settings::default())
+        static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(Arc::default);
+        Self::with_settings(cluster, SETTINGS.clone())
     }
 
-    pub(crate) fn with_settings(cluster: ClusterName, settings: Settings) -> Self {
+    pub(crate) fn with_settings(cluster: ClusterName, settings: Arc<Settings>) -> Self {
         LazyLock::force(&START);
         let core = Core {
             cluster,
@@ -170,8 +171,8 @@ impl Transport {
     /// Resolves, once for each time, when the current credentials have been refused with 401, with their
     /// generation. Answer with [`swap`](Self::swap) or [`refresh_done`](Self::refresh_done). Cancel safe: it is
     /// told again as long as it was not answered.
-    pub(crate) async fn unauthorized(&self) -> u64 {
-        self.core.refreshes.refused().await
+    pub(crate) fn unauthorized(&self) -> impl Future<Output = u64> {
+        self.core.refreshes.refused()
     }
 
     /// Says that nothing newer is to be had: what was refused stays refused.

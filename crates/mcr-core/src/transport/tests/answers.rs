@@ -287,7 +287,10 @@ async fn a_head_that_never_ends_is_explained() {
 async fn a_client_stack_passes_the_same_way() {
     let server = Server::json("200 OK", "{}").await;
     let inner = transport(&server).client("default");
-    let outer = super::Transport::with_settings(crate::ClusterName::new("outer").unwrap(), super::settings());
+    let outer = super::Transport::with_settings(
+        crate::ClusterName::new("outer").unwrap(),
+        super::settings().into(),
+    );
     outer.swap(super::dialer().client_stack(inner));
     let response = outer.send(get("/version?x=1")).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);

@@ -55,7 +55,7 @@ fn stack_with(server: &Server, token: &str, settings: Settings) -> Stack {
 }
 
 fn transport(server: &Server) -> Transport {
-    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), settings());
+    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), settings().into());
     transport.swap(stack(server, "one"));
     transport
 }

@@ -301,7 +301,7 @@ async fn a_401_is_passed_on_when_there_is_nothing_newer_and_never_in_a_loop() {
     );
     assert_eq!(server.seen().len(), 2);
     // A newer one that is refused as well is not followed by another try.
-    let other = Transport::with_settings(crate::ClusterName::new("c2").unwrap(), super::settings());
+    let other = Transport::with_settings(crate::ClusterName::new("c2").unwrap(), super::settings().into());
     other.swap(stack(&server, "one"));
     let supervise = async {
         other.unauthorized().await;
