@@ -10,10 +10,6 @@ use crate::{BoxError, ClusterName, ClusterSpec};
 /// One thing a [`Provider`] says.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "changes are few and handled one by one; a box would only be in the way"
-)]
 pub enum Change {
     /// The cluster exists and looks like this. New, changed or the same as before: the fleet finds out.
     Upsert(ClusterSpec),

@@ -44,7 +44,7 @@ pub enum Access {
     /// A kubeconfig, as bytes.
     Kubeconfig(KubeconfigAccess),
     /// An address and something that hands out credentials.
-    Parts(Parts),
+    Parts(Box<Parts>),
     /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
     /// client for the same cluster counts as a change of address: one list and a comparison.
     Client(ReadyClient),
@@ -79,7 +79,7 @@ impl From<ScopedAccess> for Access {
 
 impl From<Parts> for Access {
     fn from(parts: Parts) -> Self {
-        Self::Parts(parts)
+        Self::Parts(Box::new(parts))
     }
 }
 

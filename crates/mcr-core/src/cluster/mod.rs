@@ -19,8 +19,8 @@ use kube::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Capabilities, ClusterName, ClusterSpec,
-    fleet::{ClusterState, FleetShared, Seat},
+    Capabilities, ClusterName,
+    fleet::{ClusterState, Description, FleetShared, Seat},
     latest::Latest,
     transport::Transport,
     watch::{Line, Phase},
@@ -72,7 +72,7 @@ pub(crate) enum Standing {
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     /// What its provider said last, for its labels and properties.
-    pub(crate) spec: Arc<ClusterSpec>,
+    pub(crate) spec: Arc<Description>,
     pub(crate) identity: Option<Arc<str>>,
     pub(crate) credential_expires: Option<SystemTime>,
     pub(crate) last_probe: Option<SystemTime>,
@@ -82,7 +82,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// What a provider says of a cluster.
-    pub(crate) fn announced(spec: &Arc<ClusterSpec>) -> Self {
+    pub(crate) fn announced(spec: &Arc<Description>) -> Self {
         Self {
             spec: spec.clone(),
             identity: spec.identity.clone(),
@@ -156,17 +156,17 @@ impl Cluster {
 
     /// Its labels as last announced.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        self.0.facts.load().spec.labels.clone()
+        self.0.facts.load().spec.labels.to_map()
     }
 
     /// One label.
     pub fn label(&self, key: &str) -> Option<String> {
-        self.0.facts.load().spec.labels.get(key).cloned()
+        self.0.facts.load().spec.labels.get(key).map(str::to_owned)
     }
 
     /// Its properties as last announced.
     pub fn properties(&self) -> BTreeMap<String, String> {
-        self.0.facts.load().spec.properties.clone()
+        self.0.facts.load().spec.properties.to_map()
     }
 
     /// What makes it this cluster, as far as is known: what its provider declared, or else the UID of its

@@ -9,12 +9,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     ClusterState, FleetShared,
+    description::Description,
     life::{End, Life},
     probe::{self, Afterwards, ProbeError},
     state::{KnownIdentity, Place, Shape, Target, suspended},
 };
 use crate::{
-    Access, Cluster, ClusterSpec, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
+    Access, Cluster, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
     access::{Resolved, at_hand, resolve},
     backoff::Backoff,
     slots::Slot as WorkSlot,
@@ -322,7 +323,7 @@ const IDENTIFY_WITHIN: Duration = Duration::from_secs(12);
 /// Makes a connection without asking anything over it.
 pub(super) async fn dial(
     fleet: &FleetShared,
-    spec: &ClusterSpec,
+    spec: &Description,
     why: Refresh,
     prefix: &str,
 ) -> Result<Connected, NotConnected> {
@@ -358,7 +359,7 @@ pub(super) async fn dial(
             default_namespace,
             trust,
         } => {
-            let place = Place::Server(endpoint.server.clone(), endpoint.certificate_authority.clone());
+            let place = Place::Server(endpoint.clone());
             let source = Source {
                 endpoint,
                 trust,
@@ -391,7 +392,7 @@ pub(super) async fn dial(
 }
 
 /// Finds out what a description asks for: off the executor, since a kubeconfig may name files.
-pub(super) async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<Resolved, String> {
+pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<Resolved, String> {
     if let Some(resolved) = at_hand(&spec.access, &fleet.settings().access_policy) {
         return Ok(resolved);
     }
@@ -403,7 +404,7 @@ pub(super) async fn resolved(fleet: &FleetShared, spec: &ClusterSpec) -> Result<
     }
 }
 
-pub(super) fn shape(spec: &ClusterSpec, resolved: &Resolved) -> Shape {
+pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Shape {
     let (target, credentials) = match (resolved, &spec.access) {
         (
             Resolved::Link {

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
+use super::description::Description;
 use crate::{BrokenCluster, ClusterName, ClusterSpec};
 
 /// Numbers the providers of a fleet.
@@ -13,7 +14,7 @@ pub(crate) type ProviderId = usize;
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
     /// The cluster should be as this provider says.
-    Set(ProviderId, Arc<ClusterSpec>),
+    Set(ProviderId, Arc<Description>),
     /// The cluster should not be there.
     Unset(ClusterName),
     /// What is shown of the cluster has changed, and nothing else.
@@ -42,7 +43,7 @@ pub(crate) struct Desired {
 struct Claim {
     provider: ProviderId,
     /// The last good description; none if there never was one.
-    spec: Option<Arc<ClusterSpec>>,
+    spec: Option<Arc<Description>>,
     broken: Option<Box<BrokenCluster>>,
     /// The last round of discovery in which the provider named it.
     round: u64,
@@ -95,7 +96,7 @@ impl Desired {
 
     pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
         let name = spec.name.clone();
-        let spec = Arc::new(spec);
+        let spec = Arc::new(Description::from(spec));
         let (at, claim) = self.claim(provider, &name);
         let first = claim.spec.is_none() && claim.broken.is_none();
         claim.broken = None;

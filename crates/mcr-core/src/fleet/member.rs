@@ -12,13 +12,14 @@ use kube::client::Body;
 
 use super::{
     ClusterState, FleetShared,
+    description::Description,
     host::{Host, Upstream},
     life::End,
     state::suspended,
     supervisor::{self, Slots, Wanted},
 };
 use crate::{
-    Access, BoxError, Cluster, ClusterName, ClusterSpec,
+    Access, BoxError, Cluster, ClusterName,
     cluster::{Facts, Standing},
     scope::ScopedAccess,
     transport::{AnswerBody, Route, Transport},
@@ -103,7 +104,7 @@ struct Engaged {
     cluster: Cluster,
     seat: Arc<Seat>,
     /// As it was announced when it last changed.
-    spec: Arc<ClusterSpec>,
+    spec: Arc<Description>,
     claim: u64,
 }
 
@@ -130,7 +131,7 @@ impl Member {
 }
 
 /// The place that a description leads to, if it leads into a scope.
-pub(super) fn scoped(spec: &ClusterSpec) -> Option<&ScopedAccess> {
+pub(super) fn scoped(spec: &Description) -> Option<&ScopedAccess> {
     match &spec.access {
         Access::Scoped(scoped) => Some(scoped),
         _ => None,
@@ -246,7 +247,7 @@ impl FleetShared {
 }
 
 /// Shows a cluster as its description says, or else as its endpoint is.
-fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &ClusterSpec) {
+fn show(fleet: &Arc<FleetShared>, cluster: &Cluster, host: &Host, spec: &Description) {
     match suspended(spec) {
         Some(reason) => {
             let blocked = format!("the cluster is suspended: {reason}");
@@ -281,7 +282,7 @@ impl Engaged {
         }
     }
 
-    fn update(&mut self, fleet: &Arc<FleetShared>, spec: &Arc<ClusterSpec>, now: &ScopedAccess) {
+    fn update(&mut self, fleet: &Arc<FleetShared>, spec: &Arc<Description>, now: &ScopedAccess) {
         let cluster = &self.cluster;
         let facts = cluster.facts();
         cluster.change_facts(|facts| {

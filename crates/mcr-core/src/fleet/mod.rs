@@ -2,6 +2,7 @@
 
 mod connect;
 mod counts;
+mod description;
 mod desired;
 mod discovery;
 mod events;
@@ -40,6 +41,7 @@ use crate::{
 
 pub use counts::{CredentialCounts, FleetCounts, KindCounts};
 pub(crate) use counts::{KindCells, count};
+pub(crate) use description::Description;
 pub use events::{FleetEvent, FleetEvents};
 pub use host::Upstream;
 pub(crate) use member::Seat;

@@ -11,12 +11,13 @@ use super::{
     ClusterState, FleetShared,
     connect::{NotConnected, Source, dial, refresh_time, resolved, shape},
     counts::count,
+    description::Description,
     life::{End, Life},
     probe::{self, Afterwards, ProbeError},
     state::{SpecChange, classify, suspended},
 };
 use crate::{
-    ClusterSpec, Credential, Fingerprint, Refresh,
+    Credential, Fingerprint, Refresh,
     transport::Stack,
     watch::{Line, Phase},
 };
@@ -200,7 +201,7 @@ impl Life<'_> {
     }
 
     /// Tries new credentials and, if they are taken, uses them from now on.
-    async fn swap_credentials(&mut self, spec: &Arc<ClusterSpec>) -> Option<End> {
+    async fn swap_credentials(&mut self, spec: &Arc<Description>) -> Option<End> {
         let prefix = self.prefix();
         let attempt = async {
             let connected = dial(self.fleet, spec, Refresh::First, &prefix).await?;
@@ -333,8 +334,6 @@ async fn fresh(
     Ok(Some((credential, stack)))
 }
 
-async fn failed_since(line: &Line, known: u64) {
-    line.seen
-        .wait(|seen| (seen.failures != known).then_some(()))
-        .await;
+fn failed_since(line: &Line, known: u64) -> impl Future<Output = ()> {
+    line.seen.wait(move |seen| (seen.failures != known).then_some(()))
 }

@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Availability, ClusterSpec, Endpoint, Fingerprint};
+use super::description::Description;
+use crate::{Availability, Endpoint, Fingerprint};
 
 /// Where a cluster is in its life.
 ///
@@ -133,7 +134,7 @@ pub(crate) fn classify(old: &Shape, new: &Shape) -> SpecChange {
     }
 }
 
-pub(crate) fn suspended(spec: &ClusterSpec) -> Option<Arc<str>> {
+pub(crate) fn suspended(spec: &Description) -> Option<Arc<str>> {
     match &spec.availability {
         Availability::Available => None,
         Availability::Suspended { reason } => Some(reason.clone()),
@@ -150,13 +151,27 @@ pub(crate) struct KnownIdentity {
 }
 
 /// Where a cluster was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// Server and certificate authority.
-    Server(http::Uri, Option<Arc<[u8]>>),
+    /// The same for the same server and certificate authority.
+    Server(Arc<Endpoint>),
     /// A ready client, by its number: where it leads can't be seen, so another one may lead to another cluster.
     Client(u64),
 }
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Server(a), Self::Server(b)) => {
+                a.server == b.server && a.certificate_authority == b.certificate_authority
+            }
+            (Self::Client(a), Self::Client(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Place {}
 
 impl KnownIdentity {
     /// Whether what answers now is the cluster that was known before.
@@ -225,7 +240,7 @@ mod tests {
 
     #[test]
     fn identity_goes_by_what_is_declared_then_by_kube_system_then_by_place() {
-        let place = |s: &str| Some(Place::Server(s.parse().unwrap(), None));
+        let place = |s: &str| Some(Place::Server(Arc::new(Endpoint::new(s.parse().unwrap()))));
         let known = |declared: Option<&str>, uid: Option<&str>, at: &str| KnownIdentity {
             declared: declared.map(Arc::from),
             uid: uid.map(Arc::from),

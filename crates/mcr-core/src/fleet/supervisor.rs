@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::{
     FleetShared,
+    description::Description,
     life::{End, Life},
     member::{self, Member},
 };
@@ -19,7 +20,7 @@ use crate::{ClusterName, ClusterSpec};
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(super) provider: Arc<str>,
-    pub(super) spec: Arc<ClusterSpec>,
+    pub(super) spec: Arc<Description>,
     pub(super) claim: u64,
 }
 
@@ -28,7 +29,7 @@ impl Wanted {
     pub(super) fn of_endpoint(scope: &str, spec: ClusterSpec) -> Self {
         Self {
             provider: scope.into(),
-            spec: Arc::new(spec),
+            spec: Arc::new(spec.into()),
             claim: 0,
         }
     }
@@ -53,7 +54,7 @@ pub(super) fn slots(fleet: &FleetShared) -> MutexGuard<'_, Slots> {
 }
 
 /// The cluster should be there and look like this.
-pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<ClusterSpec>) {
+pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<Description>) {
     if fleet.token().is_cancelled() {
         return;
     }
@@ -162,7 +163,7 @@ mod tests {
         ));
         let life = size_of_val(&*Life::begin(&fleet.0, wanted, &mut changes, None));
         assert!(
-            task + life < 2_000,
+            task + life < 1_600,
             "{task} bytes for the task and {life} for what it keeps"
         );
     }
