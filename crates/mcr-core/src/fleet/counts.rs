@@ -62,8 +62,8 @@ pub struct KindCounts {
 const MAX_KINDS: usize = 256;
 const OTHER_KINDS: &str = "other";
 
-/// Larger pages are rare, and those of one cluster.
-const MAX_EXPECTED: usize = 1 << 20;
+/// Room for no more than this is made before it is needed.
+const MAX_EXPECTED: usize = 512 << 10;
 
 /// The counts as they grow.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ pub(crate) struct Counts {
 pub(crate) struct KindCells {
     pub(crate) lists: AtomicU64,
     pub(crate) list_bytes: AtomicU64,
-    /// Of the last page of a list.
+    /// As large as the last pages of lists.
     page_bytes: AtomicUsize,
     list_micros: AtomicU64,
     pub(crate) events: AtomicU64,
@@ -150,14 +150,17 @@ impl KindCells {
     /// Counts a page of a list, of so many bytes.
     pub(crate) fn read_page(&self, bytes: usize) {
         self.list_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.page_bytes.store(bytes, Ordering::Relaxed);
+        // A large one is forgotten in the course of some smaller ones.
+        let before = self.page_bytes.load(Ordering::Relaxed);
+        self.page_bytes
+            .store(bytes.max(before - before / 4), Ordering::Relaxed);
     }
 
     /// How many bytes the next page of a list may have: clusters of a fleet are often alike. Room for more than that is
     /// not touched until it is used.
     pub(crate) fn expected_page(&self) -> usize {
-        let last = self.page_bytes.load(Ordering::Relaxed).min(MAX_EXPECTED);
-        last + last / 16
+        let last = self.page_bytes.load(Ordering::Relaxed);
+        last.saturating_add(last / 16).min(MAX_EXPECTED)
     }
 
     pub(crate) fn failure(&self, error: &WatchError) {
@@ -187,6 +190,23 @@ impl KindCells {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_page_is_expected_to_be_like_the_last() {
+        let cells = KindCells::default();
+        assert_eq!(cells.expected_page(), 0);
+        cells.read_page(160_000);
+        assert_eq!(cells.expected_page(), 170_000);
+        // The last page of a list is small, and says nothing of the next list.
+        cells.read_page(1_000);
+        assert_eq!(cells.expected_page(), 127_500);
+        for _ in 0..40 {
+            cells.read_page(1_000);
+        }
+        assert_eq!(cells.expected_page(), 1_062);
+        cells.read_page(usize::MAX);
+        assert_eq!(cells.expected_page(), MAX_EXPECTED);
+    }
 
     fn kind(plural: &str) -> WatchRequest {
         let resource = kube::core::ApiResource {

@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 use tokio::time::{Instant, Sleep};
 
 use super::{
@@ -134,7 +135,17 @@ impl ResponseBody {
     /// The rest of it in one piece. `expected` is how many bytes that may be: one that grows is copied twice and more.
     /// Cancellation drops what was read.
     pub(crate) async fn in_one_piece(mut self, expected: usize) -> Result<Bytes, TransportError> {
-        let mut whole = Vec::with_capacity(expected);
+        let first = match self.frame().await {
+            Some(frame) => frame?.into_data().unwrap_or_default(),
+            None => Bytes::new(),
+        };
+        if self.is_end_stream() {
+            return Ok(first);
+        }
+        // Room is made when something is there: thousands may wait.
+        let mut whole = Vec::with_capacity(expected.max(first.len()));
+        whole.extend_from_slice(&first);
+        drop(first);
         while let Some(more) = poll_fn(|context| self.poll_append(context, &mut whole)).await {
             more?;
         }
@@ -146,11 +157,12 @@ impl ResponseBody {
         context: &mut Context<'_>,
         whole: &mut Vec<u8>,
     ) -> Poll<Option<Result<(), TransportError>>> {
+        let before = whole.len();
         let read = ready!(self.poll_with(context, |inner, context| inner.poll_append(context, whole)));
         Poll::Ready(read.map(|read| {
             read.map(|_| {
-                if let Some(life) = &self.life {
-                    life.heard();
+                if let Some(life) = &mut self.life {
+                    life.noted(whole.get(before..).unwrap_or_default());
                 }
             })
         }))

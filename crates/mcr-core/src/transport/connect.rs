@@ -209,19 +209,25 @@ impl Connector {
         })
     }
 
+    fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, BoxError> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let host = server.host().unwrap_or_default();
+        Ok(ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned())
+    }
+
     /// Connects to a server: `https://host:port`, or `http`. Dropping the future gives it up.
     pub(super) async fn connect(&self, to: &Uri) -> Result<Stream, BoxError> {
+        let name = match to.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(self.server_name(to)?),
+            _ => return Err("a server is reached by http or https".into()),
+        };
         let connecting = async {
             let io = self.route.clone().oneshot(to.clone()).await?;
-            if to.scheme() != Some(&uri::Scheme::HTTPS) {
+            let Some(name) = name else {
                 return Ok(Either::Left(io));
-            }
-            let name = match &self.name {
-                Some(name) => name.clone(),
-                None => {
-                    let host = to.host().unwrap_or_default();
-                    ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned()
-                }
             };
             let tls = TlsStream::connect(io, self.tls.clone(), name).await?;
             Ok(Either::Right(tls))

@@ -201,7 +201,7 @@ impl Content {
         }
     }
 
-    /// Appends what has come to `content`, without a piece of its own. Ends like [`poll_frame`](http_body::Body).
+    /// Appends what has come to `content`, without a piece of its own; for the rest as [`poll_frame`](http_body::Body).
     pub(super) fn poll_append(
         &mut self,
         context: &mut Context<'_>,

@@ -102,18 +102,17 @@ impl Life {
         }
     }
 
-    /// Takes note that something came.
-    pub(super) fn heard(&self) {
+    /// Takes note of what came.
+    pub(super) fn noted(&mut self, data: &[u8]) {
         self.core.heard();
+        if let Some(last) = data.last() {
+            self.at_line_start = *last == b'\n';
+        }
     }
 
     /// Takes note of what came, and cuts it after its last line if the body is to end. Says whether it ends there.
     pub(super) fn data(&mut self, data: Bytes, end_at_line: bool) -> (Bytes, bool) {
-        self.heard();
-        let Some(last) = data.last() else {
-            return (data, false);
-        };
-        self.at_line_start = *last == b'\n';
+        self.noted(&data);
         if !end_at_line {
             return (data, false);
         }

@@ -1,8 +1,11 @@
-//! TLS to a server over rustls' API without buffers: nothing is held for a connection on which nothing is under way.
+//! TLS to a server over rustls' unbuffered API: no buffer is held for a connection on which nothing is under way.
 //!
-//! A fleet waits on one connection for each watch. rustls' own stream keeps 4 KiB for each of them to read into, never
-//! reads more than that at once, and copies what it has decrypted twice more. Here all connections of a thread are read
-//! into one buffer, decrypted there, and the content goes to whoever reads, record by record.
+//! A fleet waits on one connection for each watch. rustls' buffered API, and so tokio-rustls, keeps 4 KiB for each of them
+//! to read into, never reads more than that at once, and copies what it has decrypted once more. Here all connections of a
+//! thread are read into one buffer, and application data goes to whoever reads, record by record.
+//!
+//! rustls must be shown the same bytes again until it says that they are of no more use; and after an error it must not be
+//! asked for more than its alert.
 
 use std::{
     cell::Cell,
@@ -56,11 +59,13 @@ pub(super) struct TlsStream<I> {
     partial: Vec<u8>,
     /// Decrypted before anybody asked for it.
     content: BytesMut,
-    /// Encrypted: at most a record, and what the protocol itself has to say.
+    /// Encrypted: two records at most, and what the protocol itself has to say.
     unsent: BytesMut,
-    /// Whether we have said that nothing more comes.
+    /// Whether a writer is woken when more can be sent. Where who reads is another task, it must not take its place.
+    writing: bool,
+    /// Whether we have sent close_notify.
     closed: bool,
-    /// Whether the server has said that nothing more comes.
+    /// Whether the server has sent close_notify.
     ended: bool,
     /// Whether anything that came was wrong.
     broken: bool,
@@ -128,8 +133,8 @@ fn advance(
     }
 }
 
-/// What the server is told of an error.
-fn last_words(tls: &mut UnbufferedClientConnection, received: &mut [u8], unsent: &mut BytesMut) {
+/// The alert of a fatal error.
+fn alert(tls: &mut UnbufferedClientConnection, received: &mut [u8], unsent: &mut BytesMut) {
     // As long as it has anything to say, it does not look at what has been received.
     while tls.wants_write() {
         match tls.process_tls_records(received).state {
@@ -149,7 +154,8 @@ fn encode(mut data: EncodeTlsData<'_, ClientConnectionData>, unsent: &mut BytesM
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
-    /// Shakes hands with the server. Dropping the future closes the connection.
+    /// Shakes hands with the server. What we say last is sent with the first content, or by a flush. Dropping the future
+    /// closes the connection.
     pub(super) async fn connect(
         io: I,
         config: Arc<ClientConfig>,
@@ -161,6 +167,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
             partial: Vec::new(),
             content: BytesMut::new(),
             unsent: BytesMut::new(),
+            writing: false,
             closed: false,
             ended: false,
             broken: false,
@@ -168,13 +175,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
         };
         let mut early = BytesMut::new();
         let mut step = stream.catch_up()?;
-        loop {
+        // A server ends only what was open; what it said before is still to be read.
+        while step == Step::Handshake {
             poll_fn(|context| stream.poll_send(context)).await?;
-            match step {
-                Step::Handshake => {}
-                Step::Open => break,
-                Step::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
-            }
             let mut take = |record: &[u8]| early.extend_from_slice(record);
             step = poll_fn(|context| stream.poll_receive(context, SPACE, &mut take)).await?;
         }
@@ -189,6 +192,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
         at_most: usize,
         take: impl FnMut(&[u8]),
     ) -> Poll<io::Result<Step>> {
+        if self.broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let kept = self.partial.len();
         let step = ready!(with_space(kept.saturating_add(at_most), |space| {
             let mut buffer = ReadBuf::new(space);
@@ -205,11 +211,10 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
             }
             Poll::Ready(self.go_on(received, take))
         }));
-        // What can't be sent now is sent before the next that is written.
-        match self.poll_send(context) {
-            Poll::Ready(Err(error)) => Poll::Ready(step.and(Err(error))),
-            _ => Poll::Ready(step),
+        if step.is_err() {
+            self.speak(context);
         }
+        Poll::Ready(step)
     }
 
     /// Goes on with what has been received, and keeps what is not whole.
@@ -221,7 +226,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
         let rest = received.get_mut(used..).unwrap_or_default();
         let step = step.map_err(|error| {
             self.broken = true;
-            last_words(&mut self.tls, rest, &mut self.unsent);
+            alert(&mut self.tls, rest, &mut self.unsent);
             io::Error::new(io::ErrorKind::InvalidData, error)
         });
         self.ended |= matches!(step, Ok(Step::Ended));
@@ -238,6 +243,21 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
         let step = self.go_on(&mut partial, |record| content.extend_from_slice(record));
         self.content = content;
         step
+    }
+
+    /// Sends what the protocol itself has to say, as far as that can be done at once: the end of a handshake, answers to key
+    /// updates, alerts. If it can't be sent, what is received says why.
+    fn speak(&mut self, context: &mut Context<'_>) {
+        if !self.writing && !self.unsent.is_empty() {
+            let _ = self.poll_send(context);
+        }
+    }
+
+    /// Sends what is unsent, for a writer.
+    fn poll_write_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sent = self.poll_send(context);
+        self.writing = sent.is_pending();
+        sent
     }
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -271,6 +291,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
         }
         let mut len = 0;
         while len == 0 && !self.ended {
+            self.speak(context);
             let step = ready!(self.poll_receive(context, at_most, |record| {
                 len += record.len();
                 take(record);
@@ -344,432 +365,38 @@ impl<I: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<I> {
         content: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_send(context))?;
+        // The end of the handshake goes together with the first content.
+        if this.unsent.len() >= RECORD {
+            ready!(this.poll_write_out(context))?;
+        }
         let content = content.get(..RECORD).unwrap_or(content);
         this.encrypt(content.len() + OVERHEAD, |open, room| open.encrypt(content, room))?;
         // It is taken over, whether or not it can be sent at once.
-        match this.poll_send(context) {
+        match this.poll_write_out(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(content.len())),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_send(context)
+        self.get_mut().poll_write_out(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.closed {
+        // After an error there is nothing more to be said than the alert.
+        if !this.closed && !this.broken {
             this.encrypt(OVERHEAD, |open, room| open.queue_close_notify(room))?;
             this.closed = true;
         }
-        ready!(this.poll_send(context))?;
-        Pin::new(&mut this.io).poll_shutdown(context)
+        ready!(this.poll_write_out(context))?;
+        match ready!(Pin::new(&mut this.io).poll_shutdown(context)) {
+            // By the server, meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            shut => Poll::Ready(shut),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use proptest::prelude::*;
-    use rcgen::generate_simple_self_signed;
-    use rustls::{RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion, version};
-    use rustls_pki_types::PrivateKeyDer;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
-        runtime,
-    };
-    use tokio_rustls::TlsAcceptor;
-
-    use super::*;
-    use crate::access::pem;
-
-    /// A server called `a`, and who trusts it.
-    fn peers(version: &'static SupportedProtocolVersion) -> (ServerConfig, Arc<ClientConfig>) {
-        let made = generate_simple_self_signed(["a".to_owned()]).unwrap();
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        let chain = vec![made.cert.der().clone()];
-        let mut roots = RootCertStore::empty();
-        roots.add(chain[0].clone()).unwrap();
-        let server = ServerConfig::builder_with_provider(pem::provider().clone())
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let client = ClientConfig::builder_with_provider(pem::provider().clone())
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        (server, client.into())
-    }
-
-    fn versions() -> impl Strategy<Value = &'static SupportedProtocolVersion> {
-        prop_oneof![Just(&version::TLS13), Just(&version::TLS12)]
-    }
-
-    fn name() -> ServerName<'static> {
-        "a".try_into().unwrap()
-    }
-
-    fn run<T>(test: impl Future<Output = T>) -> T {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(test)
-    }
-
-    /// Passes on no more at once than it is told, in turn, and before each time nothing.
-    struct Cuts<I> {
-        inner: I,
-        cuts: Vec<usize>,
-        turn: usize,
-    }
-
-    impl<I> Cuts<I> {
-        fn next(&mut self, context: &mut Context<'_>) -> Poll<usize> {
-            self.turn += 1;
-            if self.turn.is_multiple_of(2) {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Poll::Ready(self.cuts[self.turn / 2 % self.cuts.len()])
-        }
-    }
-
-    impl<I: AsyncRead + Unpin> AsyncRead for Cuts<I> {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            let mut part = vec![0; ready!(self.next(context)).min(buffer.remaining())];
-            let mut part = ReadBuf::new(&mut part);
-            ready!(Pin::new(&mut self.inner).poll_read(context, &mut part))?;
-            buffer.put_slice(part.filled());
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl<I: AsyncWrite + Unpin> AsyncWrite for Cuts<I> {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            let len = ready!(self.next(context)).min(bytes.len());
-            Pin::new(&mut self.inner).poll_write(context, &bytes[..len])
-        }
-
-        fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.inner).poll_flush(context)
-        }
-
-        fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.inner).poll_shutdown(context)
-        }
-    }
-
-    /// A server whose bytes are handed over one answer at a time, whatever they are.
-    struct Script {
-        server: ServerConnection,
-        /// What it says after the handshake.
-        after: Vec<u8>,
-        outgoing: VecDeque<u8>,
-        told: bool,
-    }
-
-    impl AsyncRead for Script {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            if self.outgoing.is_empty() && !self.server.is_handshaking() && !self.told {
-                self.told = true;
-                let after = std::mem::take(&mut self.after);
-                self.outgoing.extend(after);
-            }
-            let len = self.outgoing.len().min(buffer.remaining());
-            let bytes: Vec<u8> = self.outgoing.drain(..len).collect();
-            buffer.put_slice(&bytes);
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Script {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            let mut rest = bytes;
-            while !rest.is_empty() {
-                self.server.read_tls(&mut rest)?;
-                // What it thinks of an alert is of no interest.
-                let _ = self.server.process_new_packets();
-            }
-            let mut outgoing = Vec::new();
-            while self.server.wants_write() {
-                self.server.write_tls(&mut outgoing)?;
-            }
-            self.outgoing.extend(outgoing);
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    fn script(server: ServerConfig, after: Vec<u8>) -> Script {
-        Script {
-            server: ServerConnection::new(server.into()).unwrap(),
-            after,
-            outgoing: VecDeque::new(),
-            told: false,
-        }
-    }
-
-    /// A connection that is shaken, to a server that does the rest.
-    async fn connected<Fut: Future<Output = ()> + Send + 'static>(
-        version: &'static SupportedProtocolVersion,
-        serve: impl FnOnce(tokio_rustls::server::TlsStream<DuplexStream>) -> Fut + Send + 'static,
-    ) -> TlsStream<DuplexStream> {
-        let (server, client) = peers(version);
-        let (ours, theirs) = duplex(1 << 20);
-        tokio::spawn(async move {
-            let accepted = TlsAcceptor::from(Arc::new(server)).accept(theirs).await;
-            serve(accepted.unwrap()).await;
-        });
-        TlsStream::connect(ours, client, name()).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn nothing_is_held_while_nothing_is_under_way() {
-        let stream = connected(&version::TLS13, |mut server| async move {
-            server.write_all(&[7; 100_000]).await.unwrap();
-            server.flush().await.unwrap();
-            std::future::pending().await
-        });
-        let mut stream = stream.await;
-        stream.write_all(b"a request").await.unwrap();
-        stream.read_exact(&mut vec![0; 100_000]).await.unwrap();
-        let held = [
-            stream.partial.capacity(),
-            stream.content.capacity(),
-            stream.unsent.capacity(),
-        ];
-        assert_eq!(held, [0, 0, 0]);
-    }
-
-    #[tokio::test]
-    async fn what_was_not_said_to_be_the_end_is_a_failure_after_what_came_before() {
-        for version in [&version::TLS13, &version::TLS12] {
-            let mut stream = connected(version, |mut server| async move {
-                server.write_all(b"all there is").await.unwrap();
-                server.flush().await.unwrap();
-            })
-            .await;
-            let mut read = Vec::new();
-            let error = stream.read_to_end(&mut read).await.unwrap_err();
-            assert_eq!(read, b"all there is");
-            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        }
-    }
-
-    #[tokio::test]
-    async fn what_was_changed_on_its_way_is_refused_after_what_came_before() {
-        for version in [&version::TLS13, &version::TLS12] {
-            let (server, client) = peers(version);
-            let mut stream = TlsStream::connect(script(server, Vec::new()), client, name())
-                .await
-                .unwrap();
-            let server = &mut stream.io.server;
-            io::Write::write_all(&mut server.writer(), b"whole").unwrap();
-            let mut sent = Vec::new();
-            server.write_tls(&mut sent).unwrap();
-            io::Write::write_all(&mut server.writer(), b"to be changed").unwrap();
-            server.write_tls(&mut sent).unwrap();
-            *sent.last_mut().unwrap() ^= 1;
-            stream.io.outgoing.extend(sent);
-
-            let mut read = [0; 64];
-            assert_eq!(stream.read(&mut read).await.unwrap(), 5);
-            let error = stream.read(&mut read).await.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-            let why = error.get_ref().unwrap().downcast_ref::<rustls::Error>();
-            assert_eq!(why, Some(&rustls::Error::DecryptError));
-            // The server was told, and nothing goes over it any more.
-            let told = stream.io.server.process_new_packets().unwrap_err();
-            let alert = rustls::AlertDescription::BadRecordMac;
-            assert_eq!(told, rustls::Error::AlertReceived(alert));
-            assert!(stream.read(&mut read).await.is_err());
-            assert!(stream.write(b"more").await.is_err());
-        }
-    }
-
-    #[tokio::test]
-    async fn an_end_is_told_and_nothing_is_written_behind_it() {
-        let mut stream = connected(&version::TLS13, |mut server| async move {
-            let mut read = Vec::new();
-            // With an error if it had been cut off.
-            server.read_to_end(&mut read).await.unwrap();
-            server.write_all(&read).await.unwrap();
-            server.shutdown().await.unwrap();
-        })
-        .await;
-        stream.write_all(b"echo").await.unwrap();
-        stream.shutdown().await.unwrap();
-        assert!(stream.write(b"more").await.is_err());
-        let mut read = Vec::new();
-        stream.read_to_end(&mut read).await.unwrap();
-        assert_eq!(read, b"echo");
-        assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
-    }
-
-    #[tokio::test]
-    async fn what_comes_with_the_handshake_is_not_lost() {
-        let (mut server, client) = peers(&version::TLS13);
-        server.send_half_rtt_data = true;
-        let mut script = script(server, Vec::new());
-        io::Write::write_all(&mut script.server.writer(), b"early").unwrap();
-        let mut stream = TlsStream::connect(script, client, name()).await.unwrap();
-        let mut read = [0; 5];
-        stream.read_exact(&mut read).await.unwrap();
-        assert_eq!(&read, b"early");
-    }
-
-    #[tokio::test]
-    async fn a_handshake_without_end_is_given_up() {
-        let (_, client) = peers(&version::TLS13);
-        let (ours, theirs) = duplex(64);
-        let (mut hello, mut theirs) = tokio::io::split(theirs);
-        tokio::spawn(async move { tokio::io::copy(&mut hello, &mut tokio::io::sink()).await });
-        let sent = tokio::spawn(async move {
-            // A certificate of 16 MiB, byte for byte in a record of its own.
-            let mut sent = 0_usize;
-            let begin = [22, 3, 3, 0, 4, 11, 255, 255, 255];
-            let mut bytes = theirs.write_all(&begin).await;
-            while bytes.is_ok() {
-                bytes = theirs.write_all(&[22, 3, 3, 0, 1, 0]).await;
-                sent += 6;
-            }
-            sent
-        });
-        let failed = TlsStream::connect(ours, client, name()).await.err().unwrap();
-        assert_eq!(failed.kind(), io::ErrorKind::InvalidData);
-        assert!(sent.await.unwrap() <= 2 * SPACE);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
-        #[test]
-        fn content_is_whole_wherever_it_is_cut(
-            version in versions(),
-            parts in prop::collection::vec(prop_oneof![1..200_usize, 1..40_000_usize], 1..4),
-            mut cuts in prop::collection::vec(prop_oneof![1..9_usize, 1..2_000_usize], 0..4),
-            at_once in 500..40_000_usize,
-            keys in any::<bool>(),
-        ) {
-            // Byte by byte only it would take too long.
-            cuts.push(10_000);
-            let (server, client) = peers(version);
-            let (ours, theirs) = duplex(at_once);
-            let parts: Vec<Vec<u8>> = parts.iter().enumerate().map(|(at, len)| vec![at as u8; *len]).collect();
-            let all = parts.concat();
-            run(async {
-                let (to_echo, len) = (parts.clone(), all.len());
-                let server = tokio::spawn(async move {
-                    let mut stream = TlsAcceptor::from(Arc::new(server)).accept(theirs).await.unwrap();
-                    for part in to_echo {
-                        stream.write_all(&part).await.unwrap();
-                        if keys && version.version == rustls::ProtocolVersion::TLSv1_3 {
-                            stream.get_mut().1.refresh_traffic_keys().unwrap();
-                        }
-                    }
-                    stream.flush().await.unwrap();
-                    let mut read = vec![0; len];
-                    stream.read_exact(&mut read).await.unwrap();
-                    stream.shutdown().await.unwrap();
-                    read
-                });
-                let io = Cuts { inner: ours, cuts, turn: 0 };
-                let mut stream = TlsStream::connect(io, client, name()).await.unwrap();
-                let mut read = vec![0; len];
-                stream.read_exact(&mut read).await.unwrap();
-                prop_assert!(read == all);
-                for part in &parts {
-                    stream.write_all(part).await.unwrap();
-                }
-                stream.flush().await.unwrap();
-                prop_assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
-                prop_assert!(server.await.unwrap() == all);
-                Ok(())
-            })?;
-        }
-
-        #[test]
-        fn nothing_that_comes_makes_it_panic(
-            version in versions(),
-            bytes in prop::collection::vec(any::<u8>(), 0..300),
-            record in prop_oneof![Just(0_u8), 20..25_u8],
-            cuts in prop::collection::vec(1..400_usize, 1..4),
-            flipped in any::<prop::sample::Index>(),
-        ) {
-            // A head that is right leads further in.
-            let mut said = bytes.clone();
-            if record > 0 {
-                let len = bytes.len() as u16;
-                said = [&[record, 3, 3][..], &len.to_be_bytes(), &bytes].concat();
-            }
-            run(async {
-                let (server, client) = peers(version);
-                let mut io = script(server.clone(), Vec::new());
-                io.server = ServerConnection::new(server.clone().into()).unwrap();
-                io.outgoing.extend(&said);
-                let inner = Cuts { inner: io, cuts: cuts.clone(), turn: 0 };
-                if let Ok(mut stream) = TlsStream::connect(inner, client.clone(), name()).await {
-                    let _ = stream.read_to_end(&mut Vec::new()).await;
-                }
-                let inner = Cuts { inner: script(server.clone(), said), cuts: cuts.clone(), turn: 0 };
-                let mut stream = TlsStream::connect(inner, client.clone(), name()).await.unwrap();
-                let _ = stream.read_to_end(&mut Vec::new()).await;
-                let _ = stream.write_all(b"more").await;
-                let _ = stream.shutdown().await;
-
-                // A handshake of which one byte is another.
-                let mut io = script(server, Vec::new());
-                let mut hello = UnbufferedClientConnection::new(client.clone(), name()).unwrap();
-                let mut first = BytesMut::new();
-                let _ = advance(&mut hello, &mut [], &mut first, |_| ());
-                let _ = Pin::new(&mut io).poll_write(&mut Context::from_waker(std::task::Waker::noop()), &first);
-                let at = flipped.index(io.outgoing.len());
-                io.outgoing[at] ^= 1;
-                let mut unsent = BytesMut::new();
-                let mut answer: Vec<u8> = io.outgoing.drain(..).collect();
-                let stream = TlsStream {
-                    io,
-                    tls: hello,
-                    partial: Vec::new(),
-                    content: BytesMut::new(),
-                    unsent: std::mem::take(&mut unsent),
-                    closed: false,
-                    ended: false,
-                    broken: false,
-                    failed: None,
-                };
-                let mut stream = stream;
-                let _ = stream.go_on(&mut answer, |_| ());
-                let _ = stream.read_to_end(&mut Vec::new()).await;
-                let _ = stream.write_all(b"more").await;
-            });
-        }
-    }
-}
+mod tests;

@@ -74,10 +74,12 @@ impl Member {
 
     /// What there is of an object; none if the cluster is gone.
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<Found> {
-        let Some(store) = lock(&self.primary).clone() else {
-            return Some(Found::Unwatched);
+        // Looked at under the lock: a clone of the store would cost more than the look.
+        let found = match &*lock(&self.primary) {
+            Some(store) => store.raw(key),
+            None => return Some(Found::Unwatched),
         };
-        match store.raw(key) {
+        match found {
             Ok(Some(object)) => Some(Found::Live(object)),
             Ok(None) => Some(match lock(&self.tombstones).get(key) {
                 Some(object) => Found::Deleted(object.clone()),
