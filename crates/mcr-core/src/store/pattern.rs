@@ -379,7 +379,10 @@ mod tests {
             others in prop::collection::vec((strings(), prop::collection::vec(tests::number(), 1..9)), 1..5),
         ) {
             let others: Vec<String> = others.iter().map(|(strings, numbers)| with(&first, strings, numbers)).collect();
-            let fitted = same(&format!("[{first},{}]", others.join(",")))?;
+            let list = format!("[{first},{}]", others.join(","));
+            same(&list)?;
+            // With so much behind it the first is never the last, however short the others are.
+            let fitted = same(&(list + &" ".repeat(first.len())))?;
             prop_assert_eq!(fitted, others.len());
         }
 
@@ -390,6 +393,34 @@ mod tests {
         ) {
             if serde_json::from_str::<&RawValue>(&other).is_ok() {
                 same(&format!("[{first},{other},{third},{other} , {first}]"))?;
+            }
+        }
+    }
+
+    #[test]
+    fn what_seems_to_be_the_last_makes_no_pattern() {
+        let item = |text: &str| format!(r#"{{"metadata":{{"name":"a"}},"data":"{text}"}}"#);
+        let (long, short) = (item(&"x".repeat(199)), item(""));
+        let list = |first: &str, other: &str, count: usize| {
+            let others = [",", other].concat().repeat(count);
+            same(&format!("[{first}{others}]")).unwrap()
+        };
+        assert_eq!(list(&long, &short, 1), 0);
+        assert_eq!(list(&short, &long, 1), 1);
+        // Here the second makes one, which the third fits.
+        assert_eq!(list(&long, &short, 2), 1);
+        assert_eq!(list(&long, &short, 4), 4);
+    }
+
+    #[test]
+    fn with_more_escapes_than_are_noted_objects_read_the_same() {
+        let item = |escapes: usize| {
+            let text = r"\n".repeat(escapes);
+            format!(r#"{{"metadata":{{"name":"a\"{escapes}"}},"data":{{"a":"{text}","b":"\t"}}}}"#)
+        };
+        for most in [16_380, 16_381, 16_382, 16_383, 16_384, 40_000] {
+            for counts in [[1, most, 2, most], [most, 1, most, 2], [most, most, 1, most]] {
+                same(&format!("[{}]", counts.map(item).join(","))).unwrap();
             }
         }
     }
