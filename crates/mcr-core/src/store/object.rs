@@ -435,10 +435,11 @@ pub(crate) fn describe(error: &serde_json::Error) -> String {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::core::{DynamicObject, PartialObjectMeta};
-    use serde_json::value::RawValue;
+    use proptest::prelude::*;
+    use serde_json::{Value, value::RawValue};
 
     use super::*;
-    use crate::store::{Interner, NotAnObject};
+    use crate::store::{Interner, NotAnObject, scan::tests};
 
     fn parse(json: &str) -> Result<Object, NotAnObject> {
         let raw: &RawValue = serde_json::from_str(json).unwrap();
@@ -514,5 +515,57 @@ mod tests {
         );
         assert!(!error.contains("canary"), "{error}");
         assert!(!format!("{object:?}").contains("canary"));
+    }
+
+    /// Fields, most of which the fleet knows by their names.
+    fn fields() -> impl Strategy<Value = String> {
+        let known = [
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "apiVersion",
+            "kind",
+            r"n\u0061me",
+            r"\u006bind",
+            "managedFields",
+            "1",
+        ];
+        let name =
+            prop_oneof![4 => prop::sample::select(known.to_vec()).prop_map(str::to_owned), 1 => "[a-z]{0,3}"];
+        let uid = "\"6e0c7b4e-0b7c-4b58-9d3e-00000000000[0-9]\"";
+        let value = prop_oneof![
+            2 => tests::string(),
+            2 => uid,
+            1 => "-?[0-9]",
+            1 => Just("null".to_owned()),
+            1 => tests::json(),
+        ];
+        let field = (name, value).prop_map(|(name, value)| format!("\"{name}\":{value},"));
+        prop::collection::vec(field, 0..5).prop_map(|fields| fields.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn an_object_says_what_it_was_read_from(
+            [before, first, then, after] in [fields(), fields(), fields(), fields()],
+            name in tests::string(),
+        ) {
+            let json = format!(r#"{{{before}"metadata":{{{first}"name":{name},{then}"end":1}},{after}"end":1}}"#);
+            let Ok(mut expected) = serde_json::from_str::<Value>(&json) else {
+                return Ok(());
+            };
+            expected["apiVersion"] = "v1".into();
+            expected["kind"] = "ConfigMap".into();
+            if let Some(metadata) = expected["metadata"].as_object_mut() {
+                metadata.remove("managedFields");
+            }
+            if let Ok(object) = parse(&json) {
+                let name = expected["metadata"]["name"].as_str();
+                prop_assert_eq!(Some(&*object.key().name), name);
+                prop_assert_eq!(object.decode::<Value>().ok(), Some(expected), "{}", json);
+            }
+        }
     }
 }

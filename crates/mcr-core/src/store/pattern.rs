@@ -339,7 +339,20 @@ mod tests {
     }
 
     fn object() -> impl Strategy<Value = String> {
-        let fields = || prop::collection::vec(("\"[a-z]{1,3}\"", tests::json()), 0..4);
+        let known = [
+            r#""name""#,
+            r#""namespace""#,
+            r#""uid""#,
+            r#""generation""#,
+            r#""apiVersion""#,
+            r#""kind""#,
+        ];
+        let name = prop_oneof![
+            4 => "\"[a-z]{1,3}\"",
+            1 => prop::sample::select(known.to_vec()).prop_map(str::to_owned),
+        ]
+        .boxed();
+        let fields = || prop::collection::vec((name.clone(), tests::json()), 0..4);
         let text = |fields: Vec<(String, String)>| {
             fields
                 .iter()

@@ -774,6 +774,23 @@ pub(super) mod tests {
         assert!(whole(&("[".repeat(127) + &"]".repeat(126) + "}")).is_none());
     }
 
+    #[test]
+    fn no_more_is_noted_than_there_may_be() {
+        // With room for more escapes, and without.
+        for (room, most) in [(SCALARS, 2 * SCALARS), (1, SCALARS)] {
+            let mut scalars = Scalars::with_capacity(room);
+            let mut notes = Bounded::new(&mut scalars);
+            for at in 0..4 * SCALARS {
+                notes.escape(at);
+                notes.scalar(Scalar::new(at, at, false));
+                assert_eq!(notes.are_all(), 2 * (at + 1) < SCALARS, "{at}");
+            }
+            let noted = scalars.noted();
+            assert_eq!(noted.scalars, SCALARS / 2);
+            assert!(noted.escapes <= most, "{}", noted.escapes);
+        }
+    }
+
     proptest! {
         #[test]
         fn values_are_passed_over(before in " {0,70}", values in prop::collection::vec((space(), json(), space()), 1..4)) {

@@ -246,6 +246,7 @@ const WITHOUT_ESCAPES: u8 = 1;
 const AS_JSON: u8 = 2;
 /// What lengths are counted from.
 const SHORTEST: usize = 3;
+
 fn say(said: &mut Vec<u8>, text: &str) {
     numbers::write(said, text.len() + SHORTEST);
     said.extend_from_slice(text.as_bytes());

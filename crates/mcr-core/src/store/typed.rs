@@ -528,6 +528,7 @@ impl<'de> MapAccess<'de> for Parts<'_, 'de, '_> {
 }
 
 /// The name of a field: always a string, whatever it is asked for.
+/// Only a type that does not ask for it would be given the value of a field without one, which no JSON has.
 struct Name<'t, 'de, 'r>(&'t mut Reader<'de, 'r>);
 
 macro_rules! numbers_in_quotes {
