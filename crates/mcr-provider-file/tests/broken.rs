@@ -169,7 +169,6 @@ async fn what_another_file_hid_comes_to_light_though_its_own_file_did_not_change
     let name = "./a.kubeconfig+b.kubeconfig+c";
     assert_eq!(heard.names(), [name]);
     assert!(heard.yaml(name).contains("https://b.kubeconfig+c:6443"));
-    // Until its file counts as settled, it is read each time.
     heard.quiet().await;
     heard.forget();
     fs::remove_file(first).unwrap();

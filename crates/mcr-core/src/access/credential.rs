@@ -45,7 +45,8 @@ pub struct Basic {
 #[derive(Clone)]
 pub struct ClientCertificate(Held);
 
-/// Once something was made of a text, the text is not held: there may be as many as clusters.
+/// What a kubeconfig, a file or a plugin gave was checked, and its text is not held: there may be as many as clusters. What
+/// was made by hand may be unusable, which shows when it is used.
 #[derive(Clone)]
 enum Held {
     Text {

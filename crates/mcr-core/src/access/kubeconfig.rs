@@ -434,9 +434,17 @@ mod tests {
         let error = resolve(&refused, &strict).err().unwrap().to_string();
         assert!(error.contains("insecure-skip-tls-verify"), "{error}");
 
-        let mut files = access("", "tokenFile: /nowhere");
-        files.trust = Trust::Trusted;
-        let _ = check(&files, &lenient);
-        assert!(!text_of(&settled(files.into(), &lenient)).is_empty());
+        let reads = lenient
+            .allow_files_under("/nowhere")
+            .credential_plugins(super::super::CredentialPluginPolicy::AllowAll);
+        for user in [
+            "tokenFile: /nowhere/t",
+            "client-certificate: /nowhere/c, client-key: /nowhere/k",
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: login, interactiveMode: Never}",
+        ] {
+            let files = access("", user);
+            check(&files, &reads).unwrap();
+            assert!(!text_of(&settled(files.into(), &reads)).is_empty(), "{user}");
+        }
     }
 }

@@ -252,6 +252,21 @@ mod tests {
         assert!(!known(None, Some("1"), "https://x").is_same(&known(None, Some("2"), "https://x")));
         assert!(known(None, None, "https://x").is_same(&known(None, Some("2"), "https://x")));
         assert!(!known(None, None, "https://x").is_same(&known(None, Some("2"), "https://y")));
+        let reached = |change: &dyn Fn(&mut Endpoint)| {
+            let mut endpoint = Endpoint::new("https://x".parse().unwrap());
+            change(&mut endpoint);
+            KnownIdentity {
+                place: Some(Place::Server(Arc::new(endpoint))),
+                declared: None,
+                uid: None,
+            }
+        };
+        let plainly = reached(&|_| ());
+        assert!(!plainly.is_same(&reached(
+            &|to| to.certificate_authority = Some(b"another".as_slice().into())
+        )));
+        assert!(plainly.is_same(&reached(&|to| to.tls_server_name = Some("y".into()))));
+        assert!(plainly.is_same(&reached(&|to| to.proxy = Some("http://proxy".parse().unwrap()))));
         let by = |client: u64, uid: Option<&str>| KnownIdentity {
             place: Some(Place::Client(client)),
             uid: uid.map(Arc::from),

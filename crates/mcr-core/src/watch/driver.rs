@@ -78,14 +78,14 @@ pub(crate) struct Seen {
 /// What a cluster's supervisor and its watches tell each other. Only the last word of each counts.
 #[derive(Debug)]
 pub(crate) struct Line {
-    phase: Latest<Counted>,
+    phase: Latest<Numbered>,
     /// What the watches of the cluster have seen of it.
     pub(crate) seen: Latest<Seen>,
 }
 
 /// A phase, and how many there were before it: going down and up again is a change too.
 #[derive(Debug, Clone, Copy)]
-struct Counted {
+struct Numbered {
     phase: Phase,
     number: u64,
 }
@@ -93,7 +93,7 @@ struct Counted {
 impl Line {
     pub(crate) fn new(phase: Phase) -> Self {
         Self {
-            phase: Latest::new(Counted { phase, number: 0 }),
+            phase: Latest::new(Numbered { phase, number: 0 }),
             seen: Latest::default(),
         }
     }
@@ -719,5 +719,18 @@ mod tests {
         let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
         let task = size_of_val(&drive(watch, env));
         assert!(task < 1_300, "{task} bytes");
+    }
+
+    #[tokio::test]
+    async fn down_and_up_again_is_a_change_also_for_whoever_looks_late() {
+        let line = Line::new(Phase::Up { endpoint: 1 });
+        let number = line.phase.read(|now| now.number);
+        line.set_phase(Phase::Up { endpoint: 1 });
+        let same = timeout(Duration::from_millis(20), line.changed(number));
+        assert!(same.await.is_err(), "the same again is none");
+        line.set_phase(Phase::Down);
+        line.set_phase(Phase::Up { endpoint: 1 });
+        let changed = timeout(Duration::from_secs(10), line.changed(number));
+        changed.await.unwrap();
     }
 }
