@@ -29,7 +29,7 @@ impl Interner {
     /// Of objects that are held as they are.
     pub(crate) fn plain(plain: Form) -> Self {
         Self {
-            plain,
+            plain: plain.of_its_own(),
             namespaces: HashSet::default(),
             shapes: None,
             recent: Default::default(),
@@ -70,7 +70,7 @@ impl Interner {
             return Some(form.clone());
         }
         let (shapes, watch) = self.shapes.as_ref()?;
-        let form = shapes.of(alike, holes, uid, *watch)?;
+        let form = shapes.of(alike, holes, uid, *watch)?.of_its_own();
         if let Some(oldest) = self.recent.get_mut(self.next) {
             *oldest = Some(form.clone());
         }
