@@ -246,7 +246,7 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
          Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
          is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (thin LTO, one codegen unit). Subjects take \
+         the profile `deployed` (fat LTO, one codegen unit). Subjects take \
          turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\
