@@ -154,16 +154,10 @@ fn encode(mut data: EncodeTlsData<'_, ClientConnectionData>, unsent: &mut BytesM
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
-    /// Shakes hands with the server. What we say last is sent with the first content, or by a flush. Dropping the future
-    /// closes the connection.
-    pub(super) async fn connect(
-        io: I,
-        config: Arc<ClientConfig>,
-        name: ServerName<'static>,
-    ) -> io::Result<Self> {
-        let mut stream = Self {
+    fn new(io: I, tls: UnbufferedClientConnection) -> Self {
+        Self {
             io,
-            tls: UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?,
+            tls,
             partial: Vec::new(),
             content: BytesMut::new(),
             unsent: BytesMut::new(),
@@ -172,7 +166,18 @@ impl<I: AsyncRead + AsyncWrite + Unpin> TlsStream<I> {
             ended: false,
             broken: false,
             failed: None,
-        };
+        }
+    }
+
+    /// Shakes hands with the server. What we say last is sent with the first content, or by a flush. Dropping the future
+    /// closes the connection.
+    pub(super) async fn connect(
+        io: I,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Self> {
+        let tls = UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?;
+        let mut stream = Self::new(io, tls);
         let mut early = BytesMut::new();
         let mut step = stream.catch_up()?;
         // A server ends only what was open; what it said before is still to be read.

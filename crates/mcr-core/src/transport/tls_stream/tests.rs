@@ -131,7 +131,8 @@ struct Script {
     /// What it says after the handshake.
     after: Vec<u8>,
     outgoing: VecDeque<u8>,
-    told: bool,
+    /// Whether it ends the connection as soon as it may.
+    ends: bool,
 }
 
 impl AsyncRead for Script {
@@ -140,8 +141,7 @@ impl AsyncRead for Script {
         _: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.outgoing.is_empty() && !self.server.is_handshaking() && !self.told {
-            self.told = true;
+        if self.outgoing.is_empty() && !self.server.is_handshaking() {
             let after = std::mem::take(&mut self.after);
             self.outgoing.extend(after);
         }
@@ -159,6 +159,11 @@ impl AsyncWrite for Script {
             self.server.read_tls(&mut rest)?;
             // What it thinks of an alert is of no interest.
             let _ = self.server.process_new_packets();
+        }
+        let may_end =
+            !self.server.is_handshaking() || self.server.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        if self.ends && may_end {
+            self.server.send_close_notify();
         }
         let mut outgoing = Vec::new();
         while self.server.wants_write() {
@@ -182,7 +187,7 @@ fn script(server: ServerConfig, after: Vec<u8>) -> Script {
         server: ServerConnection::new(server.into()).unwrap(),
         after,
         outgoing: VecDeque::new(),
-        told: false,
+        ends: false,
     }
 }
 
@@ -396,47 +401,6 @@ async fn what_a_server_said_before_it_closed_is_read_though_nothing_can_be_sent(
     assert_eq!(read.len(), 100_000, "{ended:?}");
 }
 
-/// Ends the connection as soon as it may.
-struct AndClose(Script);
-
-impl AsyncRead for AndClose {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for AndClose {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let sent = Pin::new(&mut self.0).poll_write(context, bytes);
-        let server = &mut self.0.server;
-        let mut more = Vec::new();
-        if !server.is_handshaking() || server.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
-            server.send_close_notify();
-            while server.wants_write() {
-                server.write_tls(&mut more)?;
-            }
-        }
-        self.0.outgoing.extend(more);
-        sent
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[tokio::test]
 async fn what_a_server_says_and_ends_right_behind_its_handshake_is_read() {
     for version in [&version::TLS12, &version::TLS13] {
@@ -444,9 +408,8 @@ async fn what_a_server_says_and_ends_right_behind_its_handshake_is_read() {
         server.send_half_rtt_data = true;
         let mut script = script(server, Vec::new());
         io::Write::write_all(&mut script.server.writer(), b"HTTP/1.1 503").unwrap();
-        let mut stream = TlsStream::connect(AndClose(script), client, name())
-            .await
-            .unwrap();
+        script.ends = true;
+        let mut stream = TlsStream::connect(script, client, name()).await.unwrap();
         let mut read = Vec::new();
         // In TLS 1.2 it speaks when it has heard the end of the handshake.
         stream.flush().await.unwrap();
@@ -535,7 +498,6 @@ proptest! {
         run(async {
             let (server, client) = peers(version);
             let mut io = script(server.clone(), Vec::new());
-            io.server = ServerConnection::new(server.clone().into()).unwrap();
             io.outgoing.extend(&said);
             let inner = Cuts::new(io, &cuts);
             if let Ok(mut stream) = TlsStream::connect(inner, client.clone(), name()).await {
@@ -555,21 +517,8 @@ proptest! {
             let _ = Pin::new(&mut io).poll_write(&mut Context::from_waker(Waker::noop()), &first);
             let at = flipped.index(io.outgoing.len());
             io.outgoing[at] ^= 1;
-            let mut unsent = BytesMut::new();
             let mut answer: Vec<u8> = io.outgoing.drain(..).collect();
-            let stream = TlsStream {
-                io,
-                tls: hello,
-                partial: Vec::new(),
-                content: BytesMut::new(),
-                unsent: std::mem::take(&mut unsent),
-                writing: false,
-                closed: false,
-                ended: false,
-                broken: false,
-                failed: None,
-            };
-            let mut stream = stream;
+            let mut stream = TlsStream::new(io, hello);
             let _ = stream.go_on(&mut answer, |_| ());
             let _ = stream.read_to_end(&mut Vec::new()).await;
             let _ = stream.write_all(b"more").await;
