@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,7 +177,11 @@ func run() error {
 	mode := flag.String("mode", "serial", "serial or concurrent")
 	workers := flag.Int("workers", 0, "how many reconciles run at once, if not the default number")
 	work := flag.Int64("work", 0, "how long each reconcile takes, in microseconds")
+	threads := flag.Int("threads", 0, "how many threads run Go code at once, if not one for each core")
 	flag.Parse()
+	if *threads > 0 {
+		goruntime.GOMAXPROCS(*threads)
+	}
 	if *mode != "serial" && *mode != "concurrent" {
 		return fmt.Errorf("-mode is serial or concurrent, not %q", *mode)
 	}

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -79,6 +80,9 @@ struct Args {
     /// Seconds between the sync and the look at memory [default: 6; on simulated clusters 43, and with many longer]
     #[arg(long)]
     idle: Option<u64>,
+    /// How many threads the subjects of `fleet` and `update` work with [default: one worker for those in Rust, all cores for Go's]
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes [default: 120]
     #[arg(long)]
     seconds: Option<usize>,
@@ -199,10 +203,16 @@ fn everything(options: &Options) -> Vec<(Suite, Options)> {
     };
     let all_and_floor = [&Subject::ALL[..], &[Subject::McrPacked, Subject::Floor]].concat();
     let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
+    let aimed_at = fleet(500, 102, false, &all_and_floor);
+    // What more threads are worth, and cost. Go's have them anyway.
+    let mut threaded = aimed_at.clone();
+    threaded.1.threads = std::thread::available_parallelism().ok();
+    threaded.1.subjects.retain(|subject| !subject.is_go());
     let mut all = vec![
         fleet(100, 102, false, &Subject::ALL),
         fleet(250, 102, false, &Subject::ALL),
-        fleet(500, 102, false, &all_and_floor),
+        aimed_at,
+        threaded,
         fleet(500, 20, true, &side_by_side),
         fleet(5_000, 20, true, &side_by_side[..2]),
         fleet(10_000, 20, true, &side_by_side[..1]),
@@ -233,9 +243,16 @@ async fn measure(args: Args) -> Result<()> {
         objects: args.objects,
         sim: args.backend == BackendKind::Sim,
         kubeconfig: args.kubeconfig,
+        threads: args.threads,
         seconds: args.seconds,
         idle: args.idle.map(Duration::from_secs),
     };
+    let threaded = [Suite::Fleet, Suite::Update];
+    if options.threads.is_some()
+        && (args.suites.is_empty() || !args.suites.iter().all(|suite| threaded.contains(suite)))
+    {
+        bail!("--threads is for `fleet` and `update`: name one of them");
+    }
     let write = args.write || args.suites.is_empty();
     // Asked now: to be told after an hour would be late.
     let root = write.then(root).transpose()?;
@@ -377,6 +394,7 @@ mod tests {
                 (100, false, 2),
                 (250, false, 2),
                 (500, false, 4),
+                (500, false, 3),
                 (500, true, 1),
                 (5_000, true, 1),
                 (10_000, true, 1)

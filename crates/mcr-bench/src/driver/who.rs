@@ -1,6 +1,7 @@
 //! Which programs are measured, and where they are.
 
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -71,6 +72,7 @@ impl Subject {
         let expect = job.expect.to_string();
         let mut options = vec![("kubeconfig", file), ("expect", expect)];
         options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
+        options.extend(job.threads.map(|threads| ("threads", threads.to_string())));
         options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
         let Some(program) = self.program() else {
             let go = programs.go.clone();
@@ -106,6 +108,8 @@ pub struct Job<'a> {
     pub workers: Option<usize>,
     /// How long each reconcile takes.
     pub work: Option<Duration>,
+    /// How many threads it works with, if not as many as it has of its own accord.
+    pub threads: Option<NonZeroUsize>,
     /// Whether what is allocated is to be counted. Of mcr only.
     pub heap: bool,
 }
@@ -118,6 +122,7 @@ impl<'a> Job<'a> {
             expect,
             workers: None,
             work: None,
+            threads: None,
             heap: false,
         }
     }
@@ -200,6 +205,12 @@ mod tests {
             assert_eq!(path, folder.path().join(program));
             assert_eq!(args, [subject.name(), "--kubeconfig=file", "--expect=7"]);
         }
+        let job = Job {
+            threads: NonZeroUsize::new(3),
+            ..Job::new(Path::new("file"), 7)
+        };
+        let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
+        assert_eq!(args, ["floor", "--kubeconfig=file", "--expect=7", "--threads=3"]);
         // Rather than a figure of nothing.
         assert!(command(Subject::KubeRs, true).is_err());
     }

@@ -11,7 +11,7 @@ pub mod mcr;
 pub mod said;
 mod tally;
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Result;
 pub use tally::Tally;
@@ -34,6 +34,9 @@ pub struct SubjectArgs {
     /// How long each reconcile takes, in microseconds
     #[arg(long, default_value_t = 0)]
     pub work: u64,
+    /// How many worker threads the runtime has. What waits most of the time is fastest with one
+    #[arg(long, default_value = "1")]
+    pub threads: NonZeroUsize,
 }
 
 /// Runs a subject until it is killed. `heap` tells the bytes that are allocated, where that is counted.
@@ -56,6 +59,7 @@ where
     let tally = Tally::new(args.expect);
     tally.answer_stdin(heap);
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.threads.get())
         .enable_all()
         .build()?
         .block_on(subject(args, tally))

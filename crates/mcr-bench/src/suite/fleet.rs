@@ -57,7 +57,10 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     };
     let before = backend.counts().await?;
     let server = backend.server_cpu();
-    let job = Job::new(backend.kubeconfig(), backend.objects());
+    let job = Job {
+        threads: session.options.threads,
+        ..Job::new(backend.kubeconfig(), backend.objects())
+    };
     let mut process = Running::subject(subject, &session.programs, &job)?;
     let started = process.started();
     let synced = process.synced(LIMIT).await?;
@@ -75,7 +78,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let asked = before.zip(after);
     let idle_for = (idle_after - settle).as_secs_f64();
     Ok(Row {
-        variant: variant.to_owned(),
+        variant: session.variant(variant),
         synced_s: Some(synced.saturating_sub(started) as f64 / 1e9),
         rss_idle_kb: Some(idle.rss_kb),
         rss_peak_kb: Some(idle.peak_kb),

@@ -1,6 +1,6 @@
 //! What all suites have in common: runs in which the subjects take turns, and rows.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use ::mcr::core::FleetSettings;
 use anyhow::{Result, bail};
@@ -27,6 +27,8 @@ pub struct Options {
     pub sim: bool,
     /// Clusters that someone brings.
     pub kubeconfig: Option<PathBuf>,
+    /// How many threads the subjects of `fleet` and `update` work with, if not as many as they have of their own accord.
+    pub threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes.
     pub seconds: Option<usize>,
     /// How long after the sync memory is looked at, and idle CPU counted, if not the usual time.
@@ -67,6 +69,16 @@ impl Session<'_> {
             .into_iter()
             .filter(|subject| fit(*subject))
             .collect()
+    }
+
+    /// The variant of a row, which names the number of threads where it was asked for.
+    pub(super) fn variant(&self, variant: &str) -> String {
+        let threads = self.options.threads.map(|threads| format!("threads {threads}"));
+        let parts = [
+            Some(variant.to_owned()).filter(|variant| !variant.is_empty()),
+            threads,
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// Measures what mcr does alone, in a process of its own.
