@@ -29,7 +29,7 @@ mod weak;
 pub use access::{
     Access, AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, ClientCertificate, ContextAccess,
     Credential, CredentialError, CredentialPluginPolicy, CredentialSource, Endpoint, ExecPlugin, Fingerprint,
-    ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Parts, Place, Refresh,
+    ForbiddenAddress, Impersonation, KubeconfigAccess, KubeconfigFile, Kubeconfigs, Parts, Place, Refresh,
     StaticCredential, Trust, check, contexts,
 };
 pub use cluster::{Cluster, KindStatus, WatchHandle};

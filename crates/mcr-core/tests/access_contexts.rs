@@ -1,7 +1,7 @@
 //! Kubeconfig files taken apart into contexts, as kubectl reads them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use mcr_core::{AccessError, KubeconfigFile, Trust, contexts};
+use mcr_core::{AccessError, ContextAccess, KubeconfigFile, Kubeconfigs, Trust, contexts};
 
 const CANARY: &str = "canary-5d1f";
 
@@ -146,6 +146,63 @@ clusters: [{name: c, cluster: {server: https://c}}, {name: d}, {name: d}]
         ]
     );
     assert!(!format!("{found:?}").contains(CANARY));
+}
+
+#[test]
+fn one_at_a_time_contexts_are_the_same() {
+    let files = [
+        KubeconfigFile::new("/broken", format!("clusters: [{{name: {CANARY}")),
+        KubeconfigFile::new(
+            "/one",
+            format!(
+                "contexts: [{{name: a, context: {{cluster: c, user: u}}}}, {{context: }}, {{name: a}}]\n\
+                 users: [{{name: u, user: {{token: {CANARY}}}}}]"
+            ),
+        ),
+        KubeconfigFile::new("/empty", ""),
+        KubeconfigFile::new(
+            "/two",
+            "current-context: b\ncontexts: [{name: a}, {name: b, context: {cluster: c}}]\nclusters: [{name: c}]",
+        ),
+    ];
+    let all = contexts(&files);
+    let parsed = Kubeconfigs::parse(&files);
+    let unreadable: Vec<_> = parsed
+        .unreadable()
+        .map(|(file, error)| (file.to_str().unwrap(), error.clone()))
+        .collect();
+    assert_eq!(unreadable.len(), 2);
+    for ((file, error), found) in unreadable.iter().zip(&all) {
+        assert_eq!(found.file.to_str(), Some(*file));
+        assert!(found.context.is_none() && found.access.as_ref().is_err_and(|other| other == error));
+    }
+    let shown = |found: &ContextAccess| {
+        let text = found.access.as_ref().map(|access| access.yaml.to_vec());
+        (format!("{found:?}"), text.map_err(ToString::to_string))
+    };
+    let rest: Vec<_> = all[2..].iter().map(shown).collect();
+    // As often as one likes, and as far.
+    for _ in 0..2 {
+        let each: Vec<_> = parsed.contexts().map(|found| shown(&found)).collect();
+        assert_eq!(each, rest);
+        let places: Vec<_> = parsed
+            .contexts()
+            .map(|found| (found.file, found.context, found.current))
+            .collect();
+        let place =
+            |file: &str, context: Option<&str>, current| (file.into(), context.map(Into::into), current);
+        assert_eq!(
+            places,
+            [
+                place("/one", Some("a"), false),
+                place("/one", None, false),
+                place("/two", Some("b"), true)
+            ]
+        );
+    }
+    assert_eq!(parsed.contexts().take(1).count(), 1);
+    let shown = format!("{parsed:?}");
+    assert!(shown.contains("/two") && !shown.contains(CANARY), "{shown}");
 }
 
 #[test]

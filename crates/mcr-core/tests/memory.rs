@@ -1,5 +1,5 @@
-//! What a fleet needs of memory, to the byte: a peak that does not depend on how many clusters join at once, and
-//! nothing that is left of those that have left.
+//! What a fleet needs of memory, to the byte: a peak that does not depend on how many clusters join at once,
+//! nothing that is left of those that have left, and no second copy of the files they are found in.
 //!
 //! By itself in its process, for the allocator counts what all of it allocates. API servers are simulated behind
 //! `kube::Client`, with what they hold in memory before anything is measured, and time is tokio's paused clock.
@@ -22,7 +22,8 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{
-    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, WatchHandle, WatchRequest,
+    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, KubeconfigFile, Kubeconfigs,
+    WatchHandle, WatchRequest, contexts,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
@@ -297,5 +298,40 @@ fn promise_16_names_that_come_and_go_leave_nothing() {
         // Not one entry of a map: that would be some bytes for each round.
         assert!(late < early + ROUNDS, "{early} bytes grew to {late}");
         running.end().await;
+    });
+}
+
+#[test]
+fn contexts_taken_one_at_a_time_need_no_second_copy_of_their_file() {
+    alone(async || {
+        let secret = "c2VjcmV0".repeat(400);
+        let entry = |count: usize| {
+            (
+                format!("- {{name: c{count}, context: {{cluster: c{count}, user: c{count}}}}}\n"),
+                format!(
+                    "- {{name: c{count}, cluster: {{server: 'https://c{count}', certificate-authority-data: {secret}}}}}\n"
+                ),
+                format!(
+                    "- {{name: c{count}, user: {{client-certificate-data: {secret}, client-key-data: {secret}}}}}\n"
+                ),
+            )
+        };
+        let (named, clusters, users): (String, String, String) = (0..200).map(entry).collect();
+        let yaml = format!("contexts:\n{named}clusters:\n{clusters}users:\n{users}");
+        let len = yaml.len();
+        let files = [KubeconfigFile::new("/fleet", yaml)];
+
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let parsed = Kubeconfigs::parse(&files);
+        assert!(parsed.contexts().all(|found| found.access.is_ok()));
+        drop(parsed);
+        let one_at_a_time = MEMORY.peak_usage() - before;
+        assert_eq!(contexts(&files).len(), 200);
+        let all = MEMORY.peak_usage() - before;
+        assert!(
+            one_at_a_time < len / 4 && len < all,
+            "a file of {len} bytes took {one_at_a_time} at most, and {all} all at once"
+        );
     });
 }

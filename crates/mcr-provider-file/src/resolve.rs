@@ -9,7 +9,7 @@ use std::{
 
 use mcr_core::{
     AccessError, AccessPolicy, AddressPolicy, ClusterName, ContextAccess, CredentialPluginPolicy,
-    KubeconfigAccess, KubeconfigFile, Trust, check, contexts,
+    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Trust, check,
 };
 
 use crate::{builder::Config, diff::Desired, error::Fault, read::Content};
@@ -63,12 +63,18 @@ impl Resolver {
                 }
             }
         }
-        let mut found = contexts(&files);
-        let mut good: BTreeMap<PathBuf, KubeconfigFile> = files
+        let parsed = Kubeconfigs::parse(&files);
+        let mut good: BTreeMap<&Path, LastGood> = files
             .iter()
-            .map(|file| (file.path.clone(), file.clone()))
+            .map(|file| {
+                let good = LastGood {
+                    contexts: BTreeSet::new(),
+                    file: in_list.then(|| file.clone()),
+                };
+                (file.path.as_path(), good)
+            })
             .collect();
-        for (file, error) in found.iter().filter_map(unreadable) {
+        for (file, error) in parsed.unreadable() {
             good.remove(file);
             let was_good = known.get(file).is_some_and(LastGood::is_of_use);
             let error = match error {
@@ -79,38 +85,29 @@ impl Resolver {
                 }
                 error => error.to_string(),
             };
-            faults.insert(file.clone(), error);
+            faults.insert(file.to_owned(), error);
         }
-        found.retain(|context| unreadable(context).is_none());
-        if in_list
-            && faults
-                .keys()
-                .any(|file| known.get(file).is_some_and(|known| known.file.is_some()))
-        {
-            files = with_last_good(&order, files, &faults, known);
-            found = contexts(&files);
-            found.retain(|context| !faults.contains_key(&context.file) && unreadable(context).is_none());
-        }
+        let instead = with_last_good(&order, &files, &faults, known);
+        let parsed = match &instead {
+            Some(files) => Kubeconfigs::parse(files),
+            None => parsed,
+        };
 
-        for (path, file) in good {
-            let names = found.iter().filter(|context| context.file == path);
-            let contexts = names.filter_map(|context| context.context.clone()).collect();
-            known.insert(
-                path,
-                LastGood {
-                    contexts,
-                    file: in_list.then_some(file),
-                },
-            );
-        }
-        let mut clusters: Vec<_> = found
-            .into_iter()
-            .filter_map(|context| {
-                let (name, mut desired) = self.cluster(context)?;
+        let mut clusters = Vec::new();
+        // Of a file as it was only what other files refer to is of use.
+        let found = parsed
+            .contexts()
+            .filter(|found| !faults.contains_key(&found.file));
+        for found in found {
+            if let (Some(good), Some(context)) = (good.get_mut(&*found.file), &found.context) {
+                good.contexts.insert(context.clone());
+            }
+            if let Some((name, mut desired)) = self.cluster(found) {
                 say(&name, &mut desired);
-                Some((name, desired))
-            })
-            .collect();
+                clusters.push((name, desired));
+            }
+        }
+        known.extend(good.into_iter().map(|(path, good)| (path.to_owned(), good)));
         for (file, error) in &faults {
             clusters.extend(self.broken_file(file, known, error));
         }
@@ -201,29 +198,24 @@ impl Resolver {
     }
 }
 
-/// The files in the order of the list, those that can't be used now as they were when they could.
+/// The files in the order of the list, those that can't be used now as they were when they could; none if no such file
+/// is known.
 fn with_last_good(
     order: &[PathBuf],
-    files: Vec<KubeconfigFile>,
+    files: &[KubeconfigFile],
     faults: &BTreeMap<PathBuf, String>,
     known: &Known,
-) -> Vec<KubeconfigFile> {
-    let mut files: HashMap<PathBuf, KubeconfigFile> =
-        files.into_iter().map(|file| (file.path.clone(), file)).collect();
-    for path in faults.keys() {
-        if let Some(file) = known.get(path).and_then(|known| known.file.clone()) {
-            files.insert(path.clone(), file);
-        }
-    }
-    order.iter().filter_map(|path| files.remove(path)).collect()
-}
-
-/// The file and the error, if it is one of the whole file and not of one context.
-fn unreadable(found: &ContextAccess) -> Option<(&PathBuf, &AccessError)> {
-    match (&found.context, &found.access) {
-        (None, Err(error @ (AccessError::Empty | AccessError::Syntax { .. }))) => Some((&found.file, error)),
-        _ => None,
-    }
+) -> Option<Vec<KubeconfigFile>> {
+    let last_good = faults.keys().filter_map(|path| known.get(path)?.file.as_ref());
+    let mut last_good = last_good.peekable();
+    last_good.peek()?;
+    let files: HashMap<&Path, &KubeconfigFile> = files
+        .iter()
+        .chain(last_good)
+        .map(|file| (file.path.as_path(), file))
+        .collect();
+    let in_order = order.iter().filter_map(|path| files.get(path.as_path()));
+    Some(in_order.copied().cloned().collect())
 }
 
 /// Whether what stands in the kubeconfig itself is well-formed. Other files it names are not followed here, so

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     KubeconfigAccess, Trust,
-    document::{Context, Document, NamedCluster, NamedContext, NamedUser},
+    document::{Context, Document, Named, NamedCluster, NamedContext, NamedUser},
     error::{AccessError, list, quote},
 };
 
@@ -75,7 +75,7 @@ pub struct ContextAccess {
 /// each other must be given one at a time.
 ///
 /// Errors are per context: a broken one says so and leaves the others alone. What the contexts say is not
-/// checked further; see [`check`](crate::check).
+/// checked further; see [`check`](crate::check). For files of hundreds of contexts there is [`Kubeconfigs`].
 ///
 /// ```
 /// use mcr_core::{KubeconfigFile, contexts};
@@ -98,38 +98,94 @@ pub struct ContextAccess {
 /// );
 /// ```
 pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
-    let mut found = Vec::new();
-    let mut documents = Vec::new();
-    for file in files {
-        match Document::parse(&file.bytes) {
-            Ok(document) => documents.push((file, document)),
-            Err(error) => found.push(ContextAccess {
-                file: file.path.clone(),
-                context: None,
-                current: false,
-                access: Err(error),
-            }),
+    let files = Kubeconfigs::parse(files);
+    let unreadable = files.unreadable().map(|(file, error)| ContextAccess {
+        file: file.to_owned(),
+        context: None,
+        current: false,
+        access: Err(error.clone()),
+    });
+    unreadable.chain(files.contexts()).collect()
+}
+
+/// Kubeconfig files to be taken apart one context at a time: what [`contexts`] makes of files of hundreds of contexts
+/// takes as much memory once more as the files do.
+///
+/// ```
+/// use mcr_core::{KubeconfigFile, Kubeconfigs};
+///
+/// let files = [
+///     KubeconfigFile::new("/etc/fleet/a.yaml", r#"
+/// contexts: [{name: dev, context: {cluster: dev}}]
+/// clusters: [{name: dev, cluster: {server: "https://dev:6443"}}]
+/// "#),
+///     KubeconfigFile::new("/etc/fleet/b.yaml", "contexts: ["),
+/// ];
+/// let files = Kubeconfigs::parse(&files);
+/// for (file, error) in files.unreadable() {
+///     println!("{}: {error}", file.display());
+/// }
+/// for found in files.contexts() {
+///     // Made now, and gone before the next one.
+///     assert_eq!(found.context.as_deref(), Some("dev"));
+/// }
+/// ```
+pub struct Kubeconfigs<'a> {
+    documents: Vec<(&'a KubeconfigFile, Document<'a>)>,
+    unreadable: Vec<(&'a KubeconfigFile, AccessError)>,
+}
+
+impl<'a> Kubeconfigs<'a> {
+    /// Parses files, which are taken together as [`contexts`] does.
+    pub fn parse(files: &'a [KubeconfigFile]) -> Self {
+        let (mut documents, mut unreadable) = (Vec::new(), Vec::new());
+        for file in files {
+            match Document::parse(&file.bytes) {
+                Ok(document) => documents.push((file, document)),
+                Err(error) => unreadable.push((file, error)),
+            }
+        }
+        Self {
+            documents,
+            unreadable,
         }
     }
-    let sources: Vec<Source<'_>> = documents
-        .iter()
-        .map(|(file, document)| Source {
-            file,
-            document,
-            index: Index::of(document),
-        })
-        .collect();
-    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
-    let current = sources
-        .iter()
-        .find_map(|source| named(&source.document.current_context));
-    let mut seen = HashSet::new();
-    for source in &sources {
-        let mut here = HashSet::new();
-        for (index, entry) in entries(&source.document.contexts).enumerate() {
+
+    /// The files that can't be read as kubeconfigs at all, and what is wrong with them.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&'a Path, &AccessError)> {
+        let unreadable = self.unreadable.iter();
+        unreadable.map(|(file, error)| (file.path.as_path(), error))
+    }
+
+    /// The contexts of all other files, in their order. Each is made when it is asked for.
+    pub fn contexts(&self) -> impl Iterator<Item = ContextAccess> {
+        let sources: Vec<Source<'_>> = self
+            .documents
+            .iter()
+            .map(|(file, document)| Source {
+                file,
+                document,
+                index: Index::of(document),
+            })
+            .collect();
+        let current = sources
+            .iter()
+            .find_map(|source| named(&source.document.current_context));
+        let mut seen = HashSet::new();
+        let all = self
+            .documents
+            .iter()
+            .enumerate()
+            .flat_map(|(home, (_, document))| {
+                let entries = entries(&document.contexts).enumerate();
+                entries.map(move |(index, entry)| (home, index, entry))
+            });
+        all.filter_map(move |(home, index, entry)| {
+            let home = sources.get(home)?;
+            let file = home.file.path.clone();
             let Some(name) = named(&entry.name) else {
-                found.push(ContextAccess {
-                    file: source.file.path.clone(),
+                return Some(ContextAccess {
+                    file,
                     context: None,
                     current: false,
                     access: Err(AccessError::invalid(
@@ -137,28 +193,36 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
                         "is missing; name the context",
                     )),
                 });
-                continue;
             };
-            if !here.insert(name.clone()) || seen.contains(&name) {
-                continue;
-            }
-            found.push(ContextAccess {
-                file: source.file.path.clone(),
-                current: current.as_ref() == Some(&name),
-                access: source
-                    .context(&name)
-                    .and_then(|context| extract(&sources, source, &name, context)),
+            seen.insert(name).then(|| ContextAccess {
+                file,
                 context: Some(name.into()),
-            });
-        }
-        seen.extend(here);
+                current: current == Some(name),
+                access: home
+                    .context(name)
+                    .and_then(|context| extract(&sources, home, name, context)),
+            })
+        })
     }
-    found
+}
+
+impl fmt::Debug for Kubeconfigs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: Vec<_> = self.documents.iter().map(|(file, _)| &file.path).collect();
+        f.debug_struct("Kubeconfigs")
+            .field("files", &files)
+            .field("unreadable", &self.unreadable)
+            .finish()
+    }
+}
+
+fn named(name: &Option<String>) -> Option<&str> {
+    name.as_deref().filter(|name| !name.is_empty())
 }
 
 struct Source<'a> {
     file: &'a KubeconfigFile,
-    document: &'a Document,
+    document: &'a Document<'a>,
     index: Index<'a>,
 }
 
@@ -232,7 +296,7 @@ pub(super) fn find_cluster<'a, S: Copy>(
     index: impl Fn(&S) -> &'a Index<'a>,
     name: &str,
     context: &Context,
-) -> Result<(S, NamedCluster), AccessError> {
+) -> Result<(S, NamedCluster<'a>), AccessError> {
     let field = || format!("contexts[name={}].context.cluster", quote(name));
     let Some(wanted) = context.cluster.as_deref().filter(|wanted| !wanted.is_empty()) else {
         return Err(AccessError::reference(
@@ -265,7 +329,7 @@ pub(super) fn find_user<'a, S: Copy>(
     index: impl Fn(&S) -> &'a Index<'a>,
     name: &str,
     context: &Context,
-) -> Result<Option<(S, NamedUser)>, AccessError> {
+) -> Result<Option<(S, NamedUser<'a>)>, AccessError> {
     let Some(wanted) = context.user.as_deref().filter(|wanted| !wanted.is_empty()) else {
         return Ok(None);
     };
@@ -293,16 +357,16 @@ pub(super) fn entries<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
 /// The entries of a document by name: one of thousands of contexts asks for each of its own.
 pub(super) struct Index<'a> {
     pub(super) contexts: Section<'a, NamedContext>,
-    pub(super) clusters: Section<'a, NamedCluster>,
-    pub(super) users: Section<'a, NamedUser>,
+    pub(super) clusters: Section<'a, NamedCluster<'a>>,
+    pub(super) users: Section<'a, NamedUser<'a>>,
 }
 
 impl<'a> Index<'a> {
-    pub(super) fn of(document: &'a Document) -> Self {
+    pub(super) fn of(document: &'a Document<'a>) -> Self {
         Self {
-            contexts: Section::of("contexts", &document.contexts, |entry| &entry.name),
-            clusters: Section::of("clusters", &document.clusters, |entry| &entry.name),
-            users: Section::of("users", &document.users, |entry| &entry.name),
+            contexts: Section::of("contexts", &document.contexts),
+            clusters: Section::of("clusters", &document.clusters),
+            users: Section::of("users", &document.users),
         }
     }
 }
@@ -310,34 +374,27 @@ impl<'a> Index<'a> {
 pub(super) struct Section<'a, T> {
     title: &'static str,
     all: &'a [T],
-    name: fn(&T) -> &Option<String>,
     /// None for a name that is there more than once.
     by_name: HashMap<&'a str, Option<&'a T>>,
 }
 
-impl<'a, T> Section<'a, T> {
-    fn of(title: &'static str, all: &'a Option<Vec<T>>, name: fn(&T) -> &Option<String>) -> Self {
+impl<'a, T: Named> Section<'a, T> {
+    fn of(title: &'static str, all: &'a Option<Vec<T>>) -> Self {
         let all = all.as_deref().unwrap_or_default();
         let mut by_name = HashMap::with_capacity(all.len());
         for entry in all {
-            if let Some(name) = name(entry) {
+            if let Some(name) = entry.name() {
                 by_name
-                    .entry(name.as_str())
+                    .entry(name)
                     .and_modify(|found| *found = None)
                     .or_insert(Some(entry));
             }
         }
-        Self {
-            title,
-            all,
-            name,
-            by_name,
-        }
+        Self { title, all, by_name }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a, T> {
-        let name = self.name;
-        self.all.iter().filter_map(move |entry| name(entry).as_deref())
+        self.all.iter().filter_map(Named::name)
     }
 
     /// The entry of that name. Kubernetes refuses a file that defines a name twice; here it costs only what refers to it.

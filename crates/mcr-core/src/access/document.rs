@@ -3,22 +3,38 @@
 //! These types and not `kube::config::Kubeconfig`, because kube's keep unknown fields by flattening, through
 //! which `token: 12345` and `name: 1.10` no longer parse (kubectl accepts both), and show `exec.env` in Debug.
 
+use std::{borrow::Cow, ops::Deref};
+
 use serde::{Deserialize, Serialize};
 
 use super::error::{AccessError, Place};
 
+/// A text that is most of a kubeconfig: certificates, keys and tokens are long. A file of hundreds of contexts is not
+/// held a second time for them, unless they are escaped or folded.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A kubeconfig. No Debug: it holds secrets.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Document {
+pub(crate) struct Document<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) current_context: Option<String>,
     #[serde(default)]
     pub(crate) contexts: Option<Vec<NamedContext>>,
-    #[serde(default)]
-    pub(crate) clusters: Option<Vec<NamedCluster>>,
-    #[serde(default)]
-    pub(crate) users: Option<Vec<NamedUser>>,
+    #[serde(borrow, default)]
+    pub(crate) clusters: Option<Vec<NamedCluster<'a>>>,
+    #[serde(borrow, default)]
+    pub(crate) users: Option<Vec<NamedUser<'a>>>,
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
@@ -40,16 +56,16 @@ pub(crate) struct Context {
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
-pub(crate) struct NamedCluster {
+pub(crate) struct NamedCluster<'a> {
     #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
-    pub(crate) cluster: Option<Cluster>,
+    #[serde(borrow, default)]
+    pub(crate) cluster: Option<Cluster<'a>>,
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Cluster {
+pub(crate) struct Cluster<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,8 +74,8 @@ pub(crate) struct Cluster {
     pub(crate) insecure_skip_tls_verify: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) certificate_authority: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) certificate_authority_data: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_authority_data: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proxy_url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,26 +93,26 @@ pub(crate) struct Extension {
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
-pub(crate) struct NamedUser {
+pub(crate) struct NamedUser<'a> {
     #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
-    pub(crate) user: Option<User>,
+    #[serde(borrow, default)]
+    pub(crate) user: Option<User<'a>>,
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct User {
+pub(crate) struct User<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client_certificate: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) client_certificate_data: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_certificate_data: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) client_key_data: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key_data: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tokenFile")]
     pub(crate) token_file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +166,30 @@ pub(crate) struct ExecEnv {
     pub(crate) value: Option<String>,
 }
 
-impl User {
+/// An entry of one of the lists.
+pub(crate) trait Named {
+    fn name(&self) -> Option<&str>;
+}
+
+impl Named for NamedContext {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl Named for NamedCluster<'_> {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl Named for NamedUser<'_> {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl User<'_> {
     /// Whether all that there is to know about it stands here: it names no files and no programs.
     pub(crate) fn stays(&self) -> bool {
         self.client_certificate.is_none()
@@ -160,9 +199,9 @@ impl User {
     }
 }
 
-impl Document {
+impl<'a> Document<'a> {
     /// Parses a kubeconfig. What it says about broken ones holds no part of them.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, AccessError> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, AccessError> {
         /// etcd does not hold Secrets of more than 1 MiB; files of hundreds of contexts do exist.
         const MOST: usize = 64 << 20;
         if bytes.len() > MOST {
@@ -248,4 +287,53 @@ fn syntax(error: &serde_saphyr::Error) -> AccessError {
         _ => "it is not valid YAML",
     };
     AccessError::Syntax { problem, place }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_stay_where_they_stand() {
+        let stays = |text: &str, expected: &str| {
+            let document = Document::parse(text.as_bytes()).unwrap();
+            let user = document.users.unwrap().remove(0).user.unwrap();
+            let cluster = document.clusters.unwrap().remove(0).cluster.unwrap();
+            let texts = [
+                user.token,
+                user.client_certificate_data,
+                user.client_key_data,
+                cluster.certificate_authority_data,
+            ];
+            let stay = texts.map(|found| {
+                let found = found.unwrap();
+                assert_eq!(&*found, expected, "{text}");
+                matches!(found.0, Cow::Borrowed(_))
+            });
+            assert_eq!(stay, [stay[0]; 4], "{text}");
+            stay[0]
+        };
+        let yaml = |text: &str| {
+            format!(
+                "users:\n- user:\n    token: &text {text}\n    client-certificate-data: {text}\n    client-key-data: {text}\n\
+                 clusters:\n- cluster:\n    certificate-authority-data: {text}\n"
+            )
+        };
+        let json = |text: &str| {
+            format!(
+                r#"{{"users": [{{"user": {{"token": {text}, "client-certificate-data": {text}, "client-key-data": {text}}}}}],
+                    "clusters": [{{"cluster": {{"certificate-authority-data": {text}}}}}]}}"#
+            )
+        };
+        assert!(stays(&yaml("LS0tLS1CRUdJTiB+/A=="), "LS0tLS1CRUdJTiB+/A=="));
+        assert!(stays(&yaml("'LS0t'"), "LS0t"));
+        assert!(stays(&yaml("007"), "007"));
+        assert!(stays(&json(r#""LS0t""#), "LS0t"));
+        // Not as it stands there.
+        assert!(!stays(&yaml(r#""LS\x30t""#), "LS0t"));
+        assert!(!stays(&yaml(">-\n      LS\n      0t"), "LS 0t"));
+        assert!(!stays(&yaml("|\n      LS\n      0t"), "LS\n0t\n"));
+        assert!(!stays(&yaml("!!binary TFMwdA=="), "LS0t"));
+        assert!(!stays(&json(r#""LS\u0030t""#), "LS0t"));
+    }
 }

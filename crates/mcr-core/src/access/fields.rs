@@ -1,6 +1,9 @@
 //! Reading the fields of one entry of a kubeconfig, with errors that say which.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Deref,
+    path::{Path, PathBuf},
+};
 
 use base64::Engine;
 
@@ -53,7 +56,7 @@ impl Fields<'_> {
 }
 
 /// As in Go, an empty text is as good as none.
-pub(super) fn filled(text: Option<String>) -> Option<String> {
+pub(super) fn filled<T: Deref<Target = str>>(text: Option<T>) -> Option<T> {
     text.filter(|text| !text.trim().is_empty())
 }
 

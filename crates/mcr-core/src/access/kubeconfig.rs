@@ -172,7 +172,7 @@ pub(crate) fn link(
         policy,
         read,
     };
-    let user: User = user.and_then(|user| user.user).unwrap_or_default();
+    let user: User<'_> = user.and_then(|user| user.user).unwrap_or_default();
     let stays = cluster.certificate_authority.is_none() && user.stays();
     let credentials = user::source(&place, user, &cluster, &endpoint)?;
 
@@ -197,7 +197,7 @@ pub(crate) fn link(
 }
 
 fn context(
-    document: &Document,
+    document: &Document<'_>,
     index: &Index<'_>,
     wanted: Option<&str>,
 ) -> Result<(String, Context), AccessError> {
@@ -233,7 +233,7 @@ fn context(
     Ok((name, entry.context.clone().unwrap_or_default()))
 }
 
-fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError> {
+fn endpoint(at: &Fields<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
     let Some(server) = filled(cluster.server.clone()) else {
         return Err(at.invalid(
             "server",
@@ -253,7 +253,7 @@ fn endpoint(at: &Fields<'_>, cluster: &Cluster) -> Result<Endpoint, AccessError>
         let field = "certificate-authority-data";
         let problem = |problem| at.invalid(field, problem);
         let pem = pem::authority(
-            Fingerprint::of(&(field, &data)),
+            Fingerprint::of(&(field, &*data)),
             || base64(&data).map_err(problem),
             problem,
         )?;

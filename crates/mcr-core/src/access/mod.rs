@@ -24,7 +24,7 @@ use std::{
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{document::Document, exec::output as exec_output, kubeconfig::link as link_kubeconfig};
 use crate::scope::ScopedAccess;
-pub use contexts::{ContextAccess, KubeconfigFile, contexts};
+pub use contexts::{ContextAccess, KubeconfigFile, Kubeconfigs, contexts};
 pub use credential::{
     Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Impersonation,
     Refresh, StaticCredential,

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Endpoint, Trust,
     credential::{Basic, ClientCertificate, Credential, CredentialSource, Impersonation, StaticCredential},
-    document::{Cluster, Exec, User},
+    document::{Cluster, Exec, Text, User},
     error::{AccessError, quote},
     exec::{ApiVersion, ExecPlugin},
     fields::{Fields, base64, filled},
@@ -20,8 +20,8 @@ use super::{
 
 pub(super) fn source(
     at: &Fields<'_>,
-    user: User,
-    cluster: &Cluster,
+    user: User<'_>,
+    cluster: &Cluster<'_>,
     endpoint: &Endpoint,
 ) -> Result<Arc<dyn CredentialSource>, AccessError> {
     if let Some(provider) = &user.auth_provider {
@@ -48,7 +48,7 @@ pub(super) fn source(
     };
     if let Some(inline) = filled(user.token) {
         header(at, "token", &inline)?;
-        base.token = Some(inline.into());
+        base.token = Some(inline.0.into_owned().into());
     }
     if let Some(username) = filled(user.username) {
         let password = user.password.unwrap_or_default();
@@ -101,7 +101,7 @@ fn header(at: &Fields<'_>, field: &str, text: &str) -> Result<(), AccessError> {
     }
 }
 
-fn impersonation(at: &Fields<'_>, user: &User) -> Result<Option<Impersonation>, AccessError> {
+fn impersonation(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Impersonation>, AccessError> {
     let groups = user.as_groups.clone().unwrap_or_default();
     let extra = user.as_user_extra.clone().unwrap_or_default();
     let uid = filled(user.as_uid.clone());
@@ -132,7 +132,7 @@ fn impersonation(at: &Fields<'_>, user: &User) -> Result<Option<Impersonation>, 
 }
 
 /// The client certificate and key, checked as far as they can be read now.
-fn certificate(at: &Fields<'_>, user: &User) -> Result<Option<Certificate>, AccessError> {
+fn certificate(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
     let chain = part(
         at,
         "client-certificate",
@@ -174,7 +174,7 @@ fn part(
     at: &Fields<'_>,
     field: &str,
     file: &Option<String>,
-    data: &Option<String>,
+    data: &Option<Text<'_>>,
 ) -> Result<Option<(String, Part)>, AccessError> {
     let data_field = format!("{field}-data");
     if let Some(data) = filled(data.clone()) {
@@ -201,7 +201,7 @@ fn content(at: &Fields<'_>, field: &str, part: &Part) -> Result<Option<Arc<[u8]>
 fn plugin(
     at: &Fields<'_>,
     exec: Exec,
-    cluster: &Cluster,
+    cluster: &Cluster<'_>,
     endpoint: &Endpoint,
 ) -> Result<ExecPlugin, AccessError> {
     let Some(command) = filled(exec.command) else {
