@@ -86,16 +86,32 @@ pub(crate) struct Invocation {
     pub(crate) object: Found,
     pub(crate) attempt: u32,
     pub(crate) ending: Ending,
-    pub(crate) local: ClusterLocal,
 }
 
 /// What the stores say of the object.
-#[derive(Clone)]
 pub(crate) enum Found {
     Live(Arc<Object>),
     Deleted(Arc<Object>),
     Absent,
     Unwatched,
+}
+
+impl Found {
+    pub(crate) fn standing(&self) -> Standing {
+        match self {
+            Self::Live(_) | Self::Unwatched => Standing::Exists,
+            Self::Deleted(object) => Standing::Deleted(object.clone()),
+            Self::Absent => Standing::Absent,
+        }
+    }
+}
+
+/// What of [`Found`] matters when the call has ended.
+pub(crate) enum Standing {
+    /// As far as anybody knows.
+    Exists,
+    Deleted(Arc<Object>),
+    Absent,
 }
 
 /// What a reconciler keeps for one engagement of one cluster; made when first needed.
@@ -108,12 +124,12 @@ pub(crate) enum Ended {
     /// It failed, and the error policy decided what to do.
     Decided(Failure, Action),
     /// The object is not what its type says.
-    Undecodable(DecodeError),
+    Undecodable(Arc<Object>, DecodeError),
 }
 
 /// A reconciler without its types, so that the engine exists once.
 pub(crate) trait Run: Send + Sync + 'static {
-    fn run(self: Arc<Self>, call: Invocation) -> BoxFuture<'static, Ended>;
+    fn run(self: Arc<Self>, call: Invocation, local: &ClusterLocal) -> BoxFuture<'static, Ended>;
 }
 
 pub(crate) struct Aware<K, R, Ctx> {
@@ -138,12 +154,20 @@ where
     Ctx: Send + Sync + 'static,
     R: Reconciler<K, Ctx>,
 {
-    fn run(self: Arc<Self>, call: Invocation) -> BoxFuture<'static, Ended> {
+    fn run(self: Arc<Self>, call: Invocation, _: &ClusterLocal) -> BoxFuture<'static, Ended> {
         Box::pin(async move {
-            let object = match &call.object {
+            let Invocation {
+                key,
+                cluster,
+                fleet,
+                object,
+                attempt,
+                ending,
+            } = call;
+            let object = match object {
                 Found::Live(object) => match object.decode::<K>() {
                     Ok(object) => RequestObject::Live(Arc::new(object)),
-                    Err(error) => return Ended::Undecodable(error),
+                    Err(error) => return Ended::Undecodable(object, error),
                 },
                 Found::Deleted(object) => RequestObject::Deleted {
                     last_known: object.decode().ok().map(Arc::new),
@@ -151,14 +175,6 @@ where
                 Found::Absent => RequestObject::Absent,
                 Found::Unwatched => RequestObject::Unwatched,
             };
-            let Invocation {
-                key,
-                cluster,
-                fleet,
-                attempt,
-                ending,
-                ..
-            } = call;
             let request = Request {
                 key,
                 cluster,
@@ -216,19 +232,19 @@ where
     F: Fn(&Cluster) -> Ctx + Send + Sync + 'static,
     E: std::error::Error + Send + 'static,
 {
-    fn run(self: Arc<Self>, call: Invocation) -> BoxFuture<'static, Ended> {
+    fn run(self: Arc<Self>, call: Invocation, local: &ClusterLocal) -> BoxFuture<'static, Ended> {
+        let local = local.clone();
         Box::pin(async move {
             let inner = &self.0;
             // As in kube: only what exists is reconciled.
-            let Found::Live(object) = &call.object else {
+            let Found::Live(object) = call.object else {
                 return Ended::Done(Action::done());
             };
             let object = match object.decode::<K>() {
                 Ok(object) => Arc::new(object),
-                Err(error) => return Ended::Undecodable(error),
+                Err(error) => return Ended::Undecodable(object, error),
             };
-            let ctx = call
-                .local
+            let ctx = local
                 .get_or_init(|| Arc::new((inner.context_of)(&call.cluster)))
                 .clone();
             // It was put there two lines above, so the type is known.

@@ -7,7 +7,7 @@ use crate::{
     Action,
     failure::{Failure, panic_text},
     queue::Outcome,
-    reconciler::{Ended, Found},
+    reconciler::{Ended, Standing},
 };
 
 pub(super) type Panic = Box<dyn std::any::Any + Send>;
@@ -17,20 +17,20 @@ pub(super) fn judge(
     engine: &Engine,
     member: &Member,
     work: &Job,
-    found: &Found,
+    standing: Standing,
     ended: Result<Result<Ended, Panic>, Duration>,
 ) -> Outcome {
     let core = &engine.core;
-    if !matches!(ended, Ok(Ok(Ended::Undecodable(_)))) {
+    if !matches!(ended, Ok(Ok(Ended::Undecodable(..)))) {
         member.decoded(&work.key);
     }
     match ended {
         Ok(Ok(Ended::Done(action))) => {
-            if let Found::Deleted(object) = found {
+            if let Standing::Deleted(object) = &standing {
                 member.buried(&work.key, object);
             }
             count(&core.counters.successes);
-            success(found, action)
+            success(&standing, action)
         }
         Ok(Ok(Ended::Failed(failure))) => match excuse(engine, member, &failure) {
             Some(why) => {
@@ -53,11 +53,9 @@ pub(super) fn judge(
             }
             action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter)
         }
-        Ok(Ok(Ended::Undecodable(error))) => {
+        Ok(Ok(Ended::Undecodable(object, error))) => {
             count(&core.counters.dropped);
-            if let Found::Live(object) = found
-                && member.is_news(&work.key, object.resource_version())
-            {
+            if member.is_news(&work.key, object.resource_version()) {
                 count(&core.counters.undecodable);
                 tracing::error!(%error, "the object is not reconciled before it changes");
             }
@@ -76,9 +74,9 @@ pub(super) fn judge(
     }
 }
 
-fn success(found: &Found, action: Action) -> Outcome {
+fn success(standing: &Standing, action: Action) -> Outcome {
     // A reconciler that plans the next look at every end must not look at objects that are gone for ever.
-    let exists = matches!(found, Found::Live(_) | Found::Unwatched);
+    let exists = matches!(standing, Standing::Exists);
     Outcome::Success {
         requeue_after: action.requeue_after().filter(|_| exists),
     }

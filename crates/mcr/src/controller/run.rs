@@ -21,7 +21,7 @@ use super::{
 use crate::{
     RequestKey,
     queue::{Outcome, Work},
-    reconciler::{Ended, Found, Invocation},
+    reconciler::{Ended, Invocation, Standing},
     request::Ending,
 };
 
@@ -69,14 +69,14 @@ impl Run {
             attempt = work.attempt,
         );
         let ending = Ending::new(member.token.clone());
+        let standing = found.standing();
         let call = Invocation {
             key: RequestKey::new(work.cluster.clone(), work.key.clone()),
             cluster: member.cluster.clone(),
             fleet: engine.fleet.clone(),
-            object: found.clone(),
+            object: found,
             attempt: work.attempt,
             ending: ending.clone(),
-            local: member.local.clone(),
         };
         let number = core.counters.runs.begin(now, work);
         let guard = RunGuard {
@@ -86,8 +86,8 @@ impl Run {
             task: None,
         };
         let call = Call {
-            future: core.plan.runner.clone().run(call),
-            found,
+            future: core.plan.runner.clone().run(call, &guard.member.local),
+            standing,
             ending,
             began: now,
         };
@@ -125,7 +125,7 @@ impl Run {
 /// The reconciler's future, and what is needed to judge how it ended.
 struct Call {
     future: BoxFuture<'static, Ended>,
-    found: Found,
+    standing: Standing,
     ending: Ending,
     began: Instant,
 }
@@ -181,7 +181,7 @@ impl Begun {
         counters.durations.observe(at - call.began);
         count(&counters.reconciles);
         let work = guard.over()?;
-        let outcome = judge(&guard.engine, &guard.member, &work, &call.found, ended);
+        let outcome = judge(&guard.engine, &guard.member, &work, call.standing, ended);
         Some(Over { work, outcome, at })
     }
 }
