@@ -138,8 +138,10 @@ impl KubeconfigBuilder {
     /// The kubeconfig as YAML.
     pub fn to_yaml(&self) -> String {
         let config = self.to_json();
+        // As kubectl writes it: certificates on one line.
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
         // JSON is YAML too, so there is an answer even if the writer had none.
-        serde_saphyr::to_string(&config).unwrap_or_else(|_| config.to_string())
+        serde_saphyr::to_string_with_options(&config, options).unwrap_or_else(|_| config.to_string())
     }
 
     fn to_json(&self) -> Value {
@@ -221,6 +223,18 @@ mod tests {
         assert_eq!(namespace, Some("apps"));
         // A token that looks like another YAML type stays a string.
         assert!(config.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
+    }
+
+    #[test]
+    fn certificates_are_on_one_line_as_kubectl_writes_them() {
+        let pem = "-----BEGIN CERTIFICATE-----\n".repeat(40);
+        let yaml = KubeconfigBuilder::new()
+            .context("a", "https://127.0.0.1:1", &pem, Credentials::Anonymous)
+            .to_yaml();
+        let line = yaml
+            .lines()
+            .find(|line| line.contains("certificate-authority-data: "));
+        assert!(line.unwrap().len() > pem.len(), "{yaml}");
     }
 
     #[test]
