@@ -11,7 +11,7 @@ pub struct Row {
     pub suite: String,
     /// `mcr`, `kube-rs`, `kube-rs-tuned`, `go-serial` or `go-concurrent`.
     pub subject: String,
-    /// The variant within the suite: a fault, a kind, a back end.
+    /// The variant within the suite: a fault, a kind, a back end, a number of threads.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
     /// How many clusters.

@@ -155,14 +155,15 @@ fn one_at_a_time_contexts_are_the_same() {
         KubeconfigFile::new(
             "/one",
             format!(
-                "contexts: [{{name: a, context: {{cluster: c, user: u}}}}, {{context: }}, {{name: a}}]\n\
+                "contexts: [{{name: a, context: {{cluster: c, user: u}}}}, {{context: }}]\n\
                  users: [{{name: u, user: {{token: {CANARY}}}}}]"
             ),
         ),
         KubeconfigFile::new("/empty", ""),
         KubeconfigFile::new(
-            "/two",
-            "current-context: b\ncontexts: [{name: a}, {name: b, context: {cluster: c}}]\nclusters: [{name: c}]",
+            "/of/two",
+            "current-context: b\ncontexts: [{name: a}, {name: b, context: {cluster: c}}]\n\
+             clusters: [{name: c, cluster: {server: \"https://of-two\", certificate-authority: ca.crt}}]",
         ),
     ];
     let all = contexts(&files);
@@ -196,13 +197,28 @@ fn one_at_a_time_contexts_are_the_same() {
             [
                 place("/one", Some("a"), false),
                 place("/one", None, false),
-                place("/two", Some("b"), true)
+                place("/of/two", Some("b"), true)
             ]
         );
     }
     assert_eq!(parsed.contexts().take(1).count(), 1);
+    // Each is whole, and of the files that it refers to.
+    let whole: Vec<String> = parsed
+        .contexts()
+        .filter_map(|found| String::from_utf8(found.access.ok()?.yaml.to_vec()).ok())
+        .collect();
+    assert_eq!(whole.len(), 2);
+    assert!(
+        whole[0].contains("https://of-two") && whole[0].contains(CANARY),
+        "{whole:?}"
+    );
+    assert!(whole[0].contains("/of/ca.crt"), "{whole:?}");
+    assert!(
+        whole[1].contains("https://of-two") && !whole[1].contains(CANARY),
+        "{whole:?}"
+    );
     let shown = format!("{parsed:?}");
-    assert!(shown.contains("/two") && !shown.contains(CANARY), "{shown}");
+    assert!(shown.contains("/of/two") && !shown.contains(CANARY), "{shown}");
 }
 
 #[test]

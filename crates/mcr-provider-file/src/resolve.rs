@@ -89,7 +89,10 @@ impl Resolver {
         }
         let instead = with_last_good(&order, &files, &faults, known);
         let parsed = match &instead {
-            Some(files) => Kubeconfigs::parse(files),
+            Some(files) => {
+                drop(parsed);
+                Kubeconfigs::parse(files)
+            }
             None => parsed,
         };
 

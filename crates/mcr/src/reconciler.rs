@@ -237,12 +237,12 @@ where
         Box::pin(async move {
             let inner = &self.0;
             // As in kube: only what exists is reconciled.
-            let Found::Live(object) = call.object else {
-                return Ended::Done(Action::done());
-            };
-            let object = match object.decode::<K>() {
-                Ok(object) => Arc::new(object),
-                Err(error) => return Ended::Undecodable(object, error),
+            let object = match call.object {
+                Found::Live(object) => match object.decode::<K>() {
+                    Ok(object) => Arc::new(object),
+                    Err(error) => return Ended::Undecodable(object, error),
+                },
+                _ => return Ended::Done(Action::done()),
             };
             let ctx = local
                 .get_or_init(|| Arc::new((inner.context_of)(&call.cluster)))

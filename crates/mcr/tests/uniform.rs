@@ -14,8 +14,9 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::Action;
-use mcr::Controller;
-use support::{Seen, World, name, sleep, until_true};
+use mcr::{Controller, ObjectKey, Request};
+use support::{Seen, World, maps::Fallible, name, sleep, until_true};
+use tokio_util::sync::CancellationToken;
 
 struct Ctx {
     cluster: String,
@@ -93,5 +94,52 @@ async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
     until_true(|| !handle.status().clusters.contains_key(&name("a"))).await;
     world.add("a", &a, &[]);
     until_true(|| made.lock().unwrap()["a"] == 2).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_waits_holds_its_own_copy_of_the_object_only() {
+    let mut world = World::new();
+    let a = world.join("a");
+    a.put_map("ns/x", "1");
+    let begun: Seen<String> = Seen::default();
+    let end = CancellationToken::new();
+    let of_kube = {
+        let (begun, end) = (begun.clone(), end.clone());
+        move |_: Arc<ConfigMap>, _: Arc<()>| {
+            let (begun, end) = (begun.clone(), end.clone());
+            async move {
+                begun.push("kube".to_owned());
+                end.cancelled().await;
+                Ok::<_, Failed>(Action::await_change())
+            }
+        }
+    };
+    let aware = {
+        let (begun, end) = (begun.clone(), end.clone());
+        move |_: Request<ConfigMap>, _: Arc<()>| {
+            let (begun, end) = (begun.clone(), end.clone());
+            async move {
+                begun.push("aware".to_owned());
+                end.cancelled().await;
+                Fallible::Ok(())
+            }
+        }
+    };
+    let policy = |_: Arc<ConfigMap>, _: &Failed, _: Arc<()>| Action::await_change();
+    let of_kube = Controller::<ConfigMap>::new("kube").build_uniform(of_kube, policy, |_| ());
+    let aware = Controller::<ConfigMap>::new("aware").build(aware, Arc::new(()));
+    world.run(of_kube.unwrap());
+    world.run(aware.unwrap());
+    begun.wait_for(2).await;
+    let key = ObjectKey::namespaced("ns", "x");
+    let store = world.cluster("a").await.store::<ConfigMap>().unwrap();
+    let held = Arc::downgrade(&store.raw(&key).unwrap().unwrap());
+    assert!(held.upgrade().is_some());
+    a.put_map("ns/x", "2");
+    until_true(|| held.upgrade().is_none()).await;
+    assert_eq!(begun.all().len(), 2, "both still wait");
+    end.cancel();
+    begun.wait_for(4).await;
     world.end().await;
 }

@@ -56,6 +56,16 @@ impl Subject {
         self.program().is_none()
     }
 
+    /// How many threads it works with of its own accord; none for as many as there are cores. Each has what it syncs sooner
+    /// with beside servers on the same cores, which is one worker for whoever has measured and writes Rust.
+    fn threads(self) -> Option<NonZeroUsize> {
+        let one = matches!(
+            self,
+            Self::Mcr | Self::McrPacked | Self::KubeRsTuned | Self::Floor
+        );
+        one.then_some(NonZeroUsize::MIN)
+    }
+
     /// Its program, if it is written in Rust.
     fn program(self) -> Option<&'static str> {
         match self {
@@ -72,7 +82,8 @@ impl Subject {
         let expect = job.expect.to_string();
         let mut options = vec![("kubeconfig", file), ("expect", expect)];
         options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
-        options.extend(job.threads.map(|threads| ("threads", threads.to_string())));
+        let threads = job.threads.or(self.threads());
+        options.extend(threads.map(|threads| ("threads", threads.to_string())));
         options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
         let Some(program) = self.program() else {
             let go = programs.go.clone();
@@ -203,7 +214,9 @@ mod tests {
         ] {
             let (path, args) = command(subject, heap).unwrap();
             assert_eq!(path, folder.path().join(program));
-            assert_eq!(args, [subject.name(), "--kubeconfig=file", "--expect=7"]);
+            let threads = (subject != Subject::KubeRs).then_some("--threads=1");
+            let all = [subject.name(), "--kubeconfig=file", "--expect=7"].into_iter();
+            assert_eq!(args, all.chain(threads).collect::<Vec<_>>());
         }
         let job = Job {
             threads: NonZeroUsize::new(3),

@@ -17,7 +17,7 @@ const SUITES: [(&str, &str); 8] = [
          a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
          the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `mcr-packed` is mcr with `StoreFormat::Packed`. `floor` is no controller and uses no library of HTTP: it opens \
          a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
-         takes; `server CPU s` is that server's own. Variant `threads N`: the same with so many worker threads.",
+         takes; `server CPU s` is that server's own.",
     ),
     (
         "store",
@@ -246,8 +246,9 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
          Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
          is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (fat LTO, one codegen unit). Each has as many threads as it is fastest with here, beside a server on the same cores: one \
-         worker those in Rust, all cores those in Go. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
+         the profile `deployed` (fat LTO, one codegen unit). `mcr`, `kube-rs-tuned` and `floor` have one \
+         worker thread, the others all cores, which is what each syncs soonest with where the server shares two cores; in variant `threads N` each has \
+         so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\
          Ratios are of one call on one machine. The rows behind them are below.\n\n{}\n",

@@ -6,14 +6,12 @@ use crate::row::Row;
 /// ratios are of one run.
 pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     let again = |row: &Row| {
-        let same = |other: &Row| {
-            (&other.suite, other.clusters, other.variant == "sim")
-                == (&row.suite, row.clusters, row.variant == "sim")
-        };
+        let same = |other: &Row| (other.clusters, &other.variant) == (row.clusters, &row.variant);
+        let mut of_suite = new.iter().filter(|other| other.suite == row.suite);
         match row.suite.as_str() {
-            // Each size and back end is a measurement of its own.
-            "fleet" => new.iter().any(same),
-            _ => new.iter().any(|other| other.suite == row.suite),
+            // Each size, back end and number of threads is a measurement of its own.
+            "fleet" | "update" => of_suite.any(same),
+            _ => of_suite.next().is_some(),
         }
     };
     let kept: Vec<Row> = old.into_iter().filter(|row| !again(row)).collect();
@@ -40,14 +38,15 @@ mod tests {
 
     #[test]
     fn a_suite_that_is_measured_again_replaces_itself_only() {
-        let sim = |clusters| Row {
-            variant: "sim".to_owned(),
-            ..Row::new("fleet", "mcr", clusters, 20)
+        let variant = |variant: &str| Row {
+            variant: variant.to_owned(),
+            ..Row::new("fleet", "mcr", 500, 102)
         };
         let old = vec![
             Row::new("fleet", "mcr", 500, 102),
             Row::new("fleet", "go-serial", 500, 102),
-            sim(500),
+            variant("sim"),
+            variant("threads 2"),
             Row::new("queue", "mcr", 10, 1),
             Row::new("queue", "mcr", 100, 1),
         ];
@@ -61,11 +60,14 @@ mod tests {
         assert_eq!(
             merged,
             [
-                sim(500),
+                variant("sim"),
+                variant("threads 2"),
                 Row::new("fleet", "mcr", 500, 102),
                 Row::new("queue", "mcr", 10, 1)
             ]
         );
+        let threaded = merge(merged.clone(), vec![variant("threads 2")]);
+        assert!(threaded.contains(&variant("")) && threaded.len() == merged.len());
         assert_eq!(read(&write(&merged).unwrap()).unwrap(), merged);
     }
 }

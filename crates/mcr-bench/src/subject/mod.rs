@@ -34,9 +34,9 @@ pub struct SubjectArgs {
     /// How long each reconcile takes, in microseconds
     #[arg(long, default_value_t = 0)]
     pub work: u64,
-    /// How many worker threads the runtime has. What waits most of the time is fastest with one
-    #[arg(long, default_value = "1")]
-    pub threads: NonZeroUsize,
+    /// How many worker threads the runtime has, if not one for each core
+    #[arg(long)]
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// Runs a subject until it is killed. `heap` tells the bytes that are allocated, where that is counted.
@@ -58,9 +58,9 @@ where
     }
     let tally = Tally::new(args.expect);
     tally.answer_stdin(heap);
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads.get())
-        .enable_all()
-        .build()?
-        .block_on(subject(args, tally))
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = args.threads {
+        runtime.worker_threads(threads.get());
+    }
+    runtime.enable_all().build()?.block_on(subject(args, tally))
 }

@@ -37,7 +37,10 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
         for subject in session.order(run) {
             if let Some(why) = session.missing(subject) {
                 eprintln!("SKIPPED fleet {}: {why}", subject.name());
-                runs.push(Row::skipped("fleet", subject.name(), clusters, objects, why));
+                runs.push(Row {
+                    variant: session.variant(variant(&backend)),
+                    ..Row::skipped("fleet", subject.name(), clusters, objects, why)
+                });
                 continue;
             }
             let row = one(session, &mut backend, subject)
@@ -49,12 +52,15 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     Ok(session.tell(&runs))
 }
 
-async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {
-    let variant = match backend {
+fn variant(backend: &Backend) -> &'static str {
+    match backend {
         Backend::Real(_) => "",
         Backend::Sim(_) => "sim",
         Backend::Brought { .. } => "brought",
-    };
+    }
+}
+
+async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {
     let before = backend.counts().await?;
     let server = backend.server_cpu();
     let job = Job {
@@ -78,7 +84,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let asked = before.zip(after);
     let idle_for = (idle_after - settle).as_secs_f64();
     Ok(Row {
-        variant: session.variant(variant),
+        variant: session.variant(variant(backend)),
         synced_s: Some(synced.saturating_sub(started) as f64 / 1e9),
         rss_idle_kb: Some(idle.rss_kb),
         rss_peak_kb: Some(idle.peak_kb),

@@ -141,3 +141,33 @@ impl Session<'_> {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn rows_say_how_many_threads_were_asked_for() {
+        let variant = |threads, variant: &str| {
+            let session = Session {
+                options: Options {
+                    threads: NonZeroUsize::new(threads),
+                    ..Options::default()
+                },
+                programs: Programs {
+                    bench: Path::new("bench").to_owned(),
+                    go: None,
+                },
+                told: &mut |_| {},
+            };
+            session.variant(variant)
+        };
+        assert_eq!([variant(0, ""), variant(0, "sim")], ["", "sim"]);
+        assert_eq!(
+            [variant(2, ""), variant(2, "sim")],
+            ["threads 2", "sim, threads 2"]
+        );
+    }
+}

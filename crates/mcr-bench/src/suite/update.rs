@@ -11,8 +11,7 @@ use crate::{
     row::Row,
 };
 
-/// So many that the p99 is not that of one write: the server, and what is written in Go, stand still now and then for
-/// tens of milliseconds.
+/// So many that the p99 is not that of the slowest one: the server stands still now and then, for tens of milliseconds.
 const WRITES: u64 = 100;
 
 /// Runs the suite.
@@ -29,13 +28,16 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     for run in 0..session.options.runs {
         for subject in session.order(run) {
             let row = match session.missing(subject) {
-                Some(why) => Row::skipped(
-                    "update",
-                    subject.name(),
-                    clusters,
-                    backend.objects() / clusters,
-                    why,
-                ),
+                Some(why) => Row {
+                    variant: session.variant(""),
+                    ..Row::skipped(
+                        "update",
+                        subject.name(),
+                        clusters,
+                        backend.objects() / clusters,
+                        why,
+                    )
+                },
                 None => one(session, &mut backend, subject)
                     .await
                     .with_context(|| format!("update {}", subject.name()))?,

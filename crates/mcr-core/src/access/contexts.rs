@@ -59,7 +59,7 @@ impl fmt::Debug for KubeconfigFile {
 pub struct ContextAccess {
     /// The file that defines the context.
     pub file: PathBuf,
-    /// The context; `None` if the file can't be read as a kubeconfig at all, or for a context without a name.
+    /// The context; `None` for one without a name, and where [`contexts`] says that a file can't be read as a kubeconfig at all.
     pub context: Option<Arc<str>>,
     /// Whether it is the current context of the files.
     pub current: bool,
