@@ -86,6 +86,45 @@ impl Bodies {
     }
 }
 
+impl Inner {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self {
+            Self::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
+            Self::Client(body) => Pin::new(body)
+                .poll_frame(context)
+                .map_err(|error| Broken::Error(error.into())),
+            Self::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
+            Self::Whole(bytes) => {
+                let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::Cut => Poll::Ready(Some(Err(Broken::Cut))),
+        }
+    }
+
+    fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        whole: &mut Vec<u8>,
+    ) -> Poll<Option<Result<(), Broken>>> {
+        if let Self::Wire(Answer::Plain(content)) = self {
+            return content
+                .poll_append(context, whole)
+                .map_err(|error| Broken::Error(error.into()));
+        }
+        let frame = ready!(self.poll_frame(context));
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| whole.extend_from_slice(frame.data_ref().map_or(&[], |data| data)))
+        }))
+    }
+}
+
+/// Why the next frame can't be had.
+enum Broken {
+    Cut,
+    Error(BoxError),
+}
+
 impl ResponseBody {
     pub(super) fn wire(body: Answer, operation: Operation, silence: Option<Duration>) -> Self {
         Self::new(Inner::Wire(body), operation, silence)
@@ -175,48 +214,7 @@ impl ResponseBody {
         self.silence = None;
         with.map(Err)
     }
-}
 
-impl Inner {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match self {
-            Self::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
-            Self::Client(body) => Pin::new(body)
-                .poll_frame(context)
-                .map_err(|error| Broken::Error(error.into())),
-            Self::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
-            Self::Whole(bytes) => {
-                let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
-                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
-            }
-            Self::Cut => Poll::Ready(Some(Err(Broken::Cut))),
-        }
-    }
-
-    fn poll_append(
-        &mut self,
-        context: &mut Context<'_>,
-        whole: &mut Vec<u8>,
-    ) -> Poll<Option<Result<(), Broken>>> {
-        if let Self::Wire(Answer::Plain(content)) = self {
-            return content
-                .poll_append(context, whole)
-                .map_err(|error| Broken::Error(error.into()));
-        }
-        let frame = ready!(self.poll_frame(context));
-        Poll::Ready(frame.map(|frame| {
-            frame.map(|frame| whole.extend_from_slice(frame.data_ref().map_or(&[], |data| data)))
-        }))
-    }
-}
-
-/// Why the next frame can't be had.
-enum Broken {
-    Cut,
-    Error(BoxError),
-}
-
-impl ResponseBody {
     /// The next that is read, and what is to become of the body after it.
     fn poll_with<T>(
         &mut self,
