@@ -156,15 +156,7 @@ where
 {
     fn run(self: Arc<Self>, call: Invocation, _: &ClusterLocal) -> BoxFuture<'static, Ended> {
         Box::pin(async move {
-            let Invocation {
-                key,
-                cluster,
-                fleet,
-                object,
-                attempt,
-                ending,
-            } = call;
-            let object = match object {
+            let object = match call.object {
                 Found::Live(object) => match object.decode::<K>() {
                     Ok(object) => RequestObject::Live(Arc::new(object)),
                     Err(error) => return Ended::Undecodable(object, error),
@@ -176,12 +168,12 @@ where
                 Found::Unwatched => RequestObject::Unwatched,
             };
             let request = Request {
-                key,
-                cluster,
-                fleet,
+                key: call.key,
+                cluster: call.cluster,
+                fleet: call.fleet,
                 object,
-                attempt,
-                ending,
+                attempt: call.attempt,
+                ending: call.ending,
             };
             match self.reconciler.reconcile(request, self.ctx.clone()).await {
                 Ok(action) => Ended::Done(action.into_action()),

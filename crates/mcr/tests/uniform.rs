@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::Action;
 use mcr::{Controller, ObjectKey, Request};
@@ -104,28 +105,20 @@ async fn a_reconcile_that_waits_holds_its_own_copy_of_the_object_only() {
     a.put_map("ns/x", "1");
     let begun: Seen<String> = Seen::default();
     let end = CancellationToken::new();
-    let of_kube = {
+    let waiting = |who: &'static str| {
         let (begun, end) = (begun.clone(), end.clone());
-        move |_: Arc<ConfigMap>, _: Arc<()>| {
+        move || {
             let (begun, end) = (begun.clone(), end.clone());
             async move {
-                begun.push("kube".to_owned());
+                begun.push(who.to_owned());
                 end.cancelled().await;
-                Ok::<_, Failed>(Action::await_change())
             }
         }
     };
-    let aware = {
-        let (begun, end) = (begun.clone(), end.clone());
-        move |_: Request<ConfigMap>, _: Arc<()>| {
-            let (begun, end) = (begun.clone(), end.clone());
-            async move {
-                begun.push("aware".to_owned());
-                end.cancelled().await;
-                Fallible::Ok(())
-            }
-        }
-    };
+    let (kube, own) = (waiting("kube"), waiting("aware"));
+    let of_kube =
+        move |_: Arc<ConfigMap>, _: Arc<()>| kube().map(|()| Ok::<_, Failed>(Action::await_change()));
+    let aware = move |_: Request<ConfigMap>, _: Arc<()>| own().map(Fallible::Ok);
     let policy = |_: Arc<ConfigMap>, _: &Failed, _: Arc<()>| Action::await_change();
     let of_kube = Controller::<ConfigMap>::new("kube").build_uniform(of_kube, policy, |_| ());
     let aware = Controller::<ConfigMap>::new("aware").build(aware, Arc::new(()));
