@@ -27,7 +27,7 @@ use backend::Choice;
 use clap::Parser;
 use examples::{Format, stop_at_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Controller, Manager};
+use mcr::{Controller, FleetSettings, Manager, core::TransportSettings};
 use mcr_provider_file::FileProvider;
 use seen::Seen;
 use show::Show;
@@ -60,6 +60,10 @@ struct Args {
     /// Where to serve /clusters and /metrics while it runs, or `off`; port 0 is a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     serve: Serve,
+    /// For tests on a busy machine: the controller looks after a silent cluster and goes over to a new token within seconds, and
+    /// a step may take ten times as long before it has failed
+    #[arg(long, hide = true)]
+    patient: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -92,6 +96,16 @@ impl Serve {
     }
 }
 
+/// What takes half a minute takes seconds.
+fn hasty(settings: &mut FleetSettings) {
+    settings.probe_after = Duration::from_secs(2);
+    settings.probe_timeout = Duration::from_secs(5);
+    settings.reconnect_cap = Duration::from_secs(2);
+    let mut transport = TransportSettings::default();
+    transport.retire_spread = Duration::from_secs(2);
+    settings.transport = transport.into();
+}
+
 async fn run(args: Args) -> anyhow::Result<()> {
     let stop = stop_at_signal(None)?;
     let show: Arc<dyn Show> = match args.format {
@@ -110,12 +124,15 @@ async fn run(args: Args) -> anyhow::Result<()> {
     }
 
     // The whole controller: kubeconfig files in, reconciles out.
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(Seen::new(if args.patient { 10 } else { 1 }));
     let controller = Controller::<ConfigMap>::new("demo").build(seen::reconcile, seen.clone());
     let mut manager = Manager::builder()
         .provider(FileProvider::builder().dir(folder.path()).build()?)
         .controller(controller)
         .shutdown_grace(Duration::from_secs(5));
+    if args.patient {
+        manager = manager.settings(hasty);
+    }
     if let Some(listener) = listener {
         manager = manager.serve(listener);
     }

@@ -114,7 +114,7 @@ impl<'a> Script<'a> {
             .step(
                 "rotate",
                 "replacing the token of amsterdam",
-                rotate(world, folder),
+                rotate(world, folder, seen),
             )
             .await?;
         // So is the end of this.
@@ -128,7 +128,7 @@ impl<'a> Script<'a> {
         self.step(
             "outage",
             "stopping the API server of berlin",
-            outage(world, fleet),
+            outage(world, fleet, seen),
         )
         .await?;
         self.step(
@@ -309,7 +309,8 @@ async fn join(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result
 }
 
 /// A token is replaced: the new one is tried before it takes over.
-async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(SystemTime, Done)> {
+async fn rotate(world: &mut World, folder: &Folder, seen: &Seen) -> anyhow::Result<(SystemTime, Done)> {
+    let limit = seen.limit(Duration::from_secs(10));
     let member = world.member(FIRST[0])?;
     let written = member.write_kubeconfig(folder).await?;
     let by_the_clock = SystemTime::now();
@@ -319,9 +320,9 @@ async fn rotate(world: &mut World, folder: &Folder) -> anyhow::Result<(SystemTim
         }
         anyhow::Ok(())
     };
-    match timeout(Duration::from_secs(10), tried).await {
+    match timeout(limit, tried).await {
         Ok(tried) => tried?,
-        Err(_) => bail!("the new token was not tried within 10 s"),
+        Err(_) => bail!("the new token was not tried within {} s", limit.as_secs()),
     }
     let what = format!("token of {} replaced → the new one is tried", FIRST[0]);
     Ok((
@@ -372,7 +373,7 @@ async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Res
 
     let p50 = (before.p50(), during.p50());
     ensure!(
-        p50.1 < Duration::from_secs(1),
+        p50.1 < seen.limit(Duration::from_secs(1)),
         "the other clusters noticed: reconciles took {} instead of {}",
         duration(p50.1),
         duration(p50.0)
@@ -398,8 +399,8 @@ async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Res
 
 /// The silence is noticed; until then and at that moment the others go on.
 async fn silence(world: &World, seen: &Seen, dark: Dark) -> anyhow::Result<((), Done)> {
-    /// Noticed within 30 s, and some time for a busy machine.
-    const LIMIT: Duration = Duration::from_secs(35);
+    // Noticed within 30 s, and some time for a busy machine.
+    let limit = seen.limit(Duration::from_secs(35));
     let Dark { since, mut noticed } = dark;
 
     let mut during = Latencies::default();
@@ -411,9 +412,9 @@ async fn silence(world: &World, seen: &Seen, dark: Dark) -> anyhow::Result<((), 
         match timeout(Duration::from_millis(250), &mut noticed).await {
             Ok(found) => break found?,
             Err(_) => ensure!(
-                since.elapsed() < LIMIT,
+                since.elapsed() < limit,
                 "{LATER} was not seen as unreachable within {} s",
-                LIMIT.as_secs()
+                limit.as_secs()
             ),
         }
     };
@@ -462,14 +463,19 @@ async fn heal(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 }
 
 /// An API server stops.
-async fn outage(world: &mut World, fleet: &Fleet) -> anyhow::Result<((), Done)> {
+async fn outage(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Result<((), Done)> {
+    let limit = seen.limit(Duration::from_secs(30));
     let member = world.member(FIRST[1])?;
     let cluster = cluster(fleet, FIRST[1])?;
     let begun = Instant::now();
     member.server.stop().await?;
     let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
-    let Ok(state) = timeout(Duration::from_secs(30), cluster.wait_for(unreachable)).await else {
-        bail!("{} was not seen as unreachable within 30 s", FIRST[1]);
+    let Ok(state) = timeout(limit, cluster.wait_for(unreachable)).await else {
+        bail!(
+            "{} was not seen as unreachable within {} s",
+            FIRST[1],
+            limit.as_secs()
+        );
     };
     let took = begun.elapsed();
     let what = format!("API server of {} stopped → Unreachable", FIRST[1]);
@@ -569,6 +575,7 @@ async fn recover(world: &mut World, seen: &Seen) -> anyhow::Result<((), Done)> {
 /// The rotation has ended when the watch has begun again with the new token; nothing was listed for it.
 async fn settled(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[0])?;
+    let limit = seen.limit(Duration::from_secs(35));
     let moved = async {
         loop {
             // When it began, which may be a while ago: other steps went on meanwhile.
@@ -578,9 +585,9 @@ async fn settled(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow:
             sleep(Duration::from_millis(50)).await;
         }
     };
-    let took = match timeout(Duration::from_secs(35), moved).await {
+    let took = match timeout(limit, moved).await {
         Ok(took) => took?,
-        Err(_) => bail!("no watch began with the new token within 35 s"),
+        Err(_) => bail!("no watch began with the new token within {} s", limit.as_secs()),
     };
     member.create("after-the-rotation").await?;
     seen.until(
@@ -606,10 +613,11 @@ async fn settled(world: &mut World, seen: &Seen, written: SystemTime) -> anyhow:
 async fn leave(world: &mut World, folder: &Folder, fleet: &Fleet, seen: &Seen) -> anyhow::Result<((), Done)> {
     let member = world.member(FIRST[2])?;
     let cluster = cluster(fleet, FIRST[2])?;
+    let limit = seen.limit(Duration::from_secs(15));
     let removed = member.remove_kubeconfig(folder)?;
     let gone = cluster.wait_for(|state| matches!(state, ClusterState::Gone));
-    if timeout(Duration::from_secs(15), gone).await.is_err() {
-        bail!("{} was not gone within 15 s", FIRST[2]);
+    if timeout(limit, gone).await.is_err() {
+        bail!("{} was not gone within {} s", FIRST[2], limit.as_secs());
     }
     let took = removed.elapsed();
     let deletions = seen

@@ -51,10 +51,11 @@ pub(crate) fn short_name(cluster: &Cluster) -> String {
 }
 
 /// What the reconciler was asked to do so far.
-#[derive(Default)]
 pub(crate) struct Seen {
     state: Mutex<State>,
     noted: Notify,
+    /// How many times as long as usual everything may take.
+    patience: u32,
 }
 
 #[derive(Default)]
@@ -91,6 +92,19 @@ impl State {
 }
 
 impl Seen {
+    pub(crate) fn new(patience: u32) -> Self {
+        Self {
+            state: Mutex::default(),
+            noted: Notify::new(),
+            patience,
+        }
+    }
+
+    /// How long something may take here that usually may take so long.
+    pub(crate) fn limit(&self, usual: Duration) -> Duration {
+        usual * self.patience
+    }
+
     fn note(&self, note: impl FnOnce(&mut State)) {
         note(&mut self.state());
         self.noted.notify_waiters();
@@ -100,7 +114,7 @@ impl Seen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something has been seen, at most so long.
+    /// Waits until something has been seen, at most for a [limit](Self::limit).
     pub(crate) async fn until<T>(
         &self,
         limit: Duration,
@@ -118,6 +132,7 @@ impl Seen {
                 noted.await;
             }
         };
+        let limit = self.limit(limit);
         match timeout(limit, seen).await {
             Ok(found) => Ok(found),
             Err(_) => bail!("{what}: not within {} s", limit.as_secs()),

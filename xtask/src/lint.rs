@@ -4,7 +4,6 @@ mod crates;
 mod deny;
 mod packages;
 mod semver;
-mod tool;
 
 use anyhow::Result;
 

@@ -16,6 +16,7 @@ mod planted;
 mod process;
 mod stage;
 mod test;
+mod tool;
 mod workspace;
 
 use std::process::ExitCode;

@@ -1,9 +1,24 @@
 //! `cargo xtask test`: every test of the workspace, against real API servers.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::stage::{Done, Stages};
+use crate::tool::{self, Tool};
 use crate::{assets, workspace};
+
+/// Runs each test in a process of its own; `.config/nextest.toml` says how many at once.
+const NEXTEST: Tool = Tool {
+    name: "cargo-nextest",
+    // The newest that builds with the Rust version of this workspace.
+    version: "0.9.128",
+    features: &["--no-default-features"],
+    takes: "4 minutes",
+};
+
+/// The tests that share API servers, which they can only in one process.
+const SHARED: &str = "package(examples) & binary(examples)";
 
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args, Default)]
@@ -39,17 +54,34 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
 
     stages.run("tests", || {
-        let mut command = workspace::cargo();
-        command
+        let mut command = Command::new(tool::installed(&NEXTEST)?);
+        workspace::in_root(&mut command)
             .args([
-                "test",
+                "nextest",
+                "run",
                 "--workspace",
                 "--all-features",
-                "--no-fail-fast",
                 "--lib",
                 "--bins",
                 "--tests",
             ])
+            .args(["-E", &format!("not ({SHARED})")])
+            .env("KUBEBUILDER_ASSETS", &folder);
+        if args.full {
+            command.args(["--run-ignored", "all"]);
+        }
+        if !args.extra.is_empty() {
+            // A filter may leave some programs without a test.
+            command.args(["--no-tests", "pass", "--"]).args(&args.extra);
+        }
+        workspace::check(&mut command)?;
+        Ok(Done::Passed)
+    });
+
+    stages.run("tests of the examples", || {
+        let mut command = workspace::cargo();
+        command
+            .args(["test", "--workspace", "--all-features", "--test", "examples"])
             .env("KUBEBUILDER_ASSETS", &folder);
         if args.full || !args.extra.is_empty() {
             command.arg("--");

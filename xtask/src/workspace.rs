@@ -28,6 +28,12 @@ pub(crate) fn target() -> Result<PathBuf> {
 /// `cargo`, to be run in the root. The one that runs this task, so that toolchains never mix.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    in_root(&mut command);
+    command
+}
+
+/// Makes a command that runs cargo run in the root.
+pub(crate) fn in_root(command: &mut Command) -> &mut Command {
     command.current_dir(root());
     // `cargo xtask` describes this package to this process. Build scripts that look at these (ring's does) would
     // run anew whenever a cargo started here takes turns with one started by hand: 20 s each time.

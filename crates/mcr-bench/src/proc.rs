@@ -81,8 +81,8 @@ mod tests {
         let (done, begins) = std::sync::mpsc::channel();
         let (may_end, ends) = std::sync::mpsc::channel::<()>();
         let burner = std::thread::spawn(move || {
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < Duration::from_millis(3) {
+            // Work, not time: where others want the CPU too, little of a time would be its own.
+            for _ in 0..1_000_000 {
                 std::hint::spin_loop();
             }
             // Waiting takes it off its CPU, which is when the kernel counts what it used.
@@ -94,8 +94,7 @@ mod tests {
             println!("SKIPPED: this kernel does not count CPU time by thread (schedstat)");
             return;
         }
-        let patience = std::time::Instant::now() + Duration::from_secs(10);
-        // Not all of three milliseconds: somebody else may have had the CPU.
+        let patience = std::time::Instant::now() + Duration::from_secs(60);
         while of_thread(&thread).unwrap() < Duration::from_micros(100) {
             assert!(std::time::Instant::now() < patience, "never counted");
             std::thread::sleep(Duration::from_millis(1));

@@ -45,6 +45,8 @@ pub use spec::{Availability, ClusterSpec};
 pub use store::{DecodeError, Object, ObjectChange, ObjectKey, ObjectMetadata, Store, StoreError};
 #[cfg(feature = "packed")]
 pub use store::{Packing, PackingStatus};
+#[doc(hidden)]
+pub use transport::Settings as TransportSettings;
 pub use transport::{AnswerBody, TransportError, TransportErrorKind};
 pub use watch::{
     ChangeSink, HubEvent, HubWatch, WatchError, WatchProblem, WatchRequest, WatchSettings, WatchStatus,

@@ -169,12 +169,12 @@ async fn what_another_file_hid_comes_to_light_though_its_own_file_did_not_change
     let name = "./a.kubeconfig+b.kubeconfig+c";
     assert_eq!(heard.names(), [name]);
     assert!(heard.yaml(name).contains("https://b.kubeconfig+c:6443"));
-    heard.quiet().await;
+    heard.settled(&folder, "marker.kubeconfig").await;
     heard.forget();
     fs::remove_file(first).unwrap();
     heard.until(|heard| !heard.log.is_empty()).await;
     assert!(heard.yaml(name).contains("https://c:6443"));
-    heard.quiet().await;
+    heard.settled(&folder, "marker.kubeconfig").await;
     assert_eq!(heard.log, [format!("+{name}")]);
 }
 

@@ -55,7 +55,7 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_secs(30)
+        Duration::from_secs(60)
     }
 
     fn quiet(&self) -> Duration {

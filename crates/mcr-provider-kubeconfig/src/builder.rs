@@ -1,12 +1,12 @@
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, Trust, WatchRequest};
+use mcr_core::{AccessPolicy, Trust, WatchRequest, WatchSettings};
 
 use crate::{
     KubeconfigError, KubeconfigProvider,
     notice::Ledger,
-    provider::Config,
+    provider::{BLOCKED_FOR, Config},
     secret::{Rules, secrets},
 };
 
@@ -35,6 +35,8 @@ pub struct KubeconfigProviderBuilder {
     trust: Trust,
     policy: AccessPolicy,
     events: bool,
+    watch: Arc<WatchSettings>,
+    blocked_for: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +57,8 @@ impl KubeconfigProviderBuilder {
             trust: Trust::Untrusted,
             policy: AccessPolicy::default(),
             events: true,
+            watch: Arc::default(),
+            blocked_for: BLOCKED_FOR,
         }
     }
 
@@ -137,6 +141,15 @@ impl KubeconfigProviderBuilder {
         self
     }
 
+    /// Times that tests shorten: those of the watch of the hub, and how long the hub has to forbid it before it is told that
+    /// this will not end by itself. Not part of the API.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn times(mut self, watch: impl Into<Arc<WatchSettings>>, blocked_for: Duration) -> Self {
+        (self.watch, self.blocked_for) = (watch.into(), blocked_for);
+        self
+    }
+
     /// Builds the provider. Connects to nothing yet.
     ///
     /// # Errors
@@ -176,6 +189,8 @@ impl KubeconfigProviderBuilder {
                 }),
                 events: self.events,
                 ledger: Ledger::default(),
+                watch: self.watch,
+                blocked_for: self.blocked_for,
             }),
         })
     }

@@ -4,6 +4,7 @@ use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
 use mcr_core::{
     BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem, WatchRequest,
+    WatchSettings,
 };
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +21,8 @@ use crate::{
 const BATCH: usize = 32;
 /// How often it is looked whether the hub answers again.
 const OUTAGE_TICK: Duration = Duration::from_secs(2);
-/// A hub that has forbidden for so long means it.
-const BLOCKED_FOR: Duration = Duration::from_secs(10);
+/// A hub that has forbidden for so long means it, where nothing else is said.
+pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// A provider whose clusters are the Secrets of a hub that hold kubeconfigs; see the [crate's documentation](crate).
 ///
@@ -43,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) rules: Arc<Rules>,
     pub(crate) events: bool,
     pub(crate) ledger: Ledger,
+    pub(crate) watch: Arc<WatchSettings>,
+    pub(crate) blocked_for: Duration,
 }
 
 impl KubeconfigProvider {
@@ -110,7 +113,11 @@ enum Told {
 impl Running {
     fn start(config: Arc<Config>) -> Self {
         Self {
-            watch: HubWatch::new(config.client.clone(), config.request.clone()),
+            watch: HubWatch::with_settings(
+                config.client.clone(),
+                config.request.clone(),
+                config.watch.clone(),
+            ),
             teller: Teller::new(config.clone()),
             book: Some(Book::new(config.rules.clone())),
             ready: VecDeque::new(),
@@ -199,7 +206,8 @@ impl Running {
                 tracing::info!(watch = %self.config.request, "the hub answers again");
             }
             Some(problem) => {
-                let lasts = problem.since.elapsed().is_ok_and(|lasts| lasts >= BLOCKED_FOR);
+                let blocked_for = self.config.blocked_for;
+                let lasts = problem.since.elapsed().is_ok_and(|lasts| lasts >= blocked_for);
                 if !outage.blocked && problem.error.is_blocked() && lasts {
                     self.tell(&problem);
                 }

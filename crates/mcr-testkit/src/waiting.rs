@@ -18,9 +18,10 @@
 
 use std::fmt::Display;
 use std::panic::{Location, resume_unwind};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -72,6 +73,28 @@ pub fn eventually<T>(
     }
 }
 
+/// Keeps tokio's paused clock where it is until this is dropped.
+///
+/// Paused time goes on by itself when every task waits, also for a socket or a process, and so runs ahead of what is on
+/// its way. While this is held, only `tokio::time::advance` moves the clock. After two minutes of real time it lets go by
+/// itself, so that a test that hangs reaches its deadlines and fails.
+///
+/// # Panics
+///
+/// Outside of a tokio runtime.
+pub fn hold_clock() -> HeldClock {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let (held, ended) = mpsc::channel::<()>();
+    // The clock stands still while such work runs.
+    drop(spawn_blocking(move || ended.recv_timeout(LIMIT)));
+    HeldClock(held)
+}
+
+/// What [`hold_clock`] returns.
+#[derive(Debug)]
+#[must_use = "dropping it lets the clock go on"]
+pub struct HeldClock(#[expect(dead_code, reason = "its end is what counts")] mpsc::Sender<()>);
+
 /// What runs beside a test until it is told to stop, such as a fleet or a manager. Dropping it tells it, too.
 #[derive(Debug)]
 #[must_use = "dropping it stops what runs"]
@@ -101,9 +124,9 @@ impl<T: Send + 'static> Background<T> {
     ///
     /// # Panics
     ///
-    /// If it has panicked, and if it has not ended after 30 seconds.
+    /// If it has panicked, and if it has not ended after a minute.
     pub async fn stop(self) -> T {
-        const LIMIT: Duration = Duration::from_secs(30);
+        const LIMIT: Duration = Duration::from_secs(60);
         drop(self.stop);
         match timeout(LIMIT, self.task).await {
             Ok(Ok(ended)) => ended,
@@ -136,6 +159,22 @@ mod tests {
     #[should_panic(expected = "not within 2s: pigs fly (")]
     async fn what_never_comes_true_is_named() {
         eventually(Duration::from_secs(2), "pigs fly", || None::<()>).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_held_moves_only_when_it_is_told_to() {
+        let (clock, begun) = (hold_clock(), Instant::now());
+        let mut later = std::pin::pin!(sleep(Duration::from_secs(10)));
+        assert!(futures::poll!(later.as_mut()).is_pending());
+        // This takes real time, in which every task waits.
+        let slow = spawn_blocking(|| std::thread::sleep(Duration::from_millis(20)));
+        slow.await.or_fail();
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        later.await;
+        drop(clock);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(begun.elapsed().as_secs(), 20);
     }
 
     #[tokio::test]

@@ -7,10 +7,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchParams};
 use kube::{Api, Client};
 use mcr_testkit::control_plane::{
-    ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, policy_rule,
+    ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, User, policy_rule,
 };
 use mcr_testkit::waiting::OrFail;
 use serde_json::json;
+
+/// How long anything is waited for.
+const SOON: Duration = Duration::from_secs(60);
 
 fn config_map(name: &str) -> ConfigMap {
     let metadata = ObjectMeta {
@@ -114,22 +117,31 @@ async fn users_may_do_what_was_granted() {
 #[tokio::test]
 async fn an_expired_certificate_is_refused() {
     let plane = ControlPlane::start().await.or_fail();
-    let user = plane
-        .user("brief")
-        .groups(["system:masters"])
-        .valid_for(Duration::from_secs(2));
-    let user = user.create().await.or_fail();
-    assert_eq!(
-        code(
-            config_maps(&user.client().await.or_fail())
-                .list(&ListParams::default())
-                .await
-        ),
-        200
-    );
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let mut valid = Duration::from_secs(2);
+    // A busy machine may need longer for the first answer than the certificate is valid.
+    let user = loop {
+        let user = plane.user("brief").groups(["system:masters"]).valid_for(valid);
+        let user = user.create().await.or_fail();
+        if lists(&user).await == 200 {
+            break user;
+        }
+        assert!(valid < SOON, "a valid certificate is refused");
+        valid *= 2;
+    };
+    let started = Instant::now();
+    while lists(&user).await != 401 {
+        assert!(
+            started.elapsed() < valid + SOON,
+            "an expired certificate is taken"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The status of a list over a connection of its own.
+async fn lists(user: &User) -> u16 {
     let client = user.client().await.or_fail();
-    assert_eq!(code(config_maps(&client).list(&ListParams::default()).await), 401);
+    code(config_maps(&client).list(&ListParams::default()).await)
 }
 
 #[tokio::test]
@@ -156,7 +168,7 @@ async fn service_accounts_have_tokens() {
     let started = Instant::now();
     while code(config_maps(&client).list(&ListParams::default()).await) != 401 {
         assert!(
-            started.elapsed() < Duration::from_secs(15),
+            started.elapsed() < SOON,
             "the token of a deleted account still works"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -203,21 +215,31 @@ async fn a_paused_server_is_silent_and_goes_on() {
     let plane = ControlPlane::start().await.or_fail();
     let client = plane.client();
     names(&client).await;
-    plane.pause().or_fail();
-    plane.pause().or_fail(); // twice is as good as once
-    let request = tokio::time::timeout(Duration::from_secs(1), client.apiserver_version()).await;
-    assert!(request.is_err(), "a paused server answered {request:?}");
-    plane.resume().or_fail();
-    assert!(names(&client).await.is_empty());
-
     // Many times: nothing may slip through the moment between the signal and its effect.
     for _ in 0..50 {
         plane.pause().or_fail();
-        let request = tokio::time::timeout(Duration::from_millis(50), client.apiserver_version()).await;
-        assert!(request.is_err(), "a paused server answered {request:?}");
+        plane.pause().or_fail(); // twice is as good as once
+        assert!(stands_still(plane.pid().unwrap()));
+        let mut request = std::pin::pin!(client.apiserver_version());
+        for _ in 0..20 {
+            assert!(futures::poll!(request.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
         plane.resume().or_fail();
+        request.await.or_fail();
     }
     assert!(names(&client).await.is_empty());
+}
+
+/// Whether every thread of a process does, where the system tells.
+fn stands_still(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    let stat = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("stat")).or_fail();
+    threads
+        .map(|thread| stat(thread.or_fail()))
+        .all(|stat| stat.contains(") T "))
 }
 
 #[tokio::test]
@@ -344,7 +366,7 @@ async fn a_controller_manager_empties_deleted_namespaces() {
         .or_fail();
     let started = Instant::now();
     while namespaces.get_opt("doomed").await.or_fail().is_some() {
-        assert!(started.elapsed() < Duration::from_secs(30), "the namespace stays");
+        assert!(started.elapsed() < SOON, "the namespace stays");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -389,10 +411,7 @@ fn a_killed_test_leaves_no_servers() {
         // An orphan that was killed may stay as a zombie if nobody reaps it: that is not a server.
         let runs = || std::fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z "));
         while runs() {
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "server {pid} outlived its test"
-            );
+            assert!(started.elapsed() < SOON, "server {pid} outlived its test");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

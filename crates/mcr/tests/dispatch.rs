@@ -9,9 +9,10 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::Request;
 use mcr_testkit::log::Log;
@@ -20,10 +21,17 @@ use support::{
     maps::{Fallible, maps},
     sleep, until_true,
 };
+use tokio::time::Instant;
 use tracing::Level;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// As a reconcile that does not wait, in paused time: the clock goes on, and nothing else does.
+fn keeps_its_thread_for(time: Duration) {
+    let polled = std::pin::pin!(tokio::time::advance(time)).now_or_never();
+    assert_eq!(polled, None, "it goes on at once, and would then wait for others");
 }
 
 /// Tells when it goes.
@@ -111,7 +119,7 @@ async fn what_awaits_only_after_the_grace_period_is_aborted_at_that() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_awaits_within_the_grace_period_has_the_rest_of_it() {
     for leaves in [true, false] {
-        let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(10));
+        let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_secs(60));
         let a = world.join("a");
         a.put_map("ns/x", "1");
         let seen: Seen<String> = Seen::default();
@@ -123,7 +131,7 @@ async fn what_awaits_within_the_grace_period_has_the_rest_of_it() {
             seen.push("ended");
             Fallible::Ok(())
         };
-        let controller = maps().shutdown_grace(Duration::from_secs(10));
+        let controller = maps().shutdown_grace(Duration::from_secs(60));
         let handle = world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
         seen.wait_for(1).await;
         if leaves {
@@ -164,7 +172,7 @@ async fn what_never_awaits_does_not_keep_the_controller_from_stopping() {
             .unwrap(),
     );
     until_true(|| begun.load(Ordering::SeqCst)).await;
-    let ended = tokio::time::timeout(Duration::from_secs(20), world.end()).await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), world.end()).await;
     go.store(true, Ordering::SeqCst);
     ended.unwrap();
 }
@@ -232,7 +240,7 @@ async fn a_panic_while_a_run_is_aborted_ends_nothing_else() {
     world.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_timeout_counts_from_the_beginning_and_only_for_what_waits() {
     let mut world = World::new();
     let a = world.join("a");
@@ -242,7 +250,7 @@ async fn a_timeout_counts_from_the_beginning_and_only_for_what_waits() {
         let waits = request.name() == "waits";
         if request.attempt == 0 {
             let began = Instant::now();
-            thread::sleep(millis(700));
+            keeps_its_thread_for(millis(700));
             if waits {
                 seen.push((true, began));
                 std::future::pending::<()>().await;
@@ -320,7 +328,7 @@ async fn one_that_keeps_its_thread_stops_no_other() {
                 if *count == 1 {
                     // The first keeps its thread until all others have passed.
                     let (_count, waited) = came
-                        .wait_timeout_while(count, Duration::from_secs(20), |count| *count < 200)
+                        .wait_timeout_while(count, Duration::from_secs(60), |count| *count < 200)
                         .unwrap();
                     late.store(waited.timed_out(), Ordering::SeqCst);
                 }
@@ -347,7 +355,7 @@ async fn blocking_in_place_takes_a_dispatcher_from_nobody() {
     };
     let handle = world.run(maps().build(reconcile, all).unwrap());
     tokio::time::timeout(
-        Duration::from_secs(20),
+        Duration::from_secs(60),
         until_true(|| handle.status().counts.successes == 8),
     )
     .await

@@ -7,7 +7,7 @@ mod support;
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use mcr::Manager;
@@ -31,6 +31,8 @@ fn child() {
                 }
                 Ok(())
             });
+        // One that does not listen is waited for longer than the test is.
+        let manager = manager.shutdown_grace(Duration::from_secs(3600));
         manager.build().unwrap().run().await
     });
     std::process::exit(if result.is_ok() { 0 } else { 7 });
@@ -76,8 +78,6 @@ fn the_second_signal_ends_at_once() {
     wait_for("ready");
     signal(&child, "-TERM");
     wait_for("told");
-    let second = Instant::now();
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(second.elapsed() < Duration::from_secs(5));
 }

@@ -75,7 +75,7 @@ async fn load_balancer(member: &Member, labels: Value) -> Result<(), String> {
 
 /// A policy works a moment after it is there.
 async fn refuses(member: &Member, wanted: bool) {
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + Duration::from_secs(90);
     loop {
         let answer = load_balancer(member, json!({"app": "shop"})).await;
         match &answer {

@@ -21,7 +21,7 @@ use super::{
     program::Program,
 };
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(90);
 const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig=true";
 
 /// A group, a resource with its subresource, and a verb.

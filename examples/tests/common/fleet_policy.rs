@@ -1,6 +1,6 @@
 //! `fleet-policy`, from the first start to a policy that changed while it did not run.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt;
@@ -10,9 +10,6 @@ use super::{
     member::{Member, create, delete, edit, eventually, unique},
     program::Program,
 };
-
-/// Nothing is to happen: for as long as a repair never takes.
-const QUIET: Duration = Duration::from_secs(2);
 
 fn line<'a>(
     member: &'a Member,
@@ -55,6 +52,20 @@ fn start(folder: &Path, policy: &Path, id: &str) -> Program {
             globs,
         ],
     )
+}
+
+/// Drift in a namespace is repaired, twice: so what was to be done in that cluster before has been done.
+pub(crate) async fn repairs(program: &Program, member: &Member, namespace: &str) {
+    for tier in ["7", "8"] {
+        let mark = program.mark();
+        edit(
+            &member.maps(namespace),
+            "platform",
+            json!({"data": {"tier": tier}}),
+        )
+        .await;
+        program.after(mark, "a repair", line(member, "platform", namespace, "repaired"));
+    }
 }
 
 /// Two members; the second joins later.
@@ -182,7 +193,7 @@ pub(crate) async fn story(early: &Member, late: &Member) {
     let mark = program.mark();
     delete(&late.namespaces(), left).await;
     let _ = late.maps(left).delete("platform", &Default::default()).await;
-    tokio::time::sleep(QUIET).await;
+    repairs(&program, late, kept).await;
     let about = |line: &&Value| line["namespace"] == left.as_str() || line["name"] == left.as_str();
     let lines = program.lines();
     assert_eq!(

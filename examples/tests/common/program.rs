@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The program of an example, next to this test's own.
 pub(crate) fn path(example: &str) -> PathBuf {

@@ -122,7 +122,7 @@ pub(crate) async fn eventually(
     wanted: impl Fn(Option<&ConfigMap>) -> bool,
 ) {
     let maps = maps(plane.client(), namespace);
-    let deadline = Instant::now() + Duration::from_secs(40);
+    let deadline = Instant::now() + Duration::from_secs(90);
     loop {
         let found = maps.get_opt(name).await.unwrap();
         if wanted(found.as_ref()) {

@@ -49,7 +49,7 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
         program.line("a deletion", says("+berlin", "first", "deleted"));
 
         std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(40);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
         while !program.log().contains("cluster is gone") {
             assert!(std::time::Instant::now() < deadline, "{}", program.log());
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

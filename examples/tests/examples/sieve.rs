@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::program::Program;
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 struct Place {
     cluster: SimCluster,
@@ -169,27 +169,24 @@ impl World {
         state
     }
 
-    /// Waits until all is as it should be, and stays so.
+    /// Waits until all is as it should be, and is so when one object more has come and gone, after what was to be done before.
     async fn settled(&self, what: &str, program: &Program) -> State {
-        let deadline = Instant::now() + PATIENCE;
-        let mut since = None;
-        loop {
-            let (state, wanted) = (self.state(), self.wanted());
-            if state == wanted {
-                let since = *since.get_or_insert_with(Instant::now);
-                if since.elapsed() > Duration::from_millis(400) {
-                    return state;
-                }
-            } else {
-                since = None;
-                assert!(
-                    Instant::now() < deadline,
-                    "{what}: {state:#?} instead of {wanted:#?}\n{}",
-                    program.log()
-                );
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        let is_as_wanted = |world: &Self| world.state() == world.wanted();
+        self.until(what, program, is_as_wanted).await;
+        let copies = |world: &Self| {
+            let members = world.members();
+            members
+                .iter()
+                .filter(|(_, place)| place.get("marker").is_some())
+                .count()
+        };
+        self.hub.put("marker", ORIGINAL, json!({"key": "value"}), false);
+        self.until(what, program, |world| copies(world) == 2 && is_as_wanted(world))
+            .await;
+        self.hub.delete("marker");
+        self.until(what, program, |world| copies(world) == 0 && is_as_wanted(world))
+            .await;
+        self.state()
     }
 
     async fn until(&self, what: &str, program: &Program, holds: impl Fn(&Self) -> bool) {
@@ -197,8 +194,9 @@ impl World {
         while !holds(self) {
             assert!(
                 Instant::now() < deadline,
-                "{what}: {:#?}\n{}",
+                "{what}: {:#?} and not {:#?}\n{}",
                 self.state(),
+                self.wanted(),
                 program.log()
             );
             sleep(Duration::from_millis(10)).await;

@@ -4,12 +4,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::tool;
 use crate::stage::Done;
+use crate::tool::{self, Tool};
 use crate::workspace;
 
-/// Pinned: another version has other lints, and CI must not change by itself.
-const VERSION: &str = "0.20.2";
+const DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    features: &[],
+    takes: "3 minutes",
+};
 
 /// Checks that need nothing but the lock file and the crates.
 pub(super) fn offline() -> Result<()> {
@@ -52,7 +56,7 @@ fn unreachable(text: &str) -> Option<&str> {
 }
 
 fn deny() -> Result<Command> {
-    let mut command = Command::new(tool::installed("cargo-deny", VERSION, "3 minutes")?);
+    let mut command = Command::new(tool::installed(&DENY)?);
     command.current_dir(workspace::root());
     Ok(command)
 }

@@ -4,12 +4,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{crates, tool};
+use super::crates;
 use crate::stage::Done;
+use crate::tool::{self, Tool};
 use crate::workspace;
 
-/// Pinned: it reads what rustdoc writes, and each version knows a few compilers only.
-const VERSION: &str = "0.51.0";
+/// It reads rustdoc's JSON, and each version knows a few compilers only.
+const SEMVER_CHECKS: Tool = Tool {
+    name: "cargo-semver-checks",
+    version: "0.51.0",
+    features: &[],
+    takes: "5 minutes",
+};
 
 /// Compares with the newest tag of a release, which is at hand without a registry.
 pub(super) fn check() -> Result<Done> {
@@ -18,7 +24,7 @@ pub(super) fn check() -> Result<Done> {
             "nothing is released yet: there is no tag v<version> to compare with".into(),
         ));
     };
-    let mut command = Command::new(tool::installed("cargo-semver-checks", VERSION, "5 minutes")?);
+    let mut command = Command::new(tool::installed(&SEMVER_CHECKS)?);
     command.current_dir(workspace::root()).args([
         "semver-checks",
         "--all-features",

@@ -41,7 +41,7 @@ pub(super) const BUGS: &[Planted] = &[
     bug(1, "slot-kept-while-waiting", "mcr-core", "traps", "dead::silent_newcomers_do_not_keep_a_healthy_one_waiting"),
     bug(1, "silence-not-probed", "mcr-core", "traps", "dead::a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not"),
     bug(2, "lookup-takes-a-snapshot", "mcr-core", "model", "promises::promise_2_nothing_waits_inside_a_lookup"),
-    bug(3, "connection-left-open", "mcr-core", "traps", "leaving::all_connections_of_a_removed_cluster_close_within_a_second"),
+    bug(3, "connection-left-open", "mcr-core", "traps", "leaving::all_connections_of_a_removed_cluster_close_at_once"),
     bug(3, "watch-outlives-its-handles", "mcr-core", "traps", "sharing::the_connection_of_a_watch_closes_with_its_last_handle"),
     bug(4, "another-uid-is-the-same", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
     bug(4, "old-store-stays-readable", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),

@@ -20,6 +20,9 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// What does not end or come by itself is given up after this: longer than any limit that a test gives the program.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
 /// What the program said.
@@ -177,7 +180,7 @@ impl User {
         let child = command.spawn().unwrap();
         let id = child.id().to_string();
         let output = tokio::task::spawn_blocking(move || child.wait_with_output());
-        let Ok(output) = tokio::time::timeout(Duration::from_secs(40), output).await else {
+        let Ok(output) = tokio::time::timeout(PATIENCE, output).await else {
             let _ = Command::new("kill").args(["-9", &id]).status();
             panic!("it did not end in time: {command:?}")
         };
@@ -232,7 +235,7 @@ impl Lines {
             }
             (found.map(Option::unwrap), out)
         });
-        let read = tokio::time::timeout(Duration::from_secs(20), reading).await;
+        let read = tokio::time::timeout(PATIENCE, reading).await;
         let Ok(read) = read else {
             // The thread that reads ends with the program.
             let _ = self.child.kill();

@@ -22,7 +22,8 @@ use serde_json::json;
 
 use crate::harness::{LABEL, User, kubeconfig_in, namespace, planes, put, secrets, token_in};
 
-const SOON: Duration = Duration::from_secs(10);
+/// What never comes is given up after this.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The token of a Secret, used at a cluster.
 async fn client(plane: &ControlPlane, secret: &Secret) -> Client {
@@ -212,7 +213,7 @@ async fn engages(hub: &ControlPlane) {
         .build();
     let runs = fleet.clone();
     let running = Background::start(|stop| async move { runs.run(stop).await });
-    let cluster = eventually(SOON, "it is ready", || {
+    let cluster = eventually(PATIENCE, "it is ready", || {
         fleet
             .get("eu-1")
             .ok()

@@ -317,13 +317,16 @@ impl Cluster {
 
     /// What its requests go through. Made when first asked for.
     pub(crate) fn transport(&self) -> &Transport {
-        self.0.transport.get(|| match &self.0.standing {
-            Standing::Seated(seat) => match self.0.fleet.upgrade() {
-                Some(fleet) => fleet.transport_to(&self.0.name, seat),
-                None => Transport::new(self.0.name.clone()),
-            },
-            Standing::Own | Standing::Hidden => Transport::new(self.0.name.clone()),
-        })
+        self.0
+            .transport
+            .get(|| match (&self.0.standing, self.0.fleet.upgrade()) {
+                (Standing::Seated(seat), Some(fleet)) => fleet.transport_to(&self.0.name, seat),
+                (Standing::Own | Standing::Hidden, Some(fleet)) => {
+                    let settings = fleet.settings().transport.clone();
+                    Transport::with_settings(self.0.name.clone(), settings)
+                }
+                (_, None) => Transport::new(self.0.name.clone()),
+            })
     }
 
     /// When anything was last received through its own transport.

@@ -303,11 +303,9 @@ fn asked_who(clusters: u32, probe_after: Duration) -> (Duration, Duration) {
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
     let mut slot = WorkSlot::take(&fleet.connect_slots).await;
-    let identify = Box::pin(probe::identify(
-        &connected.link.stack,
-        Afterwards::Keep,
-        IDENTIFY_WITHIN,
-    ));
+    // Longer than a connection may take to be made, so that the reason told is that of the connection.
+    let limit = fleet.settings().transport.connect_timeout + TO_IDENTIFY;
+    let identify = Box::pin(probe::identify(&connected.link.stack, Afterwards::Keep, limit));
     connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)
@@ -317,8 +315,8 @@ async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Conne
 /// minutes.
 const SLOT_WHILE_SILENT: Duration = Duration::from_millis(250);
 
-/// Longer than a connection may take to be made, so that the reason told is that of the connection.
-const IDENTIFY_WITHIN: Duration = Duration::from_secs(12);
+/// How long a cluster may take to say who it is, once there is a connection.
+const TO_IDENTIFY: Duration = Duration::from_secs(2);
 
 /// Makes a connection without asking anything over it.
 pub(super) async fn dial(

@@ -181,7 +181,7 @@ impl FleetBuilder {
             packers: Packers::of(&self.settings.store),
             shapes: Kinds::default(),
             indexes: RwLock::default(),
-            dialer: Dialer::new(&self.settings.access_policy),
+            dialer: Dialer::with_settings(&self.settings.access_policy, self.settings.transport.clone()),
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
             list_slots: Arc::new(Semaphore::new(self.settings.lists.max(1))),
             next_epoch: AtomicU64::new(1),

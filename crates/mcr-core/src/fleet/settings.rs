@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{AccessPolicy, watch::WatchSettings};
+use crate::{AccessPolicy, transport, watch::WatchSettings};
 
 /// How a fleet behaves. The defaults are meant to be left alone.
 #[derive(Debug, Clone)]
@@ -36,6 +36,9 @@ pub struct FleetSettings {
     pub store: StoreFormat,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
+    /// Times of connections, which tests shorten and stretch. Not part of the API.
+    #[doc(hidden)]
+    pub transport: Arc<transport::Settings>,
 }
 
 impl Default for FleetSettings {
@@ -54,6 +57,7 @@ impl Default for FleetSettings {
             watch: Arc::default(),
             store: StoreFormat::Plain,
             event_reporter: "mcr".to_owned(),
+            transport: Arc::default(),
         }
     }
 }

@@ -43,7 +43,8 @@ pub(crate) use explain::explain;
 use refresh::Refreshes;
 use request::Operation;
 use retire::Life;
-pub(crate) use stack::{Complete, Dialer, LastRequest, Route, Settings, Stack, prefixed};
+pub use stack::Settings;
+pub(crate) use stack::{Complete, Dialer, LastRequest, Route, Stack, prefixed};
 
 use crate::ClusterName;
 

@@ -25,23 +25,23 @@ use crate::{AccessError, AccessPolicy, AddressPolicy, BoxError, Credential, Endp
 
 /// Times and sizes of connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// For DNS, TCP, proxy and TLS together.
-    pub(crate) connect_timeout: Duration,
+    pub connect_timeout: Duration,
     /// From a request to the head of its answer, connecting included.
-    pub(crate) head_timeout: Duration,
+    pub head_timeout: Duration,
     /// For how long a body that is not a stream may be silent.
-    pub(crate) silence: Duration,
+    pub silence: Duration,
     /// How long an idle connection is kept.
-    pub(crate) idle_timeout: Duration,
+    pub idle_timeout: Duration,
     /// Over how long a time watches end after a swap of credentials.
-    pub(crate) retire_spread: Duration,
+    pub retire_spread: Duration,
     /// How long such a watch waits for the end of a line.
-    pub(crate) retire_line: Duration,
+    pub retire_line: Duration,
     /// How long a request that was refused with 401 waits for newer credentials.
-    pub(crate) refresh_wait: Duration,
+    pub refresh_wait: Duration,
     /// For how long after a refresh that brought nothing newer 401 is just passed on.
-    pub(crate) refresh_pause: Duration,
+    pub refresh_pause: Duration,
     pub(crate) user_agent: HeaderValue,
 }
 
@@ -73,13 +73,13 @@ struct Shared {
 
 impl Dialer {
     pub(crate) fn new(policy: &AccessPolicy) -> Self {
-        Self::with_settings(policy, Settings::default())
+        Self::with_settings(policy, Settings::default().into())
     }
 
-    pub(crate) fn with_settings(policy: &AccessPolicy, settings: Settings) -> Self {
+    pub(crate) fn with_settings(policy: &AccessPolicy, settings: Arc<Settings>) -> Self {
         Self(Arc::new(Shared {
             policy: policy.clone(),
-            settings: Arc::new(settings),
+            settings,
             tls: TlsCache::default(),
         }))
     }

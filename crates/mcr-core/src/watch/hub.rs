@@ -13,7 +13,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    ChangeSink, DriverEnv, Line, Phase, SharedWatch, WatchProblem, WatchRequest, WatchStatus, drive,
+    ChangeSink, DriverEnv, Line, Phase, SharedWatch, WatchProblem, WatchRequest, WatchSettings, WatchStatus,
+    drive,
 };
 use crate::{
     AccessPolicy, ClusterName, HUB,
@@ -124,6 +125,12 @@ impl HubWatch {
     /// # Panics
     /// If called outside of a tokio runtime.
     pub fn new(client: Client, request: WatchRequest) -> Self {
+        Self::with_settings(client, request, Arc::default())
+    }
+
+    /// With times that tests shorten. Not part of the API.
+    #[doc(hidden)]
+    pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
         let stop = CancellationToken::new();
         let shapes = Arc::new(Shapes::new(request.form()));
         let watch = Arc::new(SharedWatch::new(request, stop.clone()));
@@ -137,7 +144,7 @@ impl HubWatch {
             transport,
             line: Arc::new(Line::new(Phase::Up { endpoint: 1 })),
             list_slots: Arc::new(Semaphore::new(1)),
-            settings: Arc::default(),
+            settings,
             counts: Arc::default(),
             holding: Holding::Shaped(shapes),
         };

@@ -17,6 +17,9 @@ use mcr_testkit::control_plane::{ControlPlane, policy_rule};
 use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
+/// How long anything is waited for: on a busy machine an API server takes half a minute and more to start.
+pub(crate) const SOON: Duration = Duration::from_secs(120);
+
 pub(crate) fn name(name: &str) -> ClusterName {
     ClusterName::new(name).or_fail()
 }
@@ -37,10 +40,20 @@ impl Running {
         Self::start_with(|_| {})
     }
 
-    pub(crate) fn start_with(settings: impl FnOnce(&mut FleetSettings)) -> Self {
+    /// Pauses are short, so that tests are; everything else is as by default.
+    pub(crate) fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        Self::start_as_by_default(|settings| {
+            settings.reconnect_cap = Duration::from_millis(300);
+            Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(300);
+            Arc::make_mut(&mut settings.transport).retire_spread = Duration::from_millis(300);
+            change(settings);
+        })
+    }
+
+    pub(crate) fn start_as_by_default(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
-        let fleet = Fleet::builder().provider(provider).settings(settings).build();
+        let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {
             fleet,
@@ -56,10 +69,26 @@ impl Running {
     }
 
     pub(crate) async fn engaged(&self, cluster: &str) -> Cluster {
-        eventually(Duration::from_secs(5), format!("{cluster} is engaged"), || {
+        eventually(SOON, format!("{cluster} is engaged"), || {
             self.fleet.get(cluster).ok()
         })
         .await
+    }
+
+    /// Waits until a cluster has been asked so many times more whether it answers, or tried to be connected.
+    pub(crate) async fn asked_again(&self, cluster: &str, times: usize) {
+        let last = || {
+            let clusters = self.fleet.snapshot().clusters;
+            let status = clusters.into_iter().find(|status| status.name == *cluster);
+            status.and_then(|status| status.last_probe)
+        };
+        for _ in 0..times {
+            let before = last();
+            eventually(SOON, format!("{cluster} is asked"), || {
+                (last() != before).then_some(())
+            })
+            .await;
+        }
     }
 
     pub(crate) async fn stop(self) {
@@ -67,11 +96,11 @@ impl Running {
     }
 }
 
-pub(crate) async fn ready(cluster: &Cluster, limit: Duration) {
-    let state = tokio::time::timeout(limit, cluster.wait_for(ClusterState::is_ready)).await;
+pub(crate) async fn ready(cluster: &Cluster) {
+    let state = tokio::time::timeout(SOON, cluster.wait_for(ClusterState::is_ready)).await;
     assert!(
         matches!(state, Ok(ClusterState::Ready)),
-        "{} is not ready within {limit:?}: {}",
+        "{} is not ready within {SOON:?}: {}",
         cluster.name(),
         cluster.state()
     );
@@ -125,11 +154,11 @@ pub(crate) fn watch_config_maps(cluster: &Cluster) -> (WatchHandle, Arc<Log>) {
     (handle, log)
 }
 
-pub(crate) async fn synced(cluster: &Cluster, limit: Duration) {
+pub(crate) async fn synced(cluster: &Cluster) {
     cluster
         .store::<ConfigMap>()
         .or_fail()
-        .wait_synced(limit)
+        .wait_synced(SOON)
         .await
         .or_fail();
 }

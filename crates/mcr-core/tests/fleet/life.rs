@@ -1,15 +1,11 @@
 //! Joining, leaving, and what handles, stores and indexes do.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
 use mcr_core::{ClusterState, FleetEvent, HubEvent, HubWatch, StoreError, WatchRequest};
 use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::*;
-
-const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_joins_is_read_and_leaves_without_a_trace() {
@@ -37,7 +33,7 @@ async fn a_cluster_joins_is_read_and_leaves_without_a_trace() {
         "cluster jungle: configmaps is not watched, so there is no store of it. Declare it on a controller (for, owns, watches) or with Cluster::watch"
     );
     let (watch, _log) = watch_config_maps(&cluster);
-    synced(&cluster, SOON).await;
+    synced(&cluster).await;
     let store = cluster.store::<ConfigMap>().or_fail();
     let humans = store.by_index("type", "human").or_fail();
     assert_eq!(humans[0].metadata.name.as_deref(), Some("tarzan"));
@@ -108,7 +104,7 @@ async fn broken_descriptions_are_shown_and_touch_nobody_else() {
     let plane = ControlPlane::start().await.or_fail();
     let running = Running::start();
     let cluster = running.join("good", &plane.kubeconfig()).await;
-    ready(&cluster, SOON).await;
+    ready(&cluster).await;
     running.clusters.broken(name("never-good"), "file x", "cut short");
     running.clusters.broken(name("good"), "file y", "cut short");
     let shown = eventually(SOON, "shown", || {
@@ -141,7 +137,7 @@ async fn fleet_single_is_a_fleet_of_one() {
     });
     let cluster = eventually(SOON, "engaged", || fleet.get(mcr_core::SINGLE_CLUSTER).ok()).await;
     let (_watch, log) = watch_config_maps(&cluster);
-    synced(&cluster, SOON).await;
+    synced(&cluster).await;
     create(&plane, "one").await;
     eventually(SOON, "seen", || log.has("+one").then_some(())).await;
     stop.cancel();
@@ -182,7 +178,5 @@ async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
 }
 
 async fn next(hub: &mut HubWatch) -> HubEvent {
-    tokio::time::timeout(Duration::from_secs(30), hub.next())
-        .await
-        .expect("an event within 30 s")
+    tokio::time::timeout(SOON, hub.next()).await.expect("an event")
 }

@@ -1,6 +1,6 @@
 //! A fleet that packs what it holds beside one that does not, of the same cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{Cluster, Packing, StoreFormat, WatchHandle};
@@ -8,8 +8,6 @@ use mcr_testkit::control_plane::ControlPlane;
 use serde_json::Value;
 
 use crate::harness::*;
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// One of the two fleets.
 struct Side {
@@ -31,8 +29,8 @@ impl Side {
         });
         let cluster = running.join("a", kubeconfig).await;
         let (watch, log) = watch_config_maps(&cluster);
-        ready(&cluster, SOON).await;
-        synced(&cluster, SOON).await;
+        ready(&cluster).await;
+        synced(&cluster).await;
         Self {
             running,
             cluster,

@@ -1,16 +1,16 @@
 //! The promises of docs/architecture.md that are about many clusters or many rounds, without sockets.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr_core::{ChangeSink, ClusterState, Fleet, Object, ObjectChange, StoreError};
+use mcr_core::{ChangeSink, Cluster, ClusterState, Fleet, FleetSettings, Object, ObjectChange, StoreError};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio_util::sync::CancellationToken;
 
@@ -40,9 +40,16 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(settings: impl FnOnce(&mut FleetSettings)) -> Self {
         let model: Arc<Mutex<Model>> = Arc::default();
         let provider = Scripted::new(0, &model);
-        let fleet = Fleet::builder().provider(provider.clone()).build();
+        let fleet = Fleet::builder()
+            .provider(provider.clone())
+            .settings(settings)
+            .build();
         let stop = CancellationToken::new();
         let running = tokio::spawn({
             let (fleet, stop) = (fleet.clone(), stop.clone());
@@ -77,6 +84,51 @@ impl Plain {
     }
 }
 
+/// How long lookups took, what was done beside them, and a picture of the whole fleet.
+struct Lookups {
+    /// Sorted, as the next.
+    took: Vec<Duration>,
+    /// The same in a map that nobody else has.
+    beside: Vec<Duration>,
+    /// In the middle.
+    picture: Duration,
+}
+
+impl Lookups {
+    fn measured(fleet: &Fleet, names: &[String], over: &AtomicBool) -> Self {
+        fn time<T>(what: impl FnOnce() -> T) -> Duration {
+            let asked = Instant::now();
+            let _ = what();
+            asked.elapsed()
+        }
+        let own: HashMap<String, Cluster> = names
+            .iter()
+            .filter_map(|name| Some((name.clone(), fleet.get(name).ok()?)))
+            .collect();
+        let (mut took, mut beside, mut pictures) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, name) in names.iter().cycle().enumerate() {
+            took.push(time(|| fleet.get(name).map(|cluster| cluster.state())));
+            beside.push(time(|| own.get(name).cloned().map(|cluster| cluster.state())));
+            if number % 1000 == 0 {
+                pictures.push(time(|| fleet.snapshot()));
+                // Leaves the processor to those who make the fleet change.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if over.load(Ordering::Relaxed) && number > 20_000 {
+                break;
+            }
+        }
+        for times in [&mut took, &mut beside, &mut pictures] {
+            times.sort();
+        }
+        Self {
+            picture: pictures[pictures.len() / 2],
+            took,
+            beside,
+        }
+    }
+}
+
 #[test]
 fn promise_2_nothing_waits_inside_a_lookup() {
     const CLUSTERS: usize = 1_000;
@@ -97,45 +149,40 @@ fn promise_2_nothing_waits_inside_a_lookup() {
             .await;
         let over = Arc::new(AtomicBool::new(false));
         let reader = std::thread::spawn({
-            let (fleet, over, names) = (plain.fleet.clone(), over.clone(), names.clone());
-            move || {
-                let mut took = Vec::new();
-                for name in names.iter().cycle() {
-                    let asked = std::time::Instant::now();
-                    let _ = fleet.get(name).map(|cluster| cluster.state());
-                    took.push(asked.elapsed());
-                    if over.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-                took
-            }
+            let (fleet, over) = (plain.fleet.clone(), over.clone());
+            move || Lookups::measured(&fleet, &names, &over)
         });
         // A fifth of the fleet leaves, comes back and falls silent, again and again.
-        let churned = tokio::time::Instant::now();
-        for round in 0.. {
+        for round in 0..20 {
             place.fail((round % 2 == 1).then_some(Fault::Hang));
-            for name in names.iter().skip(round % 5).step_by(5) {
-                plain.provider.remove(name);
+            for name in (0..CLUSTERS).skip(round % 5).step_by(5).map(|i| format!("c{i}")) {
+                plain.provider.remove(&name);
                 if round % 3 > 0 {
-                    plain.add(name, &place);
+                    plain.add(&name, &place);
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if churned.elapsed() > Duration::from_secs(2) {
-                break;
-            }
         }
         over.store(true, Ordering::Relaxed);
-        let mut took = reader.join().unwrap();
-        took.sort();
-        // The rest is what the scheduler of a loaded machine takes from a thread.
-        let most = took[took.len() * 999 / 1000];
-        assert!(took.len() > 10_000, "{}", took.len());
+        let Lookups {
+            took,
+            beside,
+            picture,
+        } = reader.join().unwrap();
+        // What waits for nothing is far from taking as long as the picture of the whole fleet, which is made meanwhile.
+        let most = took[took.len() * 99 / 100];
+        assert!(most * 10 <= picture, "99 % within {most:?}, a picture takes {picture:?}");
+        // As many take longer as the scheduler of a loaded machine holds up of something that surely waits for nothing.
+        let held_up = |times: &[Duration]| times.len() - times.partition_point(|took| *took < picture);
+        let (lookups, others) = (held_up(&took), held_up(&beside));
+        println!(
+            "of {} lookups 99 % within {most:?}, {lookups} not within {picture:?}; {others} of what is beside them",
+            took.len()
+        );
         assert!(
-            most <= Duration::from_millis(1),
-            "99.9 % within {most:?}, all within {:?}",
-            took.last()
+            lookups <= 3 * others + took.len() / 1000,
+            "{lookups} of {} lookups are held up, and {others} of what is beside them",
+            took.len()
         );
         plain.end().await;
     });

@@ -49,7 +49,7 @@ fn churn(seed: u64, rounds: usize) {
                 tokio::time::sleep(Duration::from_micros(random.random_range(0..20_000))).await;
             }
         }
-        world.converges_within(Duration::from_secs(60)).await;
+        world.converges_within(Duration::from_secs(120)).await;
         world.ends_with_nothing().await;
     });
 }

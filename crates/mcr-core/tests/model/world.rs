@@ -31,6 +31,9 @@ pub(crate) const ADDRESSES: usize = 2;
 /// How long it may take until all is well after the last fault: the longest pauses there are, one after the other.
 const PATIENCE: Duration = Duration::from_secs(400);
 
+/// The longest pause between attempts, where time is real.
+const SHORT: Duration = Duration::from_millis(200);
+
 pub(crate) fn maps() -> WatchRequest {
     WatchRequest::of::<ConfigMap>()
 }
@@ -168,7 +171,7 @@ impl World {
         })
     }
 
-    /// For a runtime of several threads and real time.
+    /// For a runtime of several threads and real time, with short pauses.
     pub(crate) fn on_threads(places: usize) -> Self {
         Self::with(places, true, |_| {})
     }
@@ -191,6 +194,10 @@ impl World {
                 watch.page_size = 3;
                 watch.watch_timeout = Duration::from_secs(60);
                 watch.list_timeout = Duration::from_secs(30);
+                if threads {
+                    watch.retry_cap = SHORT;
+                    chosen.reconnect_cap = SHORT;
+                }
                 settings(chosen);
             })
             .build();

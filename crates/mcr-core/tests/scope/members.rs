@@ -42,7 +42,7 @@ fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
     scope
 }
 
-fn name(name: &str) -> ClusterName {
+pub(crate) fn name(name: &str) -> ClusterName {
     ClusterName::new(name).or_fail()
 }
 
@@ -501,7 +501,11 @@ async fn a_sink_may_look_at_the_fleet_while_clusters_come_move_and_leave() {
         let watch = zoo
             .watch(WatchRequest::of::<ConfigMap>(), Some(sink.clone()))
             .or_fail();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        let before = sink.looked.load(Ordering::SeqCst);
+        eventually(SOON, "it looks", || {
+            (sink.looked.load(Ordering::SeqCst) > before + 1).then_some(())
+        })
+        .await;
         running.clusters.add(spec(&scope, ["b", "a"][round % 2], "zoo"));
         tokio::time::sleep(Duration::from_millis(round as u64 % 7)).await;
         running.clusters.remove(&name("zoo"));

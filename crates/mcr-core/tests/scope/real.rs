@@ -1,6 +1,6 @@
 //! Namespaces of a real API server as clusters.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
 use kube::{Api, api::PostParams};
@@ -107,7 +107,7 @@ async fn clusters_follow_their_endpoint_and_leave_by_themselves() {
     plane.stop().await.or_fail();
     let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
     for cluster in [&zoo, &jungle] {
-        let state = tokio::time::timeout(Duration::from_secs(30), cluster.wait_for(unreachable)).await;
+        let state = tokio::time::timeout(SOON, cluster.wait_for(unreachable)).await;
         assert!(state.or_fail().reason().is_some(), "{}", cluster.state());
     }
     let error = api.get("elephant").await.unwrap_err().to_string();
@@ -251,7 +251,9 @@ async fn rotated_credentials_of_an_endpoint_cost_no_list() {
         .await
         .or_fail();
     let access = async || Access::kubeconfig(robot.kubeconfig(robot.token().await.or_fail()), Trust::Trusted);
-    let running = Running::start();
+    let running = Running::start_with(|settings| {
+        Arc::make_mut(&mut settings.transport).retire_spread = Duration::from_millis(300);
+    });
     let scope = Scope::new(Namespaces);
     scope.set_endpoint("main", access().await);
     let zoo = running.join(&scope, "main", "zoo").await;
@@ -259,7 +261,7 @@ async fn rotated_credentials_of_an_endpoint_cost_no_list() {
     synced(&zoo).await;
     let mark = plane.audit().await.or_fail().mark();
     scope.set_endpoint("main", access().await);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(40);
+    let deadline = tokio::time::Instant::now() + SOON;
     loop {
         let audit = plane.audit().await.or_fail();
         if audit
@@ -273,7 +275,7 @@ async fn rotated_credentials_of_an_endpoint_cost_no_list() {
             tokio::time::Instant::now() < deadline,
             "the watch goes on with the new token"
         );
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     create(&plane.client(), "zoo", "lion").await;
     eventually(SOON, "changes are seen after the swap", || {

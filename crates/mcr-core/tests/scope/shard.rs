@@ -153,18 +153,11 @@ impl Shard {
         }))
     }
 
-    /// One that answers over HTTP.
-    pub(crate) async fn serving(name: &str, version: u64) -> Self {
-        let shard = Self::new(name, version);
-        shard.start().await;
-        shard
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap()
     }
 
-    /// Listens, at the same address as before if it did.
+    /// Answers over HTTP, at the same address as before if it did.
     pub(crate) async fn start(&self) {
         let address = self.state().address;
         let address = address.map_or_else(|| "127.0.0.1:0".to_owned(), |address| address.to_string());
@@ -196,9 +189,11 @@ impl Shard {
         self.end_watches();
     }
 
-    /// How to reach it over HTTP.
+    /// How to reach it: over HTTP, if it ever answered that way.
     pub(crate) fn access(&self) -> Access {
-        let address = self.state().address.unwrap();
+        let Some(address) = self.state().address else {
+            return self.in_memory();
+        };
         let kubeconfig = format!(
             "{{apiVersion: v1, kind: Config, current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}], \
              clusters: [{{name: c, cluster: {{server: \"http://{address}\"}}}}], users: [{{name: u, user: {{token: t}}}}]}}"
@@ -217,6 +212,11 @@ impl Shard {
     }
 
     fn below(&self, prefix: String) -> Access {
+        Access::from(self.client(prefix))
+    }
+
+    /// A client in memory of what is below a path.
+    pub(crate) fn client(&self, prefix: String) -> kube::Client {
         let shard = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (shard, uri) = (shard.clone(), format!("{prefix}{}", request.uri()));
@@ -233,7 +233,7 @@ impl Shard {
                 })
             }
         });
-        Access::from(kube::Client::new(service, "default"))
+        kube::Client::new(service, "default")
     }
 
     /// For those who ask in memory: whether nobody answers.

@@ -15,8 +15,8 @@ use crate::{
     witness::Witness,
 };
 
-/// How long nothing must happen for it to count as not happening.
-const A_WHILE: Duration = Duration::from_millis(600);
+/// How long nothing must happen for it to count as not happening, in paused time.
+const A_WHILE: Duration = Duration::from_secs(60);
 
 fn running() -> Running {
     Running::start_with(|settings| {
@@ -45,8 +45,16 @@ fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
     scope
 }
 
+/// One that answers over HTTP.
 async fn shard(version: u64, clusters: &[&str]) -> Shard {
-    let shard = Shard::serving(&format!("shard{version}"), version).await;
+    let shard = in_memory(version, clusters);
+    shard.start().await;
+    shard
+}
+
+/// One for tests in paused time.
+fn in_memory(version: u64, clusters: &[&str]) -> Shard {
+    let shard = Shard::new(&format!("shard{version}"), version);
     for cluster in clusters {
         shard.bind(cluster);
         shard.put(cluster, "default", &format!("of-{cluster}"), "1");
@@ -94,7 +102,10 @@ async fn clusters_wait_for_their_endpoint_and_survive_its_absence() {
     assert!(error.contains("zoo") && error.contains("workspaces"), "{error}");
     a.put("zoo", "default", "meanwhile", "1");
     a.delete("zoo", "default", "of-zoo");
-    tokio::time::sleep(A_WHILE).await;
+    eventually(SOON, "its connections are closed", || {
+        (a.watching() == 0).then_some(())
+    })
+    .await;
     assert_eq!(seen.names(), ["default/of-zoo"]);
     scope.set_endpoint("a", a.access());
     seen.equals(&a).await;
@@ -139,142 +150,150 @@ async fn endpoints_that_change_all_the_time_do_not_keep_others_from_being_connec
     running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_without_a_version_is_no_list_and_deletes_nothing() {
-    let a = shard(100, &["zoo"]).await;
-    let running = running_with_short_watches();
-    let scope = scope(&[("a", &a)]);
-    a.unbind("zoo");
-    let zoo = running.join(&scope, "a", "zoo").await;
-    let seen = Witness::of(&zoo);
-    eventually(SOON, "the problem is shown", || {
-        seen.problem()
-            .filter(|problem| problem.contains("no metadata.resourceVersion"))
-    })
-    .await;
-    ready(&zoo).await;
-    assert!(!seen.watch.status().synced);
+#[test]
+fn a_list_without_a_version_is_no_list_and_deletes_nothing() {
+    paused(|| async {
+        let a = in_memory(100, &["zoo"]);
+        let running = running_with_short_watches();
+        let scope = scope(&[("a", &a)]);
+        a.unbind("zoo");
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let seen = Witness::of(&zoo);
+        eventually(SOON, "the problem is shown", || {
+            seen.problem()
+                .filter(|problem| problem.contains("no metadata.resourceVersion"))
+        })
+        .await;
+        ready(&zoo).await;
+        assert!(!seen.watch.status().synced);
 
-    // Listed soon after the first one is bound.
-    a.bind("zoo");
-    a.put("zoo", "default", "elephant", "1");
-    seen.equals_within(Duration::from_secs(1), &a).await;
-    eventually(SOON, "no problem is left", || {
-        seen.problem().is_none().then_some(())
-    })
-    .await;
+        // Listed soon after the first one is bound.
+        a.bind("zoo");
+        a.put("zoo", "default", "elephant", "1");
+        seen.equals_within(Duration::from_secs(1), &a).await;
+        eventually(SOON, "no problem is left", || {
+            seen.problem().is_none().then_some(())
+        })
+        .await;
 
-    // And when there is none again, what was known stays: nobody said that it is gone.
-    a.unbind("zoo");
-    eventually(SOON, "the problem is back", || seen.problem()).await;
-    assert_eq!(seen.lines(), ["+default/elephant"]);
-    a.bind("zoo");
-    a.put("zoo", "default", "lion", "1");
-    seen.equals(&a).await;
-    assert_eq!(
-        seen.lines(),
-        ["+default/elephant", "-default/elephant", "+default/lion"]
-    );
-    running.stop().await;
+        // And when there is none again, what was known stays: nobody said that it is gone.
+        a.unbind("zoo");
+        eventually(SOON, "the problem is back", || seen.problem()).await;
+        assert_eq!(seen.lines(), ["+default/elephant"]);
+        a.bind("zoo");
+        a.put("zoo", "default", "lion", "1");
+        seen.equals(&a).await;
+        assert_eq!(
+            seen.lines(),
+            ["+default/elephant", "-default/elephant", "+default/lion"]
+        );
+        running.stop().await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_watch_is_found_out_within_its_timeout() {
-    let a = shard(100, &["zoo", "jungle"]).await;
-    let running = running_with_short_watches();
-    let scope = scope(&[("a", &a)]);
-    let zoo = running.join(&scope, "a", "zoo").await;
-    let seen = Witness::of(&zoo);
-    seen.equals(&a).await;
-    eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+#[test]
+fn a_dead_watch_is_found_out_within_its_timeout() {
+    paused(|| async {
+        let a = in_memory(100, &["zoo", "jungle"]);
+        let running = running_with_short_watches();
+        let scope = scope(&[("a", &a)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let seen = Witness::of(&zoo);
+        seen.equals(&a).await;
+        eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
 
-    // Dead from one moment to the next.
-    a.kill_watches();
-    a.put("zoo", "default", "lion", "1");
-    a.delete("zoo", "default", "of-zoo");
-    seen.equals_within(Duration::from_secs(3), &a).await;
+        // Dead from one moment to the next.
+        a.kill_watches();
+        a.put("zoo", "default", "lion", "1");
+        a.delete("zoo", "default", "of-zoo");
+        seen.equals_within(Duration::from_secs(3), &a).await;
 
-    // Dead since the last one that was bound is not any more, and from its first moment on while none is.
-    eventually(SOON, "it watches again", || (a.watching() == 1).then_some(())).await;
-    a.unbind("zoo");
-    a.unbind("jungle");
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    a.bind("zoo");
-    a.put("zoo", "default", "tiger", "1");
-    seen.equals_within(Duration::from_secs(4), &a).await;
-
-    // And if no watch ever says anything, lists do.
-    a.be_mute(true);
-    for i in 0..3 {
-        a.put("zoo", "default", &format!("muted{i}"), "1");
+        // Dead since the last one that was bound is not any more, and from its first moment on while none is.
+        eventually(SOON, "it watches again", || (a.watching() == 1).then_some(())).await;
+        a.unbind("zoo");
+        a.unbind("jungle");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        a.bind("zoo");
+        a.put("zoo", "default", "tiger", "1");
         seen.equals_within(Duration::from_secs(4), &a).await;
-    }
-    running.stop().await;
+
+        // And if no watch ever says anything, lists do.
+        a.be_mute(true);
+        for i in 0..3 {
+            a.put("zoo", "default", &format!("muted{i}"), "1");
+            seen.equals_within(Duration::from_secs(4), &a).await;
+        }
+        running.stop().await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_expired_watch_lists_again_and_tells_what_is_gone_once() {
-    let a = shard(100, &["zoo", "jungle"]).await;
-    for name in ["b", "c", "d", "e"] {
-        a.put("zoo", "default", name, "1");
-    }
-    let running = running();
-    let scope = scope(&[("a", &a)]);
-    let zoo = running.join(&scope, "a", "zoo").await;
-    let jungle = running.join(&scope, "a", "jungle").await;
-    let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
-    seen.equals(&a).await;
-    other.equals(&a).await;
-    seen.forget_lines();
-    other.forget_lines();
-    eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
-    a.kill_watches();
-    a.delete("zoo", "default", "b");
-    a.put("zoo", "default", "c", "2");
-    a.put("zoo", "default", "f", "1");
-    a.end_watches();
-    a.expire();
-    seen.equals(&a).await;
-    other.equals(&a).await;
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(seen.lines(), ["-default/b", "~default/c", "+default/f"]);
-    assert_eq!(other.lines(), [""; 0]);
-    running.stop().await;
+#[test]
+fn an_expired_watch_lists_again_and_tells_what_is_gone_once() {
+    paused(|| async {
+        let a = in_memory(100, &["zoo", "jungle"]);
+        for name in ["b", "c", "d", "e"] {
+            a.put("zoo", "default", name, "1");
+        }
+        let running = running();
+        let scope = scope(&[("a", &a)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        seen.forget_lines();
+        other.forget_lines();
+        eventually(SOON, "it watches", || (a.watching() == 1).then_some(())).await;
+        a.kill_watches();
+        a.delete("zoo", "default", "b");
+        a.put("zoo", "default", "c", "2");
+        a.put("zoo", "default", "f", "1");
+        a.end_watches();
+        a.expire();
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(seen.lines(), ["-default/b", "~default/c", "+default/f"]);
+        assert_eq!(other.lines(), [""; 0]);
+        running.stop().await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_that_count_differently_are_never_compared() {
-    // The second is far ahead, so that its versions are in the future of the first.
-    let (a, b) = (shard(100, &["zoo"]).await, shard(90_000, &["jungle"]).await);
-    let running = running_with_short_watches();
-    let scope = scope(&[("a", &a), ("b", &b)]);
-    let zoo = running.join(&scope, "a", "zoo").await;
-    let jungle = running.join(&scope, "b", "jungle").await;
-    let (in_zoo, in_jungle) = (Witness::of(&zoo), Witness::of(&jungle));
-    in_zoo.equals(&a).await;
-    in_jungle.equals(&b).await;
-    for i in 0..20 {
-        a.put("zoo", "default", &format!("o{}", i % 3), &i.to_string());
-        b.put("jungle", "default", &format!("o{}", i % 3), &i.to_string());
-        if i % 7 == 6 {
-            a.expire();
-            b.end_watches();
-            tokio::time::sleep(Duration::from_millis(100)).await;
+#[test]
+fn shards_that_count_differently_are_never_compared() {
+    paused(|| async {
+        // The second is far ahead, so that its versions are in the future of the first.
+        let (a, b) = (in_memory(100, &["zoo"]), in_memory(90_000, &["jungle"]));
+        let running = running_with_short_watches();
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "b", "jungle").await;
+        let (in_zoo, in_jungle) = (Witness::of(&zoo), Witness::of(&jungle));
+        in_zoo.equals(&a).await;
+        in_jungle.equals(&b).await;
+        for i in 0..20 {
+            a.put("zoo", "default", &format!("o{}", i % 3), &i.to_string());
+            b.put("jungle", "default", &format!("o{}", i % 3), &i.to_string());
+            if i % 7 == 6 {
+                a.expire();
+                b.end_watches();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
         }
-    }
-    in_zoo.equals(&a).await;
-    in_jungle.equals(&b).await;
-    for (shard, least) in [(&a, 100), (&b, 90_000)] {
-        let versions = shard.asked().into_iter().filter_map(|asked| {
-            let version: u64 = asked.query.get("resourceVersion")?.parse().ok()?;
-            (version != 0).then_some(version)
-        });
-        assert!(versions.clone().count() > 1);
-        for version in versions {
-            assert!((least..least + 1000).contains(&version), "{version}");
+        in_zoo.equals(&a).await;
+        in_jungle.equals(&b).await;
+        for (shard, least) in [(&a, 100), (&b, 90_000)] {
+            let versions = shard.asked().into_iter().filter_map(|asked| {
+                let version: u64 = asked.query.get("resourceVersion")?.parse().ok()?;
+                (version != 0).then_some(version)
+            });
+            assert!(versions.clone().count() > 1);
+            for version in versions {
+                assert!((least..least + 1000).contains(&version), "{version}");
+            }
         }
-    }
-    running.stop().await;
+        running.stop().await;
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -318,14 +337,22 @@ async fn objects_of_the_same_name_in_two_clusters_never_meet() {
     }
     a.put("zoo", "default", "same", "other");
     a.delete("jungle", "default", "same");
+    // Nothing else was told to anyone before what comes now.
+    for seen in &all {
+        let place = seen.cluster.name().as_str();
+        home(place).put(place, "default", "later", "1");
+    }
     for seen in &all {
         seen.equals(home(seen.cluster.name().as_str())).await;
     }
-    tokio::time::sleep(A_WHILE).await;
     let lines: Vec<Vec<String>> = all.iter().map(Witness::lines).collect();
     assert_eq!(
         lines,
-        [vec!["~default/same"], vec!["-default/same"], Vec::<&str>::new()]
+        [
+            vec!["+default/later", "~default/same"],
+            vec!["+default/later", "-default/same"],
+            vec!["+default/later"]
+        ]
     );
     assert_eq!(found("other"), ["zoo"]);
     assert_eq!(found("j"), [""; 0]);
@@ -428,8 +455,16 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
     );
     let api: Api<ConfigMap> = zoo.namespaced("default");
     assert!(api.get("comes").await.is_ok());
+    // Two pages at most two objects each make one list of three requests.
+    let pages = b.has("zoo").len() + b.has("island").len();
+    // Nothing else was told to anyone before what comes now.
     a.bookmark();
-    tokio::time::sleep(A_WHILE).await;
+    a.put("jungle", "default", "later", "1");
+    b.put("island", "default", "later", "1");
+    b.put("zoo", "default", "later", "1");
+    left.equals(&a).await;
+    there.equals(&b).await;
+    seen.equals(&b).await;
     assert_eq!(
         seen.lines(),
         [
@@ -437,14 +472,19 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
             "~default/changes",
             "+default/comes",
             "-default/goes",
+            "+default/later",
             "~default/of-zoo",
             "~default/stays"
         ]
     );
     assert_eq!(seen.faults(), [""; 0]);
-    assert_eq!((left.lines(), there.lines()), (vec![], vec![]));
-    // Two pages at most two objects each make one list of three requests.
-    let pages = b.has("zoo").len() + b.has("island").len();
+    assert_eq!(
+        (left.lines(), there.lines()),
+        (
+            vec!["+default/later".to_owned()],
+            vec!["+default/later".to_owned()]
+        )
+    );
     assert_eq!(b.lists() - lists_of_b, pages.div_ceil(2), "listed once");
     assert_eq!(a.lists(), lists_of_a);
     assert!(zoo.state().is_ready());
@@ -463,91 +503,95 @@ async fn a_cluster_that_moves_keeps_its_store_and_is_told_the_difference_once() 
     running.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
-    let (a, b) = (shard(5000, &["zoo"]).await, shard(100, &["island"]).await);
-    let running = running();
-    let scope = scope(&[("a", &a), ("b", &b)]);
-    let zoo = running.join(&scope, "a", "zoo").await;
-    let island = running.join(&scope, "b", "island").await;
-    let (seen, there) = (Witness::of(&zoo), Witness::of(&island));
-    seen.equals(&a).await;
-    there.equals(&b).await;
-    b.adopt("zoo", &a);
-    b.fail_lists(true);
-    running.clusters.add(spec(&scope, "b", "zoo"));
-    eventually(SOON, "the list fails", || seen.problem()).await;
-    a.unbind("zoo");
-    b.put("zoo", "default", "comes", "1");
-    // Those who did not ask for the list don't notice that it fails.
-    b.put("island", "default", "meanwhile", "1");
-    there.equals(&b).await;
-    // An index that comes while it waits finds what it has.
-    running
-        .fleet
-        .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
-    assert_eq!(running.fleet.by_index::<ConfigMap>("name", "of-zoo").len(), 1);
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(seen.names(), ["default/of-zoo"]);
-    assert_eq!(seen.lines(), ["+default/of-zoo"]);
-    assert!(seen.watch.status().synced, "what it holds is old, not incomplete");
-    b.fail_lists(false);
-    seen.equals(&b).await;
-    there.equals(&b).await;
-    assert_eq!(
-        seen.lines(),
-        ["+default/comes", "+default/of-zoo", "~default/of-zoo"]
-    );
-    assert_eq!(running.fleet.by_index::<ConfigMap>("name", "comes").len(), 1);
+#[test]
+fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
+    paused(|| async {
+        let (a, b) = (in_memory(5000, &["zoo"]), in_memory(100, &["island"]));
+        let running = running();
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let island = running.join(&scope, "b", "island").await;
+        let (seen, there) = (Witness::of(&zoo), Witness::of(&island));
+        seen.equals(&a).await;
+        there.equals(&b).await;
+        b.adopt("zoo", &a);
+        b.fail_lists(true);
+        running.clusters.add(spec(&scope, "b", "zoo"));
+        eventually(SOON, "the list fails", || seen.problem()).await;
+        a.unbind("zoo");
+        b.put("zoo", "default", "comes", "1");
+        // Those who did not ask for the list don't notice that it fails.
+        b.put("island", "default", "meanwhile", "1");
+        there.equals(&b).await;
+        // An index that comes while it waits finds what it has.
+        running
+            .fleet
+            .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
+        assert_eq!(running.fleet.by_index::<ConfigMap>("name", "of-zoo").len(), 1);
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(seen.names(), ["default/of-zoo"]);
+        assert_eq!(seen.lines(), ["+default/of-zoo"]);
+        assert!(seen.watch.status().synced, "what it holds is old, not incomplete");
+        b.fail_lists(false);
+        seen.equals(&b).await;
+        there.equals(&b).await;
+        assert_eq!(
+            seen.lines(),
+            ["+default/comes", "+default/of-zoo", "~default/of-zoo"]
+        );
+        assert_eq!(running.fleet.by_index::<ConfigMap>("name", "comes").len(), 1);
 
-    // There and back before anything is listed.
-    b.fail_lists(true);
-    a.adopt("zoo", &b);
-    seen.forget_lines();
-    for endpoint in ["a", "b", "a"] {
-        running.clusters.add(spec(&scope, endpoint, "zoo"));
-    }
-    seen.equals(&a).await;
-    b.unbind("zoo");
-    tokio::time::sleep(A_WHILE).await;
-    assert_eq!(seen.lines(), ["~default/comes", "~default/of-zoo"]);
-    running.stop().await;
+        // There and back before anything is listed.
+        b.fail_lists(true);
+        a.adopt("zoo", &b);
+        seen.forget_lines();
+        for endpoint in ["a", "b", "a"] {
+            running.clusters.add(spec(&scope, endpoint, "zoo"));
+        }
+        seen.equals(&a).await;
+        b.unbind("zoo");
+        tokio::time::sleep(A_WHILE).await;
+        assert_eq!(seen.lines(), ["~default/comes", "~default/of-zoo"]);
+        running.stop().await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_clusters_that_move_one_after_the_other_cost_a_few_lists() {
-    let (a, b) = (shard(5000, &[]).await, shard(100, &["island"]).await);
-    let running = Running::start();
-    let scope = scope(&[("a", &a), ("b", &b)]);
-    let island = running.join(&scope, "b", "island").await;
-    let there = Witness::of(&island);
-    there.equals(&b).await;
-    let mut moving = Vec::new();
-    for i in 0..50 {
-        let name = format!("c{i}");
-        a.bind(&name);
-        a.put(&name, "default", "x", "1");
-        moving.push(Witness::of(&running.join(&scope, "a", &name).await));
-    }
-    for seen in &moving {
-        seen.equals(&a).await;
-        seen.forget_lines();
-    }
-    let lists = b.lists();
-    for seen in &moving {
-        let name = seen.cluster.name().as_str();
-        b.adopt(name, &a);
-        running.clusters.add(spec(&scope, "b", name));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    for seen in &moving {
-        seen.equals(&b).await;
-        assert_eq!(seen.lines(), ["~default/x"]);
-    }
-    let cost = b.lists() - lists;
-    assert!((1..=6).contains(&cost), "{cost} lists");
-    let scopes = running.fleet.scopes();
-    assert_eq!(scopes.len(), 1, "the endpoint that all have left is let go of");
-    assert_eq!(scopes[0].clusters, 51);
-    running.stop().await;
+#[test]
+fn fifty_clusters_that_move_one_after_the_other_cost_a_few_lists() {
+    paused(|| async {
+        let (a, b) = (in_memory(5000, &[]), in_memory(100, &["island"]));
+        let running = Running::start();
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let island = running.join(&scope, "b", "island").await;
+        let there = Witness::of(&island);
+        there.equals(&b).await;
+        let mut moving = Vec::new();
+        for i in 0..50 {
+            let name = format!("c{i}");
+            a.bind(&name);
+            a.put(&name, "default", "x", "1");
+            moving.push(Witness::of(&running.join(&scope, "a", &name).await));
+        }
+        for seen in &moving {
+            seen.equals(&a).await;
+            seen.forget_lines();
+        }
+        let lists = b.lists();
+        for seen in &moving {
+            let name = seen.cluster.name().as_str();
+            b.adopt(name, &a);
+            running.clusters.add(spec(&scope, "b", name));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for seen in &moving {
+            seen.equals(&b).await;
+            assert_eq!(seen.lines(), ["~default/x"]);
+        }
+        let cost = b.lists() - lists;
+        assert!((1..=6).contains(&cost), "{cost} lists");
+        let scopes = running.fleet.scopes();
+        assert_eq!(scopes.len(), 1, "the endpoint that all have left is let go of");
+        assert_eq!(scopes[0].clusters, 51);
+        running.stop().await;
+    });
 }

@@ -1,41 +1,67 @@
 //! Clusters that don't answer.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    future::{pending, ready},
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
-use mcr_core::{ClusterState, WatchRequest};
-use tokio::net::TcpListener;
+use kube::{Client, client::Body};
+use mcr_core::{Access, Cluster, ClusterState, WatchRequest};
+use tokio::{net::TcpListener, time::Instant};
 
 use crate::{
     harness::*,
     server::{Answer, Server, kubeconfig},
 };
 
-/// Accepts and hangs up, and writes down when: to a client as dead as a closed port, but attempts can be seen.
-async fn hangs_up() -> (String, Arc<Mutex<Vec<Instant>>>) {
+/// Accepts, hangs up and counts: to a client as dead as a closed port, but attempts can be seen.
+async fn hangs_up() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = format!("http://{}", listener.local_addr().unwrap());
-    let attempts: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let address = listener.local_addr().unwrap();
+    let attempts: Arc<AtomicUsize> = Arc::default();
     let seen = attempts.clone();
     tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
-            seen.lock().unwrap().push(Instant::now());
+            seen.fetch_add(1, Ordering::SeqCst);
             drop(connection);
         }
     });
-    (server, attempts)
+    (address, attempts)
+}
+
+/// Refuses every request, in memory, and writes down when.
+fn refuses() -> (Access, Arc<Mutex<Vec<Instant>>>) {
+    let attempts: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let seen = attempts.clone();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        seen.lock().unwrap().push(Instant::now());
+        ready(Err::<Response<Body>, _>(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        )))
+    });
+    (Access::from(Client::new(service, "default")), attempts)
+}
+
+/// Never answers, in memory.
+fn silent() -> Access {
+    let service = tower::service_fn(|_: Request<Body>| pending::<Result<Response<Body>, io::Error>>());
+    Access::from(Client::new(service, "default"))
 }
 
 /// kube's back-off is reset by every attempt: a dead cluster is dialled every 1.2 s, by each of its watches.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_there() {
-    let (server, attempts) = hangs_up().await;
+    let (access, attempts) = refuses();
     let running = Running::start_as_by_default(|_| {});
-    let cluster = running.join("dead", &kubeconfig(&server)).await;
+    let cluster = running.join_by("dead", access).await;
     let _watches = (
         cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap(),
         cluster.watch(WatchRequest::of::<Secret>(), None).unwrap(),
@@ -76,37 +102,38 @@ async fn a_dead_cluster_is_dialled_with_growing_pauses_however_much_is_watched_t
 /// A cluster that dies later: its watches all notice, and one probe series comes of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
-    let (server, attempts) = hangs_up().await;
-    let address: std::net::SocketAddr = server.trim_start_matches("http://").parse().unwrap();
-    let good = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+    let (address, attempts) = hangs_up().await;
+    // In one piece: whoever has been told of the object has the bookmark, too.
+    let first = format!("{}\n{}\n", event("ADDED", map("seen", 14)), bookmark(15));
+    let good = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
         (false, _) => list(10, [map("a", 1)]),
-        (true, 0) => Answer::watch([&bookmark(15)]),
+        (true, 0) => Answer::begin().chunk(&first).live(),
         (true, _) => Answer::watch([&event("ADDED", map("b", 16))]),
     })
     .await;
     let door = Door::open(good.address).await;
-    let running = Running::start();
+    // Only the watches can tell.
+    let running = Running::start_with(|settings| settings.probe_after = Duration::from_secs(3600));
     let cluster = running.join("a", &kubeconfig(&door.url())).await;
     let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let (_secrets, _) = follow(&cluster, WatchRequest::of::<Secret>());
     eventually("both are watched", || (good.live() == 2).then_some(())).await;
-    for_millis(50).await;
+    log.becomes(&["+a", "+seen"]).await;
 
     door.lead_to(address);
-    let state = tokio::time::timeout(
-        Duration::from_secs(3),
-        cluster.wait_for(|state| matches!(state, ClusterState::Unreachable { .. })),
-    );
-    assert!(matches!(state.await, Ok(ClusterState::Unreachable { .. })));
-    assert!(!attempts.lock().unwrap().is_empty());
+    eventually("it is unreachable", || {
+        matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
+    })
+    .await;
+    assert_ne!(attempts.load(Ordering::SeqCst), 0);
     eventually("all connections are closed", || (good.open() == 0).then_some(())).await;
     // What can't be seen is not deleted.
-    log.is(&["+a"]);
+    log.is(&["+a", "+seen"]);
     assert!(watch.status().synced);
 
     door.lead_to(good.address);
     ready(&cluster).await;
-    log.becomes(&["+a", "+b"]).await;
+    log.becomes(&["+a", "+seen", "+b"]).await;
     let watches = good.watches(MAPS);
     assert_eq!(watches.last().unwrap().get("resourceVersion"), Some("15"));
     assert_eq!(
@@ -117,23 +144,21 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
     running.stop().await;
 }
 
-/// Many clusters that accept connections and say nothing, and one that is well and comes last.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Many clusters that never answer, and one that is well and comes last.
+#[tokio::test(start_paused = true)]
 async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
-    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = kubeconfig(&format!("http://{}", silent.local_addr().unwrap()));
-    let good = quiet_server().await;
+    let good = Server::in_memory(says_nothing_more);
     let running = Running::start_with(|settings| {
         settings.lists = 2;
         settings.connects = 2;
     });
     let mut watches = Vec::new();
     for i in 0..8 {
-        let cluster = running.join(&format!("silent-{i}"), &at).await;
+        let cluster = running.join_by(&format!("silent-{i}"), silent()).await;
         watches.push(follow(&cluster, WatchRequest::of::<ConfigMap>()));
     }
     let started = Instant::now();
-    let cluster = running.join("good", &good.kubeconfig()).await;
+    let cluster = running.join_by("good", good.access()).await;
     let (watch, _log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     synced(&watch).await;
     assert!(
@@ -146,35 +171,27 @@ async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
 
 /// Passes connections on to a server that can be exchanged.
 struct Door {
-    address: std::net::SocketAddr,
-    /// None: connections stay open, and nothing comes through any more.
-    to: tokio::sync::watch::Sender<Option<std::net::SocketAddr>>,
+    address: SocketAddr,
+    to: tokio::sync::watch::Sender<SocketAddr>,
 }
 
 impl Door {
-    async fn open(to: std::net::SocketAddr) -> Self {
+    async fn open(to: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (to, changes) = tokio::sync::watch::channel(Some(to));
+        let (to, changes) = tokio::sync::watch::channel(to);
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut changes = changes.clone();
                 tokio::spawn(async move {
                     let to = *changes.borrow_and_update();
-                    let far = match to {
-                        Some(to) => tokio::net::TcpStream::connect(to).await.map(Some),
-                        None => Ok(None),
+                    let Ok(mut far) = tokio::net::TcpStream::connect(to).await else {
+                        return;
                     };
-                    match far {
-                        Ok(Some(mut far)) => tokio::select! {
-                            _ = tokio::io::copy_bidirectional(&mut near, &mut far) => return,
-                            _ = changes.changed() => {}
-                        },
-                        Ok(None) => {}
-                        Err(_) => return,
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = changes.changed() => {}
                     }
-                    // Held open for as long as it is to be silent.
-                    let _ = changes.wait_for(Option::is_some).await;
                 });
             }
         });
@@ -185,64 +202,84 @@ impl Door {
         format!("http://{}", self.address)
     }
 
-    fn lead_to(&self, address: std::net::SocketAddr) {
-        self.to.send_replace(Some(address));
-    }
-
-    fn fall_silent(&self) {
-        self.to.send_replace(None);
+    fn lead_to(&self, address: SocketAddr) {
+        self.to.send_replace(address);
     }
 }
 
 /// Each of two is probed every two seconds, not every tenth of one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_clusters_of_a_large_fleet_are_probed_less_often() {
-    let server = quiet_server().await;
+    let server = Server::in_memory(says_nothing_more);
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_millis(100);
         settings.probes_per_second = 1;
     });
     let mut watches = Vec::new();
     for name in ["a", "b"] {
-        let cluster = running.join(name, &server.kubeconfig()).await;
+        let cluster = running.join_by(name, server.access()).await;
         let (watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
         log.becomes(&["+a"]).await;
         watches.push(watch);
     }
-    let mut probes = HashSet::new();
-    for _ in 0..100 {
-        for_millis(50).await;
-        let clusters = running.fleet.snapshot().clusters;
-        probes.extend(
-            clusters
-                .into_iter()
-                .map(|cluster| (cluster.name, cluster.last_probe)),
-        );
-    }
-    // The one before is among them.
-    assert!((4..=10).contains(&probes.len()), "{probes:?}");
+    // Who they are has been asked by then.
+    for_millis(1000).await;
+    let before = server.probes();
+    for_millis(100_000).await;
+    let probes = server.probes() - before;
+    assert!((98..=102).contains(&probes), "{probes} probes in 100 s");
     running.stop().await;
 }
 
 /// A server that accepts connections and says nothing looks alive to TCP.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
-    let server = quiet_server().await;
-    let door = Door::open(server.address).await;
-    let running = Running::start_with(|settings| {
-        settings.probe_after = Duration::from_millis(500);
-        settings.probe_timeout = Duration::from_millis(300);
-    });
-    let cluster = running.join("a", &kubeconfig(&door.url())).await;
-    let (_watch, log) = follow(&cluster, WatchRequest::of::<ConfigMap>());
-    log.becomes(&["+a"]).await;
+    let server = Server::in_memory(says_nothing_more);
+    let running = Running::start_as_by_default(|_| {});
+    let one = One::with(&server, running).await;
+    one.log.becomes(&["+a"]).await;
     // A quiet cluster is probed, and stays ready.
-    for_millis(1500).await;
-    assert!(cluster.state().is_ready());
-    // From here on the watch stays open, connections are accepted, and nothing comes.
-    door.fall_silent();
-    let state = cluster.wait_for(|state| matches!(state, ClusterState::Unreachable { .. }));
-    let state = tokio::time::timeout(Duration::from_secs(3), state).await.unwrap();
+    let ready = |state: &ClusterState| !state.is_ready();
+    for_millis(1000).await;
+    let (before, changes) = (server.probes(), one.cluster.wait_for(ready));
+    let changed = tokio::time::timeout(Duration::from_secs(180), changes).await;
+    assert!(changed.is_err(), "{changed:?}");
+    assert!(server.probes() > before + 5);
+    // From here on the watch stays open, requests are taken, and nothing comes.
+    server.fall_silent();
+    unreachable_in_time(&one.cluster).await;
+    ready_in_time(&one, &server).await;
+    one.running.stop().await;
+}
+
+/// One that was never heard of, and is there in the end.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_never_answers_says_so_within_thirty_seconds() {
+    let server = Server::in_memory(says_nothing_more);
+    server.fall_silent();
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    unreachable_in_time(&one.cluster).await;
+    ready_in_time(&one, &server).await;
+    one.log.becomes(&["+a"]).await;
+    one.running.stop().await;
+}
+
+/// Promise 1: a silent cluster is Unreachable within 30 s.
+async fn unreachable_in_time(cluster: &Cluster) {
+    let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+    let state = tokio::time::timeout(Duration::from_secs(30), cluster.wait_for(unreachable)).await;
+    let state = state.expect("within 30 s");
     assert!(state.reason().unwrap().contains("no answer within"), "{state}");
-    running.stop().await;
+}
+
+/// Promise 1: it is Ready within 35 s of the end of its silence, however long that took.
+async fn ready_in_time(one: &One, server: &Server) {
+    for_millis(600_000).await;
+    assert!(!one.cluster.state().is_ready());
+    server.speak_again();
+    let again = tokio::time::timeout(
+        Duration::from_secs(35),
+        one.cluster.wait_for(ClusterState::is_ready),
+    );
+    assert!(again.await.is_ok(), "{}", one.cluster.state());
 }

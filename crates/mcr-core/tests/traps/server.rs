@@ -7,17 +7,20 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use http::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use mcr_core::{Access, Trust};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{
-        TcpListener, TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::{broadcast, watch},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, broadcast, watch},
+    time::Instant,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -62,6 +65,8 @@ pub(crate) struct Answer {
 enum Step {
     Write(Vec<u8>),
     Wait(Duration),
+    /// Waits until the test gives a permit.
+    Gate(Arc<Semaphore>),
     /// Passes on what [`Server::send`] says, until the other side closes.
     Live,
 }
@@ -161,6 +166,12 @@ impl Answer {
         self
     }
 
+    /// Goes on when the test has added a permit.
+    pub(crate) fn gate(mut self, gate: &Arc<Semaphore>) -> Self {
+        self.steps.push(Step::Gate(gate.clone()));
+        self
+    }
+
     pub(crate) fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self
@@ -185,9 +196,10 @@ pub(crate) fn status_object(code: u16, reason: &str, message: &str) -> Value {
 type Script = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
 
 pub(crate) struct Server {
+    /// Port 0 for one that is in memory.
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
-    _task: AbortOnDropHandle<()>,
+    _task: Option<AbortOnDropHandle<()>>,
 }
 
 struct Shared {
@@ -201,22 +213,17 @@ struct Shared {
     live: AtomicUsize,
     /// Which cluster stands here, for those who ask who it is.
     incarnation: AtomicUsize,
+    /// Whether requests get no answer any more.
+    silent: watch::Sender<bool>,
+    /// The values of `Authorization` that are answered 401.
+    refused: Mutex<HashSet<String>>,
 }
 
 impl Server {
     pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
-            script: Box::new(script),
-            asked: Mutex::default(),
-            events: broadcast::channel(64).0,
-            watched: watch::Sender::default(),
-            connections: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            live: AtomicUsize::new(0),
-            incarnation: AtomicUsize::new(0),
-        });
+        let shared = Arc::new(Shared::new(script));
         let serving = shared.clone();
         let task = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
@@ -224,7 +231,7 @@ impl Server {
                 tokio::select! {
                     accepted = listener.accept() => {
                         let (tcp, _) = accepted.unwrap();
-                        connections.spawn(serving.clone().serve(tcp, address.port()));
+                        connections.spawn(serving.clone().serve_tcp(tcp, address.port()));
                     }
                     Some(_) = connections.join_next() => {}
                 }
@@ -233,12 +240,52 @@ impl Server {
         Self {
             address,
             shared,
-            _task: AbortOnDropHandle::new(task),
+            _task: Some(AbortOnDropHandle::new(task)),
         }
+    }
+
+    /// One without sockets, for paused time: to the clock, whoever waits for a socket has nothing to do, so that it would
+    /// run ahead of what is on its way.
+    pub(crate) fn in_memory(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self {
+            address: ([127, 0, 0, 1], 0).into(),
+            shared: Arc::new(Shared::new(script)),
+            _task: None,
+        }
+    }
+
+    /// How to reach it.
+    pub(crate) fn access(&self) -> Access {
+        if self.address.port() != 0 {
+            return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
+        }
+        let shared = self.shared.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let shared = shared.clone();
+            async move {
+                let (near, far) = tokio::io::duplex(64 << 10);
+                let (read, write) = tokio::io::split(far);
+                tokio::spawn(shared.serve(read, write, 0));
+                let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await?;
+                tokio::spawn(connection);
+                sender.send_request(request).await
+            }
+        });
+        Access::from(kube::Client::new(service, "default"))
     }
 
     pub(crate) fn kubeconfig(&self) -> String {
         kubeconfig(&format!("http://{}", self.address))
+    }
+
+    /// From now on requests get no answer, and what is open stays open.
+    pub(crate) fn fall_silent(&self) {
+        self.shared.silent.send_replace(true);
+    }
+
+    /// Ends that, for requests that come from now on.
+    pub(crate) fn speak_again(&self) {
+        self.shared.silent.send_replace(false);
     }
 
     /// All requests so far but those that only look after the cluster.
@@ -248,6 +295,12 @@ impl Server {
             .filter(|asked| !is_probe(&asked.path))
             .cloned()
             .collect()
+    }
+
+    /// How many requests so far only looked after the cluster.
+    pub(crate) fn probes(&self) -> usize {
+        let all = self.shared.asked.lock().unwrap();
+        all.iter().filter(|asked| is_probe(&asked.path)).count()
     }
 
     pub(crate) fn lists(&self, path: &str) -> Vec<Asked> {
@@ -322,14 +375,43 @@ impl Drop for Count<'_> {
 }
 
 impl Shared {
-    async fn serve(self: Arc<Self>, tcp: TcpStream, port: u16) {
+    fn new(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        Self {
+            script: Box::new(script),
+            asked: Mutex::default(),
+            events: broadcast::channel(64).0,
+            watched: watch::Sender::default(),
+            connections: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            live: AtomicUsize::new(0),
+            incarnation: AtomicUsize::new(0),
+            silent: watch::Sender::new(false),
+            refused: Mutex::default(),
+        }
+    }
+
+    async fn serve_tcp(self: Arc<Self>, tcp: TcpStream, port: u16) {
+        tcp.set_nodelay(true).unwrap();
+        let (read, write) = tcp.into_split();
+        self.serve(read, write, port).await;
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        read: impl AsyncRead + Unpin,
+        mut write: impl AsyncWrite + Unpin,
+        port: u16,
+    ) {
         self.connections.fetch_add(1, Ordering::SeqCst);
         let _open = Count::up(&self.open);
-        tcp.set_nodelay(true).unwrap();
-        let (read, mut write) = tcp.into_split();
         let mut read = BufReader::new(read);
         while let Some(asked) = self.read(&mut read).await {
+            if *self.silent.borrow() {
+                let _ = read.read_u8().await;
+                return;
+            }
             let answer = match asked.path.as_str() {
+                _ if self.refuses(&asked) => Answer::status(401, "Unauthorized", "Unauthorized"),
                 "/version" => Answer::json(&json!({"major": "1", "minor": "36"})),
                 "/api/v1/namespaces/kube-system" => {
                     let uid = format!("uid-{port}-{}", self.incarnation.load(Ordering::SeqCst));
@@ -345,6 +427,10 @@ impl Shared {
                         tokio::time::sleep(time).await;
                         true
                     }
+                    Step::Gate(gate) => {
+                        gate.acquire().await.unwrap().forget();
+                        true
+                    }
                     Step::Live => {
                         let _live = Count::up(&self.live);
                         self.watched
@@ -357,13 +443,20 @@ impl Shared {
                     return;
                 }
             }
-            if !answer.keeps {
+            if !answer.keeps || asked.header("connection") == Some("close") {
                 return;
             }
         }
     }
 
-    async fn read(&self, from: &mut BufReader<OwnedReadHalf>) -> Option<Asked> {
+    fn refuses(&self, asked: &Asked) -> bool {
+        let refused = self.refused.lock().unwrap();
+        asked
+            .header("authorization")
+            .is_some_and(|who| refused.contains(who))
+    }
+
+    async fn read(&self, from: &mut BufReader<impl AsyncRead + Unpin>) -> Option<Asked> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             head.push(from.read_u8().await.ok()?);
@@ -400,8 +493,8 @@ impl Shared {
 async fn live(
     path: &str,
     events: &mut broadcast::Receiver<(String, String)>,
-    read: &mut BufReader<OwnedReadHalf>,
-    write: &mut OwnedWriteHalf,
+    read: &mut BufReader<impl AsyncRead + Unpin>,
+    write: &mut (impl AsyncWrite + Unpin),
 ) {
     loop {
         tokio::select! {

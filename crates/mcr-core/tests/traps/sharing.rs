@@ -26,7 +26,11 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
     for log in [&one.log, &at_once, &late] {
         log.becomes(&["+a", "+b"]).await;
     }
-    for_millis(100).await;
+    // What one of them would have asked for itself was asked before it heard of anything.
+    server.send(MAPS, &event("ADDED", map("c", 12))).await;
+    for log in [&one.log, &at_once, &late] {
+        log.becomes(&["+a", "+b", "+c"]).await;
+    }
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
     // Another selector is another watch.
     let (_other, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>().labels("a=b"));
@@ -39,12 +43,16 @@ async fn two_who_watch_the_same_cost_one_list_and_one_watch() {
 async fn the_connection_of_a_watch_closes_with_its_last_handle() {
     let server = quiet_server().await;
     let one = One::of(&server).await;
-    let (second, _) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
+    let (second, log) = follow(&one.cluster, WatchRequest::of::<ConfigMap>());
     eventually("watched", || (server.live() == 1).then_some(())).await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     drop(one.watch);
-    for_millis(200).await;
-    assert_eq!(server.live(), 1, "the second still holds it");
+    // The second still holds it: a watch that was told to end would hear of one more event at most.
+    server.send(MAPS, &event("ADDED", map("b", 11))).await;
+    log.becomes(&["+a", "+b"]).await;
+    server.send(MAPS, &event("ADDED", map("c", 12))).await;
+    log.becomes(&["+a", "+b", "+c"]).await;
+    assert_eq!((server.live(), server.watches(MAPS).len()), (1, 1));
     drop(second);
     eventually("closed", || (server.live() == 0).then_some(())).await;
     assert!(one.cluster.store::<ConfigMap>().is_err());

@@ -82,7 +82,7 @@ fn proxies_of_the_environment_are_not_applied_to_clusters() {
         let direct = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", direct.local_addr().unwrap());
         one.running.join("tls", &crate::server::kubeconfig(&url)).await;
-        tokio::time::timeout(std::time::Duration::from_secs(5), direct.accept())
+        tokio::time::timeout(std::time::Duration::from_secs(60), direct.accept())
             .await
             .unwrap()
             .unwrap();

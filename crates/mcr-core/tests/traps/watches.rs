@@ -1,12 +1,10 @@
 //! Watches: how they go on, and what ends them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use mcr_core::Object;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::{
     harness::*,
@@ -30,8 +28,9 @@ async fn a_watch_refused_with_410_lists_again() {
         (server.watches(MAPS).len() == 2).then_some(())
     })
     .await;
-    for_millis(300).await;
-    assert_eq!(one.log.lines().len(), 3);
+    // Nothing else was told before what comes now.
+    server.send(MAPS, &event("ADDED", map("later", 21))).await;
+    one.log.becomes(&["+goes", "+stays", "-goes", "+later"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (2, 2));
     one.running.stop().await;
@@ -61,13 +60,12 @@ async fn a_410_event_lists_again() {
 }
 
 /// A proxy that always says 410 would otherwise be asked for whole lists as fast as it can answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_always_says_410_is_not_asked_in_a_loop() {
-    let server = Server::start(|asked| match asked.is_watch() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::status(410, "Expired", "too old"),
-    })
-    .await;
+    });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
     one.synced().await;
     for_millis(4000).await;
@@ -85,13 +83,12 @@ fn growing(times: &[Instant]) -> bool {
     pauses.len() < 3 || pauses[pauses.len() - 1] > pauses[0]
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
-    let server = Server::start(|asked| match asked.is_watch() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::short_watch([]),
-    })
-    .await;
+    });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
     one.synced().await;
     for_millis(4000).await;
@@ -110,13 +107,12 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 }
 
 /// Events on every short watch are no reason to ask without a pause either.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_server_that_says_a_word_on_every_watch_and_ends_it_is_not_asked_in_a_loop() {
-    let server = Server::start(|asked| match asked.is_watch() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
         false => list(10, [map("a", 1)]),
         true => Answer::short_watch([&bookmark(11)]),
-    })
-    .await;
+    });
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
     one.synced().await;
     for_millis(3000).await;
@@ -182,7 +178,7 @@ async fn a_bookmark_without_a_version_does_not_lose_the_place() {
 async fn a_short_watch_timeout_does_not_become_none() {
     let server = Server::start(|asked| if asked.is_watch() { quiet() } else { list(10, []) }).await;
     let running = Running::start_with(|settings| {
-        std::sync::Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
+        Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(1);
     });
     let one = One::with(&server, running).await;
     eventually("watched", || (server.watches(MAPS).len() == 1).then_some(())).await;
@@ -208,12 +204,15 @@ async fn what_was_deleted_while_disconnected_is_told_once_and_nothing_else() {
     let one = One::of(&server).await;
     one.synced().await;
     eventually("listed twice", || (one.watch.status().lists == 2).then_some(())).await;
-    for_millis(100).await;
-    let lines = one.log.lines();
-    assert_eq!(lines.len(), 302, "{:?}", &lines[300..]);
-    let mut deleted = lines[300..].to_vec();
-    deleted.sort();
-    assert_eq!(deleted, ["-m270", "-m7"]);
+    // Nothing else was told before what comes now.
+    server.send(MAPS, &event("ADDED", map("later", 21))).await;
+    eventually("told what is new", || {
+        (one.log.lines().last()? == "+later").then_some(())
+    })
+    .await;
+    let mut told = one.log.lines().split_off(300);
+    told.sort();
+    assert_eq!(told, ["+later", "-m270", "-m7"]);
     one.running.stop().await;
 }
 
@@ -279,12 +278,7 @@ async fn lists_again_after(watch: Answer, problem: &str) {
     })
     .await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("20"));
-    let problems: Vec<String> = one
-        .log
-        .statuses()
-        .iter()
-        .filter_map(|s| s.problem.as_ref().map(|p| p.error.to_string()))
-        .collect();
+    let problems = one.log.problems();
     assert!(
         problems.iter().any(|text| text.contains(problem)),
         "{problem}: {problems:?}"
@@ -347,16 +341,7 @@ async fn an_error_event_is_survived_without_a_list() {
     one.log.becomes(&["+a", "+b"]).await;
     assert_eq!(server.watches(MAPS)[1].get("resourceVersion"), Some("10"));
     assert_eq!(server.lists(MAPS).len(), 1);
-    let problems: Vec<_> = one
-        .log
-        .statuses()
-        .iter()
-        .filter_map(|s| s.problem.clone())
-        .collect();
-    assert_eq!(
-        problems[0].error.to_string(),
-        "the API server answered 500: etcd is sad"
-    );
+    assert_eq!(one.log.problems()[0], "the API server answered 500: etcd is sad");
     assert!(one.watch.status().problem.is_none());
     one.running.stop().await;
 }

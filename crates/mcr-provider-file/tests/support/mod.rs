@@ -21,10 +21,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Everything must have happened by then; it takes far less.
-pub const DEADLINE: Duration = Duration::from_secs(10);
-
-/// Long enough for a change to be noticed, should there be one.
-pub const QUIET: Duration = Duration::from_millis(400);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A temporary folder.
 pub struct Folder(TempDir);
@@ -131,9 +128,15 @@ impl Heard {
             .await;
     }
 
-    /// Listens until there is nothing more to hear.
-    pub async fn quiet(&mut self) {
-        while tokio::time::timeout(QUIET, self.next()).await.is_ok() {}
+    /// Listens until all is heard that was done until now: what is done next, a file that comes and goes, is heard after it.
+    /// That file is one that the provider reads; nothing is written down of it.
+    pub async fn settled(&mut self, folder: &Folder, marker: &str) {
+        let name = format!("./{marker}+marker");
+        let path = folder.write(marker, kubeconfig(&["marker"]));
+        self.until(|heard| heard.clusters.contains_key(&name)).await;
+        fs::remove_file(path).unwrap();
+        self.until(|heard| !heard.clusters.contains_key(&name)).await;
+        self.log.retain(|item| !item.contains(marker));
     }
 
     async fn next(&mut self) {

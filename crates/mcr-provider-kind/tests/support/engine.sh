@@ -8,6 +8,7 @@
 #   no-events       events can't be followed
 #   events          what is appended here is told to whoever follows events
 #   calls           every call is written down here
+#   following       a line for everyone who hears of all that is appended to `events` from now on
 PATH=/usr/bin:/bin
 dir=$(dirname "$0")
 echo "$*" >>"$dir/calls"
@@ -61,7 +62,10 @@ exec)
     ;;
 events)
     [ ! -e "$dir/no-events" ] || fail "unknown command: events"
-    tail -n 0 -f "$dir/events" &
+    # From where it ends now, whenever `tail` gets to open it.
+    end=$(wc -c <"$dir/events")
+    echo following >>"$dir/following"
+    tail -c "+$((end + 1))" -f "$dir/events" &
     while [ -e "$dir/up" ]; do sleep 0.1; done
     kill $!
     fail "unexpected EOF"

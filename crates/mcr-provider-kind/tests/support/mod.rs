@@ -23,7 +23,9 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Everything must have happened by then; it takes far less.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
+/// No test takes so long: what has this interval does not happen by itself.
+pub const NEVER: Duration = Duration::from_secs(3600);
 
 /// An engine made of a shell script and a folder; see `engine.sh`.
 pub struct ScriptedEngine(TempDir);
@@ -35,7 +37,7 @@ impl ScriptedEngine {
         for folder in ["containers", "confs", "hang-exec"] {
             fs::create_dir(engine.at(folder)).unwrap();
         }
-        for file in ["up", "events", "calls"] {
+        for file in ["up", "events", "calls", "following"] {
             fs::write(engine.at(file), "").unwrap();
         }
         engine.install("docker");
@@ -62,8 +64,9 @@ impl ScriptedEngine {
     pub fn told(&self) -> KindProviderBuilder {
         KindProvider::builder()
             .program(self.at("docker"))
-            .poll_interval(Duration::from_secs(3600))
-            .command_deadline(Duration::from_secs(5))
+            .poll_interval(NEVER)
+            .refresh_interval(NEVER)
+            .command_deadline(DEADLINE)
     }
 
     /// A provider that asks.
@@ -126,15 +129,9 @@ impl ScriptedEngine {
             .count()
     }
 
-    /// Waits until somebody follows events.
-    pub async fn followed(&self, times: usize) {
-        let start = Instant::now();
-        while self.calls("events") < times {
-            assert!(start.elapsed() < DEADLINE, "nobody follows events");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        // Until `tail` has opened the file.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+    /// How often somebody has begun to follow events, and hears of all from then on.
+    pub fn followed(&self) -> usize {
+        fs::read_to_string(self.at("following")).unwrap().lines().count()
     }
 
     /// Another file takes the place of the old one: nobody sees half of it.
@@ -211,6 +208,26 @@ impl Heard {
                 }
             }
         }
+    }
+
+    /// Listens until this is so, and hears nothing. The provider works only while somebody listens.
+    pub async fn nothing_until(&mut self, what: &str, mut so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !so() {
+            assert!(start.elapsed() < DEADLINE, "not so in time: {what}");
+            self.nothing_for(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Listens until events are followed and the look is done that the provider takes a moment after it has begun to follow
+    /// them, in case something was changed meanwhile. What it notices from now on was told by an event.
+    pub async fn settled(&mut self, engine: &ScriptedEngine) {
+        self.nothing_until("events are followed", || engine.followed() == 1)
+            .await;
+        // The first look, and that one.
+        self.nothing_until("the second look", || engine.calls("ps") >= 2)
+            .await;
+        assert_eq!(engine.calls("ps"), 2);
     }
 
     pub async fn nothing_for(&mut self, quiet: Duration) {

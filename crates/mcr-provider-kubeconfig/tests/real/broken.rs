@@ -9,7 +9,7 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{Hub, Running, SOON, create, is_fed, logged, planes},
+    harness::{Hub, PATIENCE, Running, create, is_fed, logged, planes},
     support::{LABEL, base64, secret},
 };
 
@@ -93,7 +93,7 @@ async fn p_24_and_25_secrets_without_a_kubeconfig_are_broken_and_others_work() {
     let kept = running.ready("kept").await;
     hub.delete("kept").await;
     hub.annotate("kept", "property.mcr.dev/fate", "sealed").await;
-    eventually(SOON, "the deletion is seen", || {
+    eventually(PATIENCE, "the deletion is seen", || {
         kept.properties().get("fate").cloned()
     })
     .await;
@@ -275,12 +275,12 @@ async fn without_the_right_to_write_events_all_else_works_and_the_log_says_so_on
     for name in ["first", "second", "third"] {
         running.shows(name, "Broken", "is empty").await;
     }
-    eventually(SOON, "the log says so", || (warned() > before).then_some(())).await;
+    eventually(PATIENCE, "the log says so", || (warned() > before).then_some(())).await;
     let events = || async {
         let asked = hub.asked().await;
         asked.iter().filter(|asked| asked.starts_with("create ")).count()
     };
-    let deadline = tokio::time::Instant::now() + SOON;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while events().await < 3 {
         assert!(tokio::time::Instant::now() < deadline, "all three were tried");
         tokio::time::sleep(Duration::from_millis(50)).await;

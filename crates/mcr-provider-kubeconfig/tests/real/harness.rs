@@ -17,7 +17,7 @@ use kube::{
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use mcr::{Action, BuildError, BuiltController, Cluster, Controller, Fleet, Manager, ManagerError, Request};
-use mcr_core::{ClusterState, Provider};
+use mcr_core::{ClusterState, Provider, TransportSettings};
 use mcr_provider_kubeconfig::{KubeconfigProvider, KubeconfigProviderBuilder};
 use mcr_testkit::{
     control_plane::{AuditLog, ControlPlane, Etcd, User},
@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{self, locally};
 
-/// What upstream gives it.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 const FED: &str = "food";
 
 /// Everything this process has logged.
@@ -181,7 +181,7 @@ impl Hub {
 
     /// Waits until a Secret has so many events.
     pub(crate) async fn events_are(&self, secret: &str, reasons: &[&str]) -> Vec<(String, String)> {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let events = self.events(secret).await;
             if events.iter().map(|(reason, _)| reason).eq(reasons) {
@@ -238,14 +238,17 @@ pub(crate) async fn empty_stomach(plane: &ControlPlane, name: &str) {
 }
 
 pub(crate) async fn is_fed(plane: &ControlPlane, name: &str) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let animal = animals(plane).get(name).await.or_fail();
         let stomach = animal.data.as_ref().and_then(|data| data.get("stomach"));
         if stomach.is_some_and(|food| food == FED) {
             return;
         }
-        assert!(Instant::now() < deadline, "{name} is still hungry after {SOON:?}");
+        assert!(
+            Instant::now() < deadline,
+            "{name} is still hungry after {PATIENCE:?}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -297,7 +300,13 @@ impl Running {
         let seen = Arc::new(Seen::default());
         let manager = Manager::builder()
             .provider(provider)
-            .settings(|settings| settings.access_policy = locally())
+            .settings(|settings| {
+                settings.access_policy = locally();
+                // Half a minute by default, which is no time that a test has.
+                let mut transport = TransportSettings::default();
+                transport.retire_spread = Duration::from_secs(1);
+                settings.transport = transport.into();
+            })
             .controller(keeper(&seen))
             .build()
             .or_fail();
@@ -331,12 +340,12 @@ impl Running {
 
     pub(crate) async fn names_are(&self, names: &[&str]) {
         let what = format!("the clusters are {names:?}");
-        eventually(SOON, &what, || (self.names() == names).then_some(())).await;
+        eventually(PATIENCE, &what, || (self.names() == names).then_some(())).await;
     }
 
     pub(crate) async fn ready(&self, name: &str) -> Cluster {
         let what = format!("{name} is ready");
-        eventually(SOON, &what, || {
+        eventually(PATIENCE, &what, || {
             self.fleet
                 .get(name)
                 .ok()
@@ -361,7 +370,7 @@ impl Running {
 
     /// Waits until this is in what is shown of a cluster.
     pub(crate) async fn shows(&self, name: &str, state: &str, part: &str) {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let shown = self.shown(name);
             if shown
@@ -381,11 +390,11 @@ impl Running {
     /// The names of all humans in a cluster, once it is listed.
     pub(crate) async fn humans(&self, cluster: &str) -> Vec<String> {
         let cluster = self.ready(cluster).await;
-        let store = eventually(SOON, "the animals are watched", || {
+        let store = eventually(PATIENCE, "the animals are watched", || {
             cluster.store::<ConfigMap>().ok()
         })
         .await;
-        store.wait_synced(SOON).await.or_fail();
+        store.wait_synced(PATIENCE).await.or_fail();
         let humans = store.by_index("type", "human").or_fail();
         humans
             .iter()
@@ -395,7 +404,7 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.task).await;
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
         ended.expect("the manager stops").or_fail().or_fail();
     }
 }

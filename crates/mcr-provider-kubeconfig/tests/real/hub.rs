@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use mcr::Cluster;
+use mcr_core::WatchSettings;
+use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::{
-    control_plane::Etcd,
+    control_plane::{AuditMark, ControlPlane, Etcd},
     waiting::{OrFail, eventually},
 };
 
-use crate::harness::{Hub, Running, SOON, create, documented_rules, is_fed, lists, logged, planes};
-
-/// The pauses between attempts grow to 15 s.
-const RECOVERY: Duration = Duration::from_secs(45);
+use crate::harness::{Hub, PATIENCE, Running, create, documented_rules, is_fed, lists, logged, planes};
 
 fn warnings(namespace: &str) -> Vec<String> {
     let lines = logged("can't be watched in the hub at the moment").into_iter();
@@ -19,35 +19,50 @@ fn warnings(namespace: &str) -> Vec<String> {
         .collect()
 }
 
+/// A provider whose hub is asked again after a second at most, and that knows after so long that it is forbidden for good.
+async fn provider(hub: &Hub, blocked_for: Duration) -> KubeconfigProvider {
+    let mut watch = WatchSettings::default();
+    watch.retry_cap = Duration::from_secs(1);
+    let builder = hub.provider().await;
+    builder.times(watch, blocked_for).build().or_fail()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
+async fn a_hub_that_restarts_changes_nothing_and_is_told_once() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, member, other] = planes(&etcd).await;
     let hub = Hub::new(hub, "outage").await;
     create(&member, "elephant", "animal").await;
     hub.put("member", member.kubeconfig()).await;
     hub.put("gone", other.kubeconfig()).await;
-    let running = Running::start(hub.provider().await.build().or_fail());
+    // An API server that has just started forbids everything for a moment.
+    let running = Running::start(provider(&hub, PATIENCE).await);
     is_fed(&member, "elephant").await;
     running.ready("gone").await;
     let before = running.ready("member").await;
     let mark = member.audit().await.or_fail().mark();
     assert_eq!(warnings("outage"), [""; 0]);
 
-    // Away for a while.
     hub.plane.stop().await.or_fail();
-    eventually(SOON, "the log says so", || {
+    eventually(PATIENCE, "the log says so", || {
         (warnings("outage").len() == 1).then_some(())
     })
     .await;
     create(&member, "lion", "animal").await;
     is_fed(&member, "lion").await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tried_again("outage", 2).await;
     assert_eq!(running.names(), ["gone", "member"]);
     hub.plane.restart().await.or_fail();
     hub.put("late", other.kubeconfig()).await;
-    eventually(RECOVERY, "what came meanwhile joins", || {
+    eventually(PATIENCE, "what came meanwhile joins", || {
         running.fleet.get("late").ok()
+    })
+    .await;
+    eventually(PATIENCE, "its end is told", || {
+        logged("the hub answers again")
+            .iter()
+            .any(|line| line.contains("in namespace outage "))
+            .then_some(())
     })
     .await;
     assert_eq!(
@@ -56,46 +71,76 @@ async fn a_hub_that_restarts_or_forbids_changes_nothing_and_is_told_once() {
         "once, however often it was tried: {:?}",
         warnings("outage")
     );
-    eventually(SOON, "its end is told", || {
-        logged("the hub answers again")
-            .iter()
-            .any(|line| line.contains("in namespace outage "))
-            .then_some(())
-    })
-    .await;
+    assert_eq!(running.names(), ["gone", "late", "member"]);
+    is_unnoticed(&running, &before, &member, mark).await;
+    running.stop().await;
+}
 
-    // There, but it forbids. A watch that is open goes on, so it is ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_forbids_changes_nothing_and_is_told_once() {
+    let etcd = Etcd::start().await.or_fail();
+    let [hub, member, other] = planes(&etcd).await;
+    let hub = Hub::new(hub, "forbids").await;
+    create(&member, "elephant", "animal").await;
+    hub.put("member", member.kubeconfig()).await;
+    hub.put("gone", other.kubeconfig()).await;
+    let running = Running::start(provider(&hub, Duration::from_secs(3)).await);
+    is_fed(&member, "elephant").await;
+    running.ready("gone").await;
+    let before = running.ready("member").await;
+    let mark = member.audit().await.or_fail().mark();
+
+    // A watch that is open goes on, so it is ended.
     hub.robot.revoke().await.or_fail();
     hub.plane.restart().await.or_fail();
     let forbidden = || {
-        warnings("outage")
+        warnings("forbids")
             .iter()
             .filter(|line| line.contains("forbidden"))
             .count()
     };
-    eventually(RECOVERY, "the log says what to do", || {
+    eventually(PATIENCE, "the log says what to do", || {
         (forbidden() == 1).then_some(())
     })
     .await;
     hub.delete("gone").await;
     create(&member, "zebra", "animal").await;
     is_fed(&member, "zebra").await;
+    tried_again("forbids", 2).await;
     assert_eq!(
         running.names(),
-        ["gone", "late", "member"],
+        ["gone", "member"],
         "what is not seen is not believed to be gone"
     );
-    hub.robot.allow_in("outage", documented_rules()).await.or_fail();
-    eventually(RECOVERY, "what left meanwhile leaves", || {
-        (running.names() == ["late", "member"]).then_some(())
+    hub.robot.allow_in("forbids", documented_rules()).await.or_fail();
+    eventually(PATIENCE, "what left meanwhile leaves", || {
+        (running.names() == ["member"]).then_some(())
     })
     .await;
-    assert_eq!(forbidden(), 1, "{:?}", warnings("outage"));
+    assert_eq!(forbidden(), 1, "{:?}", warnings("forbids"));
+    is_unnoticed(&running, &before, &member, mark).await;
+    running.stop().await;
+}
 
-    assert!(running.fleet.get("member").or_fail().is_same(&before));
+/// The members don't notice what becomes of the hub.
+async fn is_unnoticed(running: &Running, before: &Cluster, member: &ControlPlane, mark: AuditMark) {
+    assert!(running.fleet.get("member").or_fail().is_same(before));
     let asked = member.audit_since(mark).await.or_fail();
     assert_eq!(lists(&asked), 0, "the members don't notice");
-    running.stop().await;
+}
+
+/// Waits until it was tried in vain to list or watch the Secrets of a namespace, so many times more than until now.
+async fn tried_again(namespace: &str, times: usize) {
+    let in_namespace = format!("in namespace {namespace} ");
+    let tried = || {
+        let lines = logged("watch failed").into_iter();
+        lines.filter(|line| line.contains(&in_namespace)).count()
+    };
+    let before = tried();
+    eventually(PATIENCE, "it is tried again", || {
+        (tried() >= before + times).then_some(())
+    })
+    .await;
 }
 
 /// Synced is only said of what was listed.
@@ -106,18 +151,18 @@ async fn a_hub_that_was_never_listed_has_not_said_everything() {
     let hub = Hub::new(hub, "never").await;
     hub.put("member", hub.plane.kubeconfig()).await;
     hub.robot.revoke().await.or_fail();
-    let running = Running::start(hub.provider().await.build().or_fail());
-    eventually(SOON, "the log says what to do", || {
+    let running = Running::start(provider(&hub, PATIENCE).await);
+    eventually(PATIENCE, "the log says what to do", || {
         warnings("never")
             .iter()
             .any(|line| line.contains("Grant list and watch"))
             .then_some(())
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tried_again("never", 2).await;
     assert!(!running.fleet.is_discovered());
     hub.robot.allow_in("never", documented_rules()).await.or_fail();
-    eventually(RECOVERY, "it is listed", || {
+    eventually(PATIENCE, "it is listed", || {
         running.fleet.is_discovered().then_some(())
     })
     .await;

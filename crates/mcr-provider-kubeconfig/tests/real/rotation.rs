@@ -1,13 +1,13 @@
 //! What a rotation costs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcr_testkit::{control_plane::Etcd, waiting::OrFail};
 
-use crate::harness::{Hub, Running, SOON, create, is_fed, lists, planes};
+use crate::harness::{Hub, PATIENCE, Running, create, is_fed, lists, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_of_within_30_s() {
+async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_of() {
     let etcd = Etcd::start().await.or_fail();
     let [hub, member] = planes(&etcd).await;
     let hub = Hub::new(hub, "rotation").await;
@@ -28,9 +28,8 @@ async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_o
     let mark = member.audit().await.or_fail().mark();
 
     hub.put("member", new.kubeconfig()).await;
-    // Another animal every second, so that requests are made all the time.
-    let mut fed = 0;
-    let started = tokio::time::Instant::now();
+    // Another animal again and again, so that requests are made all the time.
+    let (mut fed, begun) = (0, Instant::now());
     loop {
         fed += 1;
         let animal = format!("animal-{fed}");
@@ -39,15 +38,12 @@ async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_o
         let asked = member.audit_since(mark).await.or_fail();
         let ended = asked
             .count(|event| event.user == "old" && event.verb == "watch" && event.stage == "ResponseComplete");
-        let begun = asked.count(|event| event.user == "new" && event.is_watch_start("configmaps"));
-        if ended >= 1 && begun >= 1 {
+        let begins = asked.count(|event| event.user == "new" && event.is_watch_start("configmaps"));
+        if ended >= 1 && begins >= 1 {
             break;
         }
-        assert!(
-            started.elapsed() < Duration::from_secs(33),
-            "the old watch goes on"
-        );
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(begun.elapsed() < PATIENCE, "the old watch goes on");
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let mark_after = member.audit().await.or_fail().mark();
     for animal in ["last", "very-last"] {
@@ -76,7 +72,5 @@ async fn a_rotated_kubeconfig_costs_no_list_and_the_old_credentials_are_let_go_o
     running.shows("member", "Ready", "credentials").await;
     create(&member, "late", "animal").await;
     is_fed(&member, "late").await;
-    tokio::time::timeout(SOON * 3, running.stop())
-        .await
-        .expect("it stops");
+    running.stop().await;
 }

@@ -6,7 +6,7 @@ use mcr_testkit::{
     waiting::{OrFail, eventually},
 };
 
-use crate::harness::{Hub, Running, SOON, create, empty_stomach, is_fed, lists, planes};
+use crate::harness::{Hub, PATIENCE, Running, create, empty_stomach, is_fed, lists, planes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
@@ -45,7 +45,7 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     hub.annotate("island", "example.com/touched", "today").await;
     hub.annotate("island", "property.mcr.dev/climate", "tropical")
         .await;
-    eventually(SOON, "the property is told", || {
+    eventually(PATIENCE, "the property is told", || {
         (before.properties().get("climate")? == "tropical").then_some(())
     })
     .await;
@@ -62,7 +62,7 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
 
     // P-21: the Secret of the island leads to the jungle now.
     hub.put("island", jungle.kubeconfig()).await;
-    eventually(SOON, "another cluster has the name", || {
+    eventually(PATIENCE, "another cluster has the name", || {
         running
             .fleet
             .get("island")
@@ -72,11 +72,11 @@ async fn p_16_to_23_secrets_are_clusters_that_come_change_and_go() {
     .await;
     create(&jungle, "tiger", "animal").await;
     is_fed(&jungle, "tiger").await;
-    eventually(SOON, "it is seen in the cluster of the old name", || {
+    eventually(PATIENCE, "it is seen in the cluster of the old name", || {
         running.seen.has("island tiger").then_some(())
     })
     .await;
-    eventually(SOON * 2, "nothing is left of the island", || {
+    eventually(PATIENCE, "nothing is left of the island", || {
         (before.state() == ClusterState::Gone).then_some(())
     })
     .await;

@@ -245,7 +245,7 @@ async fn a_watch_comes_line_by_line_and_ends_with_its_reader() {
     let request = Request::get("/api/v1/configmaps?watch=true")
         .body(Body::empty())
         .unwrap();
-    let response = tokio::time::timeout(Duration::from_secs(5), host.send(request)).await;
+    let response = tokio::time::timeout(Duration::from_secs(60), host.send(request)).await;
     let mut lines = response
         .expect("nothing has been sent yet")
         .unwrap()
@@ -258,7 +258,7 @@ async fn a_watch_comes_line_by_line_and_ends_with_its_reader() {
         let (start, end) = line.split_at(20);
         sender.unbounded_send(start.to_owned().into()).unwrap();
         sender.unbounded_send(end.to_owned().into()).unwrap();
-        let seen = tokio::time::timeout(Duration::from_secs(5), lines.next()).await;
+        let seen = tokio::time::timeout(Duration::from_secs(60), lines.next()).await;
         let seen = seen.expect("a line that is complete").unwrap().unwrap();
         assert_eq!(seen, line.replace("island", "default"));
     }

@@ -19,11 +19,12 @@ pub(crate) use mcr_testkit::waiting::OrFail;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    mcr_testkit::waiting::eventually(SOON, what, ask)
+    mcr_testkit::waiting::eventually(PATIENCE, what, ask)
 }
 
 pub(crate) fn provider(plane: &ControlPlane) -> NamespaceProviderBuilder {
@@ -192,7 +193,7 @@ impl Running {
 
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.task).await;
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
         ended.expect("the manager stops").or_fail().or_fail();
     }
 }

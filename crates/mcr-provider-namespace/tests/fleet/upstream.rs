@@ -92,7 +92,7 @@ async fn fed(client: &kube::Client, place: &str, who: &str) {
         if map.data.is_some_and(|data| data["stomach"] == "food") {
             return;
         }
-        assert!(started.elapsed() < SOON, "{place}/{who} is not fed");
+        assert!(started.elapsed() < PATIENCE, "{place}/{who} is not fed");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

@@ -23,7 +23,8 @@ use crate::{
 /// Requests of one round, between which the namespace is filled again.
 const ROUND: usize = 250;
 const ROUNDS: usize = 16;
-const AT_ONCE: usize = 12;
+/// Most of the time is spent with watches, which last for a second.
+const AT_ONCE: usize = 60;
 /// Stands in every object of another namespace, and of none.
 const CANARY: &str = "canary-of-others";
 const OTHERS: [&str; 4] = ["zoo", "jungle", "default", "kube-system"];

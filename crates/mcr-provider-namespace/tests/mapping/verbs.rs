@@ -1,8 +1,8 @@
 //! What is done in a cluster that is a namespace, seen from inside and from its host.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Namespace, Pod, ServiceAccount},
@@ -216,12 +216,7 @@ async fn a_watch_tells_of_the_namespace_only() {
         .unwrap();
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        let event = tokio::time::timeout(Duration::from_secs(10), all.try_next())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
-        match event {
+        match next(&mut all).await {
             WatchEvent::Added(map) => seen.push(format!(
                 "added {} {}",
                 map.metadata.namespace.unwrap(),
@@ -232,12 +227,10 @@ async fn a_watch_tells_of_the_namespace_only() {
                 map.metadata.namespace.unwrap(),
                 map.metadata.name.unwrap()
             )),
-            WatchEvent::Bookmark(_) => {}
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(seen, ["added default i", "deleted default i"]);
-    quiet(&mut missing).await;
     // In the form of a table, as kubectl asks for it, and in lines although it is to be pretty.
     maps(&world.island, "default")
         .create(&PostParams::default(), &map("t", &[]))
@@ -245,7 +238,13 @@ async fn a_watch_tells_of_the_namespace_only() {
         .unwrap();
     let watch = Raw::new("GET", "/api/v1/configmaps?watch=1&timeoutSeconds=1&pretty=true")
         .accept("application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
-    let table = ask(&world.island, &watch).await.unwrap();
+    let table = loop {
+        // On a busy machine its second may be over before anything is told.
+        let table = ask(&world.island, &watch).await.unwrap();
+        if !table.text.is_empty() {
+            break table;
+        }
+    };
     let row: Value = serde_json::from_str(table.text.lines().next().unwrap()).unwrap();
     assert_eq!(
         row["object"]["rows"][0]["object"]["metadata"]["namespace"], "default",
@@ -258,6 +257,8 @@ async fn a_watch_tells_of_the_namespace_only() {
     );
     let stale = ask(&world.island, &stale).await.unwrap();
     assert!(!stale.text.contains("\"zoo\""), "{}", stale.text);
+    // Two watches have come and gone since something happened in the namespace that this cluster has not.
+    has_been_quiet(&mut missing);
 }
 
 #[tokio::test]

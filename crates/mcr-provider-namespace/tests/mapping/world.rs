@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Resource,
@@ -12,6 +12,9 @@ use mcr_provider_namespace::NamespaceMapping;
 use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::{crd, namespace};
+
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
     pub(crate) plane: ControlPlane,
@@ -69,12 +72,24 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> u16 {
     }
 }
 
-/// Nothing but bookmarks comes for a while.
-pub(crate) async fn quiet<K: std::fmt::Debug>(
+/// The next event of a watch that is no bookmark.
+pub(crate) async fn next<K: std::fmt::Debug>(
+    watch: &mut (impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin),
+) -> WatchEvent<K> {
+    loop {
+        let event = tokio::time::timeout(PATIENCE, watch.next()).await;
+        match event.expect("something is told").unwrap().unwrap() {
+            WatchEvent::Bookmark(_) => {}
+            event => return event,
+        }
+    }
+}
+
+/// Nothing but bookmarks has come by now.
+pub(crate) fn has_been_quiet<K: std::fmt::Debug>(
     watch: &mut (impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin),
 ) {
-    let until = tokio::time::Instant::now() + Duration::from_millis(500);
-    while let Ok(event) = tokio::time::timeout_at(until, watch.next()).await {
+    while let Some(event) = watch.next().now_or_never() {
         assert!(matches!(event, Some(Ok(WatchEvent::Bookmark(_)))), "{event:?}");
     }
 }

@@ -1,6 +1,9 @@
 //! What a fleet makes of what the provider says.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use mcr_core::{Cluster, ClusterName, ClusterState, Fleet};
 use tokio::{
@@ -12,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
-    Subject, fail,
+    Draft, Subject, fail,
     stream::world,
     tap::Tap,
 };
@@ -30,6 +33,9 @@ pub(super) fn needs(check: &str) -> &'static [Ability] {
 
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The numbers of the clusters that are added only to be engaged begin here.
+const MARKERS: usize = 1000;
+
 struct Running {
     fleet: Fleet,
     tap: Tap,
@@ -37,6 +43,8 @@ struct Running {
     task: JoinHandle<()>,
     patience: Duration,
     quiet: Duration,
+    /// How many clusters were added only to be engaged.
+    markers: AtomicUsize,
 }
 
 impl Running {
@@ -62,6 +70,7 @@ impl Running {
             task,
             patience: subject.patience(),
             quiet: subject.quiet(),
+            markers: AtomicUsize::new(0),
         };
         running
             .until("the provider says Synced", || running.fleet.is_discovered())
@@ -110,13 +119,25 @@ impl Running {
         }
     }
 
-    /// Waits until the provider has said a line once more than before, and a little for what follows from it.
-    async fn until_said(&self, line: String, before: usize) {
+    /// Waits until the provider has said a line once more than before, and for what follows from it.
+    async fn until_said<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
         self.until(format!("the provider says {line}"), || {
             self.tap.count(&line) > before
         })
         .await;
+        self.settled(subject).await;
+    }
+
+    /// Waits a little, and until a cluster that is added then is engaged, where one can be: by then the fleet has acted on
+    /// all that was on its way.
+    async fn settled<S: Subject>(&self, subject: &mut S) {
         sleep(self.quiet).await;
+        if S::CAN.contains(&Add) {
+            let number = MARKERS + self.markers.fetch_add(1, Ordering::Relaxed);
+            let marker = subject.add(&Draft::new(number)).await;
+            self.until(format!("{marker} is engaged"), || self.fleet.get(&marker).is_ok())
+                .await;
+        }
     }
 
     async fn stop(self) {
@@ -151,7 +172,7 @@ pub(super) async fn the_fleet_lets_a_removed_cluster_go_entirely<S: Subject>() {
         .await;
     running.stop().await;
     drop((leaving, staying));
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + subject.patience();
     while tasks() > before {
         if Instant::now() > deadline {
             fail(format!(
@@ -214,14 +235,14 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
         let before = running.tap.count(&line);
         draft = draft.rotated();
         subject.rotate(&draft).await;
-        running.until_said(line.clone(), before).await;
+        running.until_said(&mut subject, line.clone(), before).await;
         running.same(&cluster, "only its credentials changed");
     }
     // Where no identity is declared and the cluster can't be asked, another address is another cluster.
     if S::CAN.contains(&Change) && cluster.identity().is_some() {
         let before = running.tap.count(&line);
         subject.change(&draft.changed()).await;
-        running.until_said(line, before).await;
+        running.until_said(&mut subject, line, before).await;
         running.same(&cluster, "only its labels or address changed");
     }
     running.stop().await;
@@ -240,7 +261,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_whose_description_broke<S: Subject
     running
         .until("the broken description is shown as a warning", warned)
         .await;
-    sleep(running.quiet).await;
+    running.settled(&mut subject).await;
     running.same(&cluster, "its last good description goes on");
     subject.repair(&drafts[0]).await;
     running
@@ -270,7 +291,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_being_deleted<S: Subject>() {
     let running = Running::start(&subject, &names).await;
     let cluster = running.get(&names[0]);
     subject.begin_deletion(&drafts[0]).await;
-    sleep(running.quiet).await;
+    running.settled(&mut subject).await;
     running.same(
         &cluster,
         "finalizers in it must be releasable while its object is being deleted",

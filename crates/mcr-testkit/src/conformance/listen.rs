@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Display,
+    pin::pin,
     time::Duration,
 };
 
@@ -11,10 +12,13 @@ use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Provi
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{CANARY, Subject, fail};
+use super::{Ability, CANARY, Draft, Subject, fail};
 
-/// How long the end of a discovery is waited for; longer than it may take, to tell late from never.
-const STOPPING: Duration = Duration::from_secs(5);
+/// How long a discovery may take to end, in short pauses of the same runtime: on a busy machine they take longer as well.
+const STOPPING: (u32, Duration) = (100, Duration::from_millis(20));
+
+/// The numbers of the clusters that are added only to be announced begin here.
+const MARKERS: usize = 1000;
 
 pub(super) struct Heard {
     discovery: Discovery,
@@ -28,6 +32,8 @@ pub(super) struct Heard {
     pub(super) clusters: BTreeMap<ClusterName, ClusterSpec>,
     pub(super) broken: BTreeMap<ClusterName, BrokenCluster>,
     pub(super) syncs: usize,
+    /// Those that were added only to be announced, and whether they were. They count as no clusters.
+    markers: BTreeMap<ClusterName, bool>,
 }
 
 impl Heard {
@@ -43,6 +49,7 @@ impl Heard {
             clusters: BTreeMap::new(),
             broken: BTreeMap::new(),
             syncs: 0,
+            markers: BTreeMap::new(),
         }
     }
 
@@ -111,33 +118,47 @@ impl Heard {
         .await;
     }
 
-    /// Listens for a while; returns what was said in it.
-    pub(super) async fn listen(&mut self) -> Vec<String> {
+    /// Listens for a while, and until a cluster that is added then is announced, where one can be: by then all has been
+    /// said that was on its way. Returns what was said of others.
+    pub(super) async fn listen<S: Subject>(&mut self, subject: &mut S) -> Vec<String> {
         let from = self.log.len();
         let end = Instant::now() + self.quiet;
         while tokio::time::timeout_at(end, self.next()).await.is_ok() {}
+        if S::CAN.contains(&Ability::Add) {
+            let marker = subject.add(&Draft::new(MARKERS + self.markers.len())).await;
+            self.markers.insert(marker.clone(), false);
+            self.until(format!("an Upsert of {marker}"), |heard| heard.markers[&marker])
+                .await;
+        }
         self.log[from..].to_vec()
     }
 
     /// Fails unless nothing is said for a while.
-    pub(super) async fn silence(&mut self, why: impl Display) {
-        let said = self.listen().await;
+    pub(super) async fn silence<S: Subject>(&mut self, subject: &mut S, why: impl Display) {
+        let said = self.listen(subject).await;
         if !said.is_empty() {
             self.wrong(format!("the provider said {said:?}, though {why}"));
         }
     }
 
-    /// Tells the discovery to stop; how long it took to end.
-    pub(super) async fn stopped(mut self) -> Duration {
-        let start = Instant::now();
+    /// Tells the discovery to stop, and waits until it has ended.
+    pub(super) async fn stopped(mut self) {
         self.stop.cancel();
-        let end = async { while self.discovery.next().await.is_some() {} };
-        if timeout(STOPPING, end).await.is_err() {
+        let (pauses, pause) = STOPPING;
+        let ended = {
+            let mut end = pin!(async { while self.discovery.next().await.is_some() {} });
+            let mut left = pauses;
+            while left > 0 && timeout(pause, end.as_mut()).await.is_err() {
+                left -= 1;
+            }
+            left > 0
+        };
+        if !ended {
+            let limit = pause * pauses;
             self.wrong(format!(
-                "the discovery did not end within {STOPPING:?} after its token was cancelled"
+                "the discovery did not end within {limit:?} after its token was cancelled"
             ));
         }
-        start.elapsed()
     }
 
     /// What was last said of a cluster that is there.
@@ -165,6 +186,9 @@ impl Heard {
             ));
         }
         match change {
+            Change::Upsert(spec) if self.markers.contains_key(&spec.name) => {
+                self.markers.insert(spec.name, true);
+            }
             Change::Upsert(spec) => {
                 self.log.push(format!("+{}", spec.name));
                 self.broken.remove(&spec.name);

@@ -137,16 +137,16 @@ macro_rules! dispatch {
         ///
         /// # Panics
         /// If the provider does not pass, with what it should have done and what it said.
-        pub fn run<S: Subject>(check: &str) {
-            if let Some(missing) = match check {
-                $( stringify!($check) => missing::<S>($module::needs(check)), )*
-                _ => fail(format!("there is no check {check:?}")),
+        pub fn run<S: Subject>(check_name: &str) {
+            if let Some(missing) = match check_name {
+                $( stringify!($check) => missing::<S>($module::needs(check_name)), )*
+                _ => fail(format!("there is no check {check_name:?}")),
             } {
                 // Not by println: libtest would hide it.
                 let subject = std::any::type_name::<S>();
                 let _ = writeln!(
                     std::io::stderr(),
-                    "conformance: skipped {check}: {subject} does not declare {missing:?}"
+                    "conformance: skipped {check_name}: {subject} does not declare {missing:?}"
                 );
                 return;
             }
@@ -154,13 +154,17 @@ macro_rules! dispatch {
                 true => (None, Some(ALONE.write().unwrap_or_else(PoisonError::into_inner))),
                 false => (Some(ALONE.read().unwrap_or_else(PoisonError::into_inner)), None),
             };
-            let _turn = shared(check == "a_discovery_leaves_nothing_behind");
-            on_runtime(async move {
-                match check {
-                    $( stringify!($check) => Box::pin($module::$check::<S>()).await, )*
-                    _ => {}
-                }
-            });
+            let _turn = shared(check_name == "a_discovery_leaves_nothing_behind");
+            on_runtime(check::<S>(check_name));
+        }
+
+        /// What [`run`] runs, on whatever runtime there is. Skips nothing.
+        #[doc(hidden)]
+        pub async fn check<S: Subject>(check: &str) {
+            match check {
+                $( stringify!($check) => Box::pin($module::$check::<S>()).await, )*
+                _ => fail(format!("there is no check {check:?}")),
+            }
         }
 
         /// The names of all checks.

@@ -1,6 +1,6 @@
 //! What a discovery says, looked at by itself.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use mcr_core::{Access, Availability, ClusterName};
 
@@ -95,7 +95,7 @@ pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
             let name = subject.add(&Draft::new(count)).await;
             heard.until_there(&name).await;
         }
-        heard.listen().await;
+        heard.listen(&mut subject).await;
     }
 }
 
@@ -128,11 +128,13 @@ pub(super) async fn nothing_is_said_twice_without_a_change<S: Subject>() {
         once.len() == heard.log.len(),
         "the first round says something twice",
     );
-    heard.silence("nothing has changed").await;
+    heard.silence(&mut subject, "nothing has changed").await;
     if S::CAN.contains(&Add) {
         let name = subject.add(&Draft::new(3)).await;
         heard.until_there(&name).await;
-        heard.silence(format!("only {name} was added")).await;
+        heard
+            .silence(&mut subject, format!("only {name} was added"))
+            .await;
         heard.must(
             heard.log.iter().filter(|line| line.starts_with('+')).count() == heard.names().len(),
             "adding one cluster says others again",
@@ -176,7 +178,10 @@ pub(super) async fn a_removed_cluster_is_removed_and_may_come_back<S: Subject>()
     subject.remove(&drafts[1]).await;
     heard.until_gone(&names[1]).await;
     heard
-        .silence("the removed cluster is gone and the others are as before")
+        .silence(
+            &mut subject,
+            "the removed cluster is gone and the others are as before",
+        )
         .await;
     heard.must(heard.names() == others, "another cluster went as well");
     let back = subject.add(&drafts[1]).await;
@@ -196,7 +201,7 @@ pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
         subject.change(&draft.clone().changed().changed()).await;
         subject.remove(&draft).await;
         heard.until_gone(&name).await;
-        let late = heard.listen().await;
+        let late = heard.listen(&mut subject).await;
         heard.must(
             late.is_empty(),
             format!("after the Remove of {name} came {late:?}"),
@@ -210,7 +215,7 @@ pub(super) async fn a_change_is_an_upsert<S: Subject>() {
     let identity = heard.spec(&names[0]).identity.clone();
     subject.change(&drafts[0].clone().changed()).await;
     heard.until_said_again(&names[0]).await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     only_upserts(&heard, &names, "a change of address or labels");
     let after = heard.spec(&names[0]);
     heard.must(
@@ -238,7 +243,7 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
             _ => true,
         })
         .await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     only_upserts(&heard, &names, "a change of credentials");
     heard.must(
         heard.spec(&names[0]).identity == identity,
@@ -267,7 +272,7 @@ pub(super) async fn another_cluster_of_the_same_name_has_another_identity<S: Sub
     let from = heard.log.len();
     subject.replace(&drafts[0].clone().replaced()).await;
     heard.until_said_again(&names[0]).await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     let removed = heard.log[from..].contains(&format!("-{}", names[0]));
     let after = heard
         .clusters
@@ -291,7 +296,7 @@ pub(super) async fn a_broken_description_is_shown_and_removes_nothing<S: Subject
             heard.broken.contains_key(&name)
         })
         .await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     heard.must(
         heard.clusters.contains_key(&name),
         "a broken description is no Remove",
@@ -308,7 +313,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
             heard.broken.contains_key(&name)
         })
         .await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     let others = heard.log[from..]
         .iter()
         .filter(|line| !line.ends_with(name.as_str()))
@@ -391,7 +396,7 @@ pub(super) async fn a_suspended_cluster_says_so_and_stays<S: Subject>() {
             suspended(&spec.availability)
         })
         .await;
-    heard.silence("a suspended cluster stays").await;
+    heard.silence(&mut subject, "a suspended cluster stays").await;
     let again = Heard::synced(&subject).await;
     again.must(
         again
@@ -416,7 +421,7 @@ pub(super) async fn a_cluster_being_deleted_stays_until_it_is_gone<S: Subject>()
     let (mut subject, drafts, names) = world::<S>(2).await;
     let mut heard = Heard::synced(&subject).await;
     subject.begin_deletion(&drafts[0]).await;
-    heard.listen().await;
+    heard.listen(&mut subject).await;
     let stays =
         "finalizers must be releasable, so a cluster whose object is being deleted stays until that is gone";
     heard.must(heard.clusters.contains_key(&names[0]), stays);
@@ -431,14 +436,8 @@ pub(super) async fn a_cluster_being_deleted_stays_until_it_is_gone<S: Subject>()
 }
 
 pub(super) async fn the_stop_token_ends_the_discovery<S: Subject>() {
-    const LIMIT: Duration = Duration::from_secs(2);
     let (subject, _, _) = world::<S>(3).await;
     for heard in [Heard::start(&subject), Heard::synced(&subject).await] {
-        let took = heard.stopped().await;
-        if took > LIMIT {
-            fail(format!(
-                "the discovery took {took:?} to end after its token was cancelled"
-            ));
-        }
+        heard.stopped().await;
     }
 }

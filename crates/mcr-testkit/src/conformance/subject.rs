@@ -139,13 +139,14 @@ pub trait Subject: Sized + 'static {
         Vec::new()
     }
 
-    /// How long a change may take to be announced. Default: 10 seconds.
+    /// How long a change may take to be announced. Default: a minute, for a busy machine.
     fn patience(&self) -> Duration {
-        Duration::from_secs(10)
+        Duration::from_secs(60)
     }
 
-    /// How long to listen for what must not be said. Longer than the provider usually takes to say something.
-    /// Default: 400 milliseconds.
+    /// How long to listen for what must not be said, at the least. Longer than the provider usually takes to say
+    /// something. A subject that can [`add`](Self::add) clusters adds one more then, and is listened to until that is
+    /// announced. Default: 400 milliseconds.
     fn quiet(&self) -> Duration {
         Duration::from_millis(400)
     }

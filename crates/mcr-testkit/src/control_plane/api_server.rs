@@ -10,7 +10,7 @@ use super::pki::{Authority, Pair, SigningKey};
 use super::process::Process;
 use super::{ControlPlaneError, audit};
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// The files in a control plane's folder that its processes read and write.
 #[derive(Debug)]
@@ -118,9 +118,9 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
     let request = http::Request::get(path)
         .body(Vec::new())
         .map_err(|error| error.to_string())?;
-    match tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await {
+    match tokio::time::timeout(Duration::from_secs(20), client.request_text(request)).await {
         Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("GET {path} was not answered within 5 s")),
+        Err(_) => Err(format!("GET {path} was not answered within 20 s")),
     }
 }
 

@@ -7,7 +7,7 @@ use super::ControlPlaneError;
 use super::api_server::{Files, get};
 use super::process::Process;
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Starts a controller manager and waits until it works.
 pub(super) async fn start(

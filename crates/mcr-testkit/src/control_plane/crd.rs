@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ControlPlaneError;
 use super::api_server::get;
 
-const SERVED_WITHIN: Duration = Duration::from_secs(30);
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Applies a CRD and waits until all its versions can be listed. `Established` alone is too early:
 /// the API server says so a moment before it serves the new path.

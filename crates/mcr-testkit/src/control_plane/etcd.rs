@@ -22,7 +22,7 @@ struct Inner {
     _folder: TempDir,
 }
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
 
 impl Etcd {

@@ -15,7 +15,7 @@ pub(super) async fn get(port: u16, path: &str) -> std::io::Result<String> {
         stream.take(64 * 1024).read_to_end(&mut answer).await?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    match tokio::time::timeout(Duration::from_secs(2), request).await {
+    match tokio::time::timeout(Duration::from_secs(10), request).await {
         Ok(result) => result,
         Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
     }

@@ -32,7 +32,7 @@ rm -rf "$1"
 "#;
 
 /// Pausing takes well under a millisecond, unless a thread sits in an uninterruptible system call.
-const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How much of a log an error shows.
 const TAIL: u64 = 3_000;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::ControlPlaneError;
 
 /// How long the authorizer, which reads from its own caches, gets to notice a change.
-const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A rule: these verbs on these resources of these API groups (`""` is the core group).
 pub fn policy_rule<G, R, V>(

@@ -1,7 +1,7 @@
 //! A fleet with every fault at once, each in front of a cluster of its own.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,6 +18,7 @@ use mcr_core::{
 use mcr_testkit::{
     control_plane::ControlPlane,
     faults::{Fault, FaultProxy, Upstream},
+    waiting::eventually,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -83,12 +84,10 @@ impl Member {
     }
 }
 
-async fn until(
-    limit: Duration,
-    members: &[Member],
-    which: impl Fn(&Member) -> bool,
-    names: &[&str],
-) -> Duration {
+/// How long anything is waited for.
+const SOON: Duration = Duration::from_secs(60);
+
+async fn until(members: &[Member], which: impl Fn(&Member) -> bool, names: &[&str]) -> Duration {
     let start = Instant::now();
     let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
     loop {
@@ -99,7 +98,7 @@ async fn until(
         if wrong.is_empty() {
             return start.elapsed();
         }
-        if start.elapsed() > limit {
+        if start.elapsed() > SOON {
             for member in wrong {
                 println!(
                     "{:?}: {:?}, {}, {:?}",
@@ -109,7 +108,7 @@ async fn until(
                     member.cluster.kinds()
                 );
             }
-            panic!("not all have {names:?} after {limit:?}");
+            panic!("not all have {names:?} after {SOON:?}");
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -139,7 +138,15 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
             .collect::<Vec<_>>()
     };
     let provider = Shared(Arc::new(Specs(watch::Sender::new(specs()))));
-    let fleet = Fleet::builder().provider(provider.clone()).build();
+    let fleet = Fleet::builder()
+        .provider(provider.clone())
+        .settings(|settings| {
+            settings.probe_after = Duration::from_millis(500);
+            settings.probe_timeout = Duration::from_secs(2);
+            settings.reconnect_cap = Duration::from_millis(500);
+            Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(500);
+        })
+        .build();
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (fleet, stop) = (fleet.clone(), stop.clone());
@@ -163,7 +170,7 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
             }
         })
         .collect();
-    until(Duration::from_secs(30), &members, |_| true, &["before"]).await;
+    until(&members, |_| true, &["before"]).await;
 
     for member in &members {
         if let Some(fault) = &member.fault {
@@ -175,9 +182,24 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
         .unwrap();
     maps.delete("before", &DeleteParams::default()).await.unwrap();
     let healthy = |member: &Member| member.fault.is_none();
-    let took = until(Duration::from_secs(5), &members, healthy, &["during"]).await;
+    let took = until(&members, healthy, &["during"]).await;
     println!("the healthy ones saw it after {took:?}");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    // Each fault has had its effect on what looks after the clusters.
+    for _ in 0..2 {
+        let probes = || {
+            let clusters = fleet.snapshot().clusters;
+            let probe = |status: mcr_core::ClusterStatus| (status.name, status.last_probe);
+            clusters.into_iter().map(probe).collect::<BTreeMap<_, _>>()
+        };
+        let before = probes();
+        eventually(SOON, "all are asked whether they answer", || {
+            let now = probes();
+            now.iter()
+                .all(|(name, at)| before.get(name) != Some(at))
+                .then_some(())
+        })
+        .await;
+    }
     for member in &members {
         println!("{:?}: {}", member.fault, member.cluster.state());
         member.proxy.clear().await;
@@ -195,7 +217,7 @@ async fn a_fleet_recovers_from_every_fault_and_nobody_else_notices() {
             Some(Fault::SkipEvents | Fault::Undecodable { .. } | Fault::HalfOpen)
         )
     };
-    let took = until(Duration::from_secs(40), &members, truthful, &["after", "during"]).await;
+    let took = until(&members, truthful, &["after", "during"]).await;
     println!("all have recovered after {took:?}");
     for member in &members {
         assert_eq!(member.proxy.trouble(), None);

@@ -31,7 +31,7 @@ async fn a_schedule_sets_its_faults_and_ends_them() {
         .proxies(3)
         .steps(30)
         .length(Duration::from_secs(2))
-        .lasting(Duration::from_millis(50), Duration::from_millis(500))
+        .lasting(Duration::from_millis(200), Duration::from_millis(800))
         .build();
     println!("{schedule}");
     let seen = tokio::spawn({

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mcr_testkit::faults::{Fault, Match};
 
-use crate::{Raw, silent, soon, stand};
+use crate::{Raw, soon, stand};
 
 #[tokio::test]
 async fn a_running_watch_ends_with_410() {
@@ -126,7 +126,6 @@ async fn a_running_watch_becomes_slow_and_fast_again() {
         .await;
     let started = Instant::now();
     server.send("ADDED", "c");
-    silent(watch.line()).await;
     assert_eq!(watch.brief().await, "ADDED c");
     assert!(started.elapsed() > Duration::from_millis(350));
     proxy.clear().await;

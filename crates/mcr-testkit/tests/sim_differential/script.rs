@@ -180,7 +180,7 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
             let request = request.clone().map(Body::from);
             let (parts, body) = server.client(step.user).send(request).await.unwrap().into_parts();
             // The storage of a new CRD takes its time.
-            if parts.status != http::StatusCode::TOO_MANY_REQUESTS || tries > 50 {
+            if parts.status != http::StatusCode::TOO_MANY_REQUESTS || tries > 600 {
                 break (parts, body);
             }
             tries += 1;
@@ -198,7 +198,7 @@ pub(crate) async fn run(server: &impl Server, script: &Script) -> Vec<Answer> {
         };
         let is_watch = path.contains("watch=") && answer.code == 200;
         let read = async move {
-            let collected = tokio::time::timeout(Duration::from_secs(20), body.collect());
+            let collected = tokio::time::timeout(Duration::from_secs(60), body.collect());
             let bytes = collected.await.expect("the answer ends").unwrap().to_bytes();
             parse(&bytes, is_watch)
         };

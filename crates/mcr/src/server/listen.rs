@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Further connections wait in the socket's backlog.
 const CONNECTIONS: usize = 64;
-/// How long the head of a request may take.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// How long the head of a request may take, where nothing else is said.
+pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// How large the head of a request may be.
 const HEAD_SIZE: usize = 16 << 10;
 /// How long a connection is kept, however little is said on it.
@@ -27,7 +27,12 @@ const CONNECTION_LIFE: Duration = Duration::from_secs(120);
 /// How long an answer under way may take when its connection is to end.
 const ENDING: Duration = Duration::from_secs(1);
 
-pub(super) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    head_within: Duration,
+    stop: CancellationToken,
+) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     let mut told = false;
@@ -45,7 +50,13 @@ pub(super) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
         match accepted {
             Some((Ok((stream, _)), permit)) => {
                 told = false;
-                connections.spawn(connection(stream, router.clone(), stop.clone(), permit));
+                connections.spawn(connection(
+                    stream,
+                    router.clone(),
+                    head_within,
+                    stop.clone(),
+                    permit,
+                ));
             }
             Some((Err(error), _)) => {
                 // Out of file descriptors, mostly; that passes, or shows elsewhere too.
@@ -64,12 +75,13 @@ pub(super) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
 async fn connection(
     stream: TcpStream,
     router: Router,
+    head_within: Duration,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(head_within)
         .max_buf_size(HEAD_SIZE)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);

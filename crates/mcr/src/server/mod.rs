@@ -16,7 +16,7 @@
 mod app;
 mod listen;
 
-use std::{fmt, io, net::SocketAddr};
+use std::{fmt, io, net::SocketAddr, time::Duration};
 
 use mcr_core::Fleet;
 use prometheus_client::registry::Registry;
@@ -46,6 +46,7 @@ pub struct ServerOptions {
     place: Place,
     metrics: MetricsOptions,
     register: Vec<Register>,
+    head_within: Duration,
 }
 
 type Register = Box<dyn FnOnce(&mut Registry) + Send>;
@@ -68,6 +69,7 @@ impl From<SocketAddr> for ServerOptions {
             place: Place::Address(address),
             metrics: MetricsOptions::default(),
             register: Vec::new(),
+            head_within: listen::HEAD_WITHIN,
         }
     }
 }
@@ -103,6 +105,13 @@ impl ServerOptions {
     /// ```
     pub fn register(mut self, register: impl FnOnce(&mut Registry) + Send + 'static) -> Self {
         self.register.push(Box::new(register));
+        self
+    }
+
+    /// How long the head of a request may take, which tests shorten and stretch. Not part of the API.
+    #[doc(hidden)]
+    pub fn head_within(mut self, limit: Duration) -> Self {
+        self.head_within = limit;
         self
     }
 }
@@ -144,6 +153,7 @@ pub enum ServeError {
 pub(crate) struct Server {
     listener: TcpListener,
     app: App,
+    head_within: Duration,
 }
 
 impl Server {
@@ -172,12 +182,13 @@ impl Server {
         Ok(Self {
             listener,
             app: App::new(fleet.clone(), controllers, metrics, stopping),
+            head_within: options.head_within,
         })
     }
 
     /// Serves until `stop` is cancelled, and ends what is under way within a moment.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        listen::serve(self.listener, self.app.router(), stop).await;
+        listen::serve(self.listener, self.app.router(), self.head_within, stop).await;
     }
 }
 

@@ -6,8 +6,6 @@ use mcr_testkit::control_plane::{AuditLog, ControlPlane, Credentials, Etcd};
 
 use crate::harness::*;
 
-const SOON: Duration = Duration::from_secs(10);
-
 /// One file is rewritten with a new context, then with a new token, then with another server for a context: each
 /// time exactly the right thing happens, and a new token costs no LIST.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +37,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
         &[("f.kubeconfig", &kubeconfig([by_token(first.clone())]))],
         vec![noting(&seen)],
     );
-    eventually(SOON, "the first context is reconciled", || {
+    eventually(PATIENCE, "the first context is reconciled", || {
         seen.has("live a in-one").then_some(())
     })
     .await;
@@ -47,7 +45,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
     assert_eq!(lists(&one.audit().await.or_fail()), 1);
 
     running.write("f.kubeconfig", &kubeconfig([by_token(first), admin("b", &two)]));
-    eventually(SOON, "a new context joins", || {
+    eventually(PATIENCE, "a new context joins", || {
         seen.has("live b in-two").then_some(())
     })
     .await;
@@ -59,7 +57,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
         "f.kubeconfig",
         &kubeconfig([by_token(second.clone()), admin("b", &two)]),
     );
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(40);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while one
         .audit_since(mark)
         .await
@@ -74,7 +72,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     delete(&one, "in-one").await;
-    eventually(SOON, "a delete after the rotation is seen once", || {
+    eventually(PATIENCE, "a delete after the rotation is seen once", || {
         seen.has("deleted a in-one").then_some(())
     })
     .await;
@@ -91,9 +89,11 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
         "f.kubeconfig",
         &kubeconfig([by_token(second), admin("b", &three)]),
     );
-    eventually(SOON, "another server for a context is another cluster", || {
-        seen.has("live b in-three").then_some(())
-    })
+    eventually(
+        PATIENCE,
+        "another server for a context is another cluster",
+        || seen.has("live b in-three").then_some(()),
+    )
     .await;
     assert!(
         !seen.any(|line| line.starts_with("deleted b")),
@@ -103,7 +103,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
     assert!(running.fleet.get(a.name()).or_fail().is_same(&a));
 
     std::fs::remove_file(running.path("f.kubeconfig")).or_fail();
-    eventually(SOON, "a deleted file takes its clusters along", || {
+    eventually(PATIENCE, "a deleted file takes its clusters along", || {
         running.fleet.clusters().is_empty().then_some(())
     })
     .await;
@@ -137,7 +137,7 @@ async fn a_request_never_runs_twice_at_once_and_its_deletion_comes_last() {
         delete(&plane, name).await;
     }
     let all = ["deleted a x", "deleted a y", "deleted b x", "deleted b y"];
-    eventually(SOON, "all deletions arrive", || {
+    eventually(PATIENCE, "all deletions arrive", || {
         all.iter().all(|line| seen.has(line)).then_some(())
     })
     .await;

@@ -8,17 +8,22 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use mcr::{
-    Action, BuildError, BuiltController, Controller, ControllerHandle, Fleet, Manager, Request, RequestObject,
+    Action, BuildError, BuiltController, Controller, ControllerHandle, Fleet, FleetSettings, Manager,
+    Request, RequestObject, core::TransportSettings,
 };
 use mcr_provider_file::FileProvider;
 use mcr_testkit::control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule};
 use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
+
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What a reconciler was asked to do, with each object's runs counted while they run.
 #[derive(Default)]
@@ -103,17 +108,30 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts with these files in the folder.
+    /// Starts with these files in the folder. Rotated credentials are let go of within a second.
     pub(crate) fn start(
         files: &[(&str, &str)],
         controllers: Vec<Result<BuiltController, BuildError>>,
+    ) -> Self {
+        Self::start_with(files, controllers, |settings| {
+            let mut transport = TransportSettings::default();
+            transport.retire_spread = Duration::from_secs(1);
+            settings.transport = transport.into();
+        })
+    }
+
+    /// Starts with other settings.
+    pub(crate) fn start_with(
+        files: &[(&str, &str)],
+        controllers: Vec<Result<BuiltController, BuildError>>,
+        settings: impl FnOnce(&mut FleetSettings),
     ) -> Self {
         let folder = tempfile::tempdir().or_fail();
         for (name, yaml) in files {
             std::fs::write(folder.path().join(name), yaml).or_fail();
         }
         let provider = FileProvider::builder().dir(folder.path()).build().or_fail();
-        let mut builder = Manager::builder().provider(provider);
+        let mut builder = Manager::builder().provider(provider).settings(settings);
         for controller in controllers {
             builder = builder.controller(controller);
         }

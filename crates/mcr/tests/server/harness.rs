@@ -14,6 +14,7 @@ use mcr::{
     Action, BoxError, ClusterSpec, Controller, Fleet, Manager, ManagerBuilder, ManagerError, Provider,
     Request,
     core::{Change, Discovery},
+    server::ServerOptions,
 };
 use serde_json::Value;
 use tokio::{
@@ -21,11 +22,14 @@ use tokio::{
     net::TcpStream,
     sync::mpsc,
     task::JoinHandle,
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{ApiAccess, name};
+use crate::{
+    series::Scrape,
+    support::{ApiAccess, name},
+};
 
 pub(crate) type Said = Result<Change, String>;
 
@@ -59,14 +63,27 @@ pub(crate) async fn done(_: Request<ConfigMap>, _: Arc<()>) -> Result<Action, Bo
     Ok(Action::done())
 }
 
+/// No test takes so long: what has this limit does not end by it.
+const NEVER: Duration = Duration::from_secs(3600);
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) fn serve(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Served {
+    serve_with(NEVER, with)
+}
+
+/// With this time for the head of a request.
+pub(crate) fn serve_with(
+    head_within: Duration,
+    with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,
+) -> Served {
     let (say, said) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let builder = Manager::builder()
         .provider(Told(Arc::new(tokio::sync::Mutex::new(said))))
         .controller(Controller::<ConfigMap>::new("animals").build(done, Arc::new(())))
-        .serve(listener);
+        .serve(ServerOptions::from(listener).head_within(head_within));
     let manager = with(builder).build().unwrap();
     let (stop, fleet) = (CancellationToken::new(), manager.fleet().clone());
     let running = tokio::spawn(manager.run_until(stop.clone()));
@@ -131,14 +148,28 @@ impl Served {
     }
 
     pub(crate) async fn clusters(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..500 {
+        let begun = Instant::now();
+        loop {
             let report = self.get("/clusters").await.json();
             if wanted(&report) {
                 return report;
             }
+            assert!(begun.elapsed() < PATIENCE, "never: {report:#}");
             sleep(Duration::from_millis(20)).await;
         }
-        panic!("never: {}", self.get("/clusters").await.body);
+    }
+
+    pub(crate) async fn metrics(&self, wanted: impl Fn(&Scrape) -> bool) -> Scrape {
+        let begun = Instant::now();
+        loop {
+            let answer = self.get("/metrics").await;
+            let metrics = Scrape::parse(&answer.body);
+            if wanted(&metrics) {
+                return metrics;
+            }
+            assert!(begun.elapsed() < PATIENCE, "never: {}", answer.body);
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     pub(crate) async fn end(self) {
@@ -152,12 +183,13 @@ impl Served {
 }
 
 pub(crate) async fn until_answer(served: &Served, wanted: impl Fn(&Answer) -> bool) -> Answer {
-    for _ in 0..500 {
+    let begun = Instant::now();
+    loop {
         let answer = served.get("/readyz").await;
         if wanted(&answer) {
             return answer;
         }
+        assert!(begun.elapsed() < PATIENCE, "never: {}", answer.body);
         sleep(Duration::from_millis(20)).await;
     }
-    panic!("never");
 }

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    harness::{ask, serve, until_answer},
+    harness::{PATIENCE, ask, serve, serve_with, until_answer},
     series::Scrape,
     support::{Api, ApiAccess, name},
 };
@@ -133,16 +133,10 @@ async fn while_the_manager_stops_it_is_not_ready_but_alive() {
     assert_eq!(stopping.json()["reason"], "the manager is stopping");
     assert_eq!(served.get("/healthz").await.body, "ok");
     assert_eq!(served.get("/clusters").await.status, 200);
-    // A connection that is open and silent does not hold the manager up.
+    // A connection that is open and silent does not hold the manager up, though it might be so for an hour.
     let _idle = TcpStream::connect(served.address).await.unwrap();
     release.send(()).unwrap();
-    let started = Instant::now();
-    served.end().await;
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        started.elapsed()
-    );
+    timeout(PATIENCE, served.end()).await.expect("it ends");
 }
 
 #[tokio::test]
@@ -181,21 +175,18 @@ async fn an_address_in_use_is_named_before_anything_begins() {
 
 #[tokio::test]
 async fn requests_are_bounded() {
-    let served = serve(|builder| builder);
+    let head_within = Duration::from_secs(2);
+    let served = serve_with(head_within, |builder| builder);
     // A head that never ends is not waited for.
+    let started = Instant::now();
     let mut slow = TcpStream::connect(served.address).await.unwrap();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
-    let started = Instant::now();
     let mut rest = Vec::new();
-    timeout(Duration::from_secs(20), slow.read_to_end(&mut rest))
+    timeout(PATIENCE, slow.read_to_end(&mut rest))
         .await
         .expect("it is closed")
         .unwrap();
-    assert!(
-        started.elapsed() > Duration::from_secs(3),
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() >= head_within, "{:?}", started.elapsed());
     // One that is too large is refused.
     let mut large = TcpStream::connect(served.address).await.unwrap();
     let head = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(100 << 10));
@@ -210,7 +201,7 @@ async fn requests_are_bounded() {
         held.push(TcpStream::connect(served.address).await.unwrap());
     }
     let waiting = ask(served.address, "GET", "/healthz");
-    let answer = timeout(Duration::from_secs(20), waiting)
+    let answer = timeout(PATIENCE, waiting)
         .await
         .expect("idle connections are closed");
     assert_eq!(answer.status, 200);

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
 
 use std::{
-    collections::HashSet,
     net::SocketAddr,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -19,7 +21,7 @@ use mcr::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::sleep,
+    sync::Semaphore,
 };
 
 use crate::{
@@ -199,63 +201,80 @@ async fn yes_man() -> SocketAddr {
     address
 }
 
-/// Hands out tokens by number, each good for three seconds.
-struct Issuer(AtomicUsize);
+/// How long a token of the issuer is good.
+const GOOD_FOR: Duration = Duration::from_secs(3);
+
+/// Hands out tokens by number, each once it may.
+struct Issuer {
+    issued: AtomicUsize,
+    may: Arc<Semaphore>,
+}
 
 impl CredentialSource for Issuer {
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&"issuer")
     }
     fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
-        let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
-        let expires = SystemTime::now() + Duration::from_secs(3);
-        let credential = Credential::token(format!("s3cr3t-{number}")).expires_at(expires);
-        Box::pin(std::future::ready(Ok(credential)))
+        Box::pin(async {
+            self.may.acquire().await.unwrap().forget();
+            let number = self.issued.fetch_add(1, Ordering::Relaxed) + 1;
+            let expires = SystemTime::now() + GOOD_FOR;
+            Ok(Credential::token(format!("s3cr3t-{number}")).expires_at(expires))
+        })
     }
+}
+
+fn unix_time() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap().as_secs_f64()
 }
 
 #[tokio::test]
 async fn credentials_show_when_they_expire_and_what_came_of_their_renewal() {
     let served = serve(|builder| builder);
+    let began = unix_time();
     let endpoint = Endpoint::new(format!("http://{}", yes_man().await).parse().unwrap());
-    let access = Parts::new(endpoint, Issuer(AtomicUsize::new(0))).into();
+    let may = Arc::new(Semaphore::new(1));
+    let issuer = Issuer {
+        issued: AtomicUsize::new(0),
+        may: may.clone(),
+    };
+    let access = Parts::new(endpoint, issuer).into();
     served.say(Change::Upsert(ClusterSpec::new(name("berlin"), access)));
     let report = served
         .clusters(|report| report["clusters"][0]["credentialExpires"].is_string())
         .await;
     assert!(!report.to_string().contains("s3cr3t"), "{report:#}");
-    let (mut expiries, mut last) = (HashSet::new(), Scrape::default());
-    for _ in 0..1000 {
-        last = Scrape::parse(&served.get("/metrics").await.body);
-        let expiry = last.get(
-            "mcr_cluster_credential_expiry_timestamp_seconds",
-            &[("cluster", "berlin")],
+    let expiry = |metrics: &Scrape| {
+        let of = [("cluster", "berlin")];
+        metrics.get("mcr_cluster_credential_expiry_timestamp_seconds", &of)
+    };
+    let renewals = |metrics: &Scrape| {
+        ["renewed", "failed"].map(|result| {
+            let of = [("result", result)];
+            metrics.get("mcr_credential_renewals_total", &of)
+        })
+    };
+    let first = expiry(&served.metrics(|metrics| expiry(metrics).is_some()).await);
+    // The second token is taken.
+    may.add_permits(1);
+    let metrics = served
+        .metrics(|metrics| renewals(metrics)[0] == Some(1.0) && expiry(metrics) != first)
+        .await;
+    let second = expiry(&metrics);
+    assert!(first < second, "{first:?}, {second:?}");
+    for expiry in [first, second] {
+        let at_most = unix_time() + GOOD_FOR.as_secs_f64();
+        assert!(
+            expiry.is_some_and(|expiry| (began..=at_most).contains(&expiry)),
+            "{expiry:?}"
         );
-        expiries.extend(expiry.map(f64::to_bits));
-        if last.get("mcr_credential_renewals_total", &[("result", "failed")]) == Some(1.0) {
-            break;
-        }
-        sleep(Duration::from_millis(20)).await;
     }
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs_f64();
-    assert!(
-        expiries
-            .iter()
-            .all(|expiry| (f64::from_bits(*expiry) - now).abs() < 30.0)
-    );
-    // The second token was taken, the third was not.
-    assert_eq!(expiries.len(), 2);
-    assert_eq!(
-        last.get("mcr_credential_renewals_total", &[("result", "renewed")]),
-        Some(1.0)
-    );
-    assert_eq!(
-        last.get("mcr_credential_renewals_total", &[("result", "failed")]),
-        Some(1.0)
-    );
+    // The third is not.
+    may.add_permits(1);
+    let metrics = served.metrics(|metrics| renewals(metrics)[1] == Some(1.0)).await;
+    assert_eq!(renewals(&metrics), [Some(1.0), Some(1.0)]);
+    assert_eq!(expiry(&metrics), second);
     served.end().await;
 }
 

@@ -1,18 +1,25 @@
 //! Answers that are late, broken or not for kube's eyes.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use futures::FutureExt;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams};
-use mcr_testkit::log::Log;
-use tokio::io::AsyncWriteExt;
+use mcr_testkit::{log::Log, waiting::hold_clock};
+use tokio::{io::AsyncWriteExt, sync::Semaphore, time::advance};
 use tracing::Level;
 
 use super::{
-    get, hasty, next, rest,
+    Settings, get, next, rest,
     server::{Server, begin, chunk, closed, respond},
-    stack_with, transport,
+    settings, transport, transport_with, until,
 };
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
@@ -154,15 +161,28 @@ async fn whole_answers_pass() {
 
 #[tokio::test]
 async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_after_it() {
-    const CHUNKS: usize = 300;
+    // As much at once as sockets surely hold.
+    const BATCHES: usize = 5;
+    const CHUNKS: usize = 60;
     let line = "x".repeat(999) + "\n";
-    let server = Server::start(None, |_, mut stream| async move {
-        begin(&mut stream).await;
-        for _ in 0..CHUNKS {
-            chunk(&mut stream, &("x".repeat(999) + "\n")).await;
+    let (go, written) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (gate, count) = (go.clone(), written.clone());
+    let server = Server::start(None, move |_, mut stream| {
+        let (gate, count) = (gate.clone(), count.clone());
+        async move {
+            begin(&mut stream).await;
+            for batch in 1..=BATCHES {
+                gate.acquire().await.unwrap().forget();
+                for _ in 0..CHUNKS {
+                    chunk(&mut stream, &("x".repeat(999) + "\n")).await;
+                }
+                if batch == BATCHES {
+                    stream.write_all(b"no chunk").await.unwrap();
+                }
+                count.store(batch, Ordering::SeqCst);
+            }
+            None
         }
-        stream.write_all(b"no chunk").await.unwrap();
-        None
     })
     .await;
     let transport = transport(&server);
@@ -172,58 +192,82 @@ async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_a
         .unwrap()
         .into_body();
     let (mut pieces, mut all) = (0, String::new());
-    let ended = loop {
-        // So that what is on its way has come.
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        match next(&mut body).await {
-            Some(Ok(piece)) => {
-                assert!(piece.len() <= 80 << 10, "{}", piece.len());
-                pieces += 1;
-                all.push_str(&piece);
-            }
-            ended => break ended,
+    for batch in 1..=BATCHES {
+        go.add_permits(1);
+        until("it has come", || written.load(Ordering::SeqCst) == batch).await;
+        while all.len() < batch * CHUNKS * line.len() {
+            let piece = next(&mut body).await.unwrap().unwrap();
+            assert!(piece.len() <= 80 << 10, "{}", piece.len());
+            pieces += 1;
+            all.push_str(&piece);
         }
-    };
-    assert_eq!(all, line.repeat(CHUNKS));
-    assert!(ended.unwrap().is_err());
+    }
+    assert_eq!(all, line.repeat(BATCHES * CHUNKS));
+    assert!(next(&mut body).await.unwrap().is_err());
     assert_eq!(next(&mut body).await, None);
-    // Sockets hold as much as they like, so not as few as it could be.
     assert!(pieces <= 10, "{pieces}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn silence_ends_unary_requests_but_not_watches() {
-    let server = Server::start(None, |seen, mut stream| async move {
-        if !seen.line().contains("/head") {
-            begin(&mut stream).await;
-            chunk(&mut stream, "one\n").await;
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            chunk(&mut stream, "two\n").await;
+    let _clock = hold_clock();
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = go_on.clone();
+    let server = Server::start(None, move |seen, mut stream| {
+        let gate = gate.clone();
+        async move {
+            if !seen.line().contains("/head") {
+                begin(&mut stream).await;
+                chunk(&mut stream, "one\n").await;
+                gate.acquire().await.unwrap().forget();
+                chunk(&mut stream, "two\n").await;
+            }
+            closed(&mut stream).await;
+            None
         }
-        closed(&mut stream).await;
-        None
     })
     .await;
-    let transport = transport(&server);
-    transport.swap(stack_with(&server, "one", hasty()));
+    let settings = Settings {
+        head_timeout: Duration::from_secs(6),
+        silence: Duration::from_millis(4_500),
+        ..settings()
+    };
+    let transport = transport_with(&server, settings);
     let no_answer = |after: &str| {
         format!("no answer within {after} s; the API server or the network to it may be overloaded or down")
     };
-    let error = transport.send(get("/head?x=canary")).await.unwrap_err();
+    let asking = tokio::spawn({
+        let transport = transport.clone();
+        async move { transport.send(get("/head?x=canary")).await.unwrap_err() }
+    });
+    until("it is asked", || server.seen().len() == 1).await;
+    advance(Duration::from_millis(5_900)).await;
+    assert!(!asking.is_finished());
+    advance(Duration::from_millis(200)).await;
+    let error = asking.await.unwrap();
     assert_eq!(
         error.to_string(),
-        format!("cluster \"c1\": GET /head: {}", no_answer("0.6"))
+        format!("cluster \"c1\": GET /head: {}", no_answer("6"))
     );
     assert!(error.is_retryable());
     let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
-    let expected = format!("cluster \"c1\": GET /api/v1/pods: {}", no_answer("0.4"));
-    assert_eq!(rest(&mut list).await, ("one\n".to_owned(), Some(expected)));
+    assert_eq!(next(&mut list).await, Some(Ok("one\n".to_owned())));
+    advance(Duration::from_millis(4_400)).await;
+    assert!(next(&mut list).now_or_never().is_none());
+    advance(Duration::from_millis(200)).await;
+    let expected = format!("cluster \"c1\": GET /api/v1/pods: {}", no_answer("4.5"));
+    assert_eq!(rest(&mut list).await, (String::new(), Some(expected)));
+    drop(list);
+    go_on.add_permits(1);
     for stream in [
         "/api/v1/pods?watch=1",
         "/api/v1/namespaces/a/pods/b/log?follow=true",
     ] {
         let mut stream = transport.send(get(stream)).await.unwrap().into_body();
         assert_eq!(next(&mut stream).await, Some(Ok("one\n".to_owned())));
+        assert!(next(&mut stream).now_or_never().is_none());
+        advance(Duration::from_secs(1000)).await;
+        go_on.add_permits(1);
         assert_eq!(next(&mut stream).await, Some(Ok("two\n".to_owned())));
     }
 }

@@ -1,6 +1,6 @@
 //! Addresses, headers, TLS and proxies.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::FutureExt;
@@ -17,8 +17,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    dialer, dialer_with, get, hasty, rest,
+    Settings, dialer, dialer_with, get, rest,
     server::{Server, respond},
+    settings,
 };
 use crate::{
     AccessPolicy, Basic, Credential, Endpoint, Impersonation, KubeconfigAccess, Refresh, Trust,
@@ -101,7 +102,15 @@ async fn failures_to_connect_say_why() {
     );
     assert!(matches!(error.kind(), TransportErrorKind::Connect { .. }));
     let unknown = Endpoint::new("https://no-such-host.invalid".parse().unwrap());
-    let text = failure(&unknown, Trust::Trusted).await.to_string();
+    let within = |seconds: f32| {
+        dialer_with(Settings {
+            connect_timeout: Duration::from_secs_f32(seconds),
+            ..settings()
+        })
+    };
+    let text = failure_with(&within(10.0), &unknown, Trust::Trusted)
+        .await
+        .to_string();
     let expected = "can't connect: the host name no-such-host.invalid can't be resolved; check its spelling, the DNS, and \
                     whether the cluster still exists";
     // Without any DNS the resolver may be slow to say so.
@@ -128,7 +137,7 @@ async fn failures_to_connect_say_why() {
     let hole = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hole = Endpoint::new(format!("https://{}", hole.local_addr().unwrap()).parse().unwrap());
     assert_eq!(
-        failure_with(&dialer_with(hasty()), &hole, Trust::Trusted)
+        failure_with(&within(0.5), &hole, Trust::Trusted)
             .await
             .to_string(),
         "GET /version: can't connect: no connection within 0.5 s; the address may be wrong, or a firewall drops packets"
@@ -177,16 +186,20 @@ async fn addresses_are_checked_when_names_are_resolved() {
     stack.send(get("/version")).await.unwrap();
 }
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    pub(super) fn issue(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -201,7 +214,7 @@ impl Authority {
         )
     }
 
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use http_body_util::BodyExt;
-use tokio::io::AsyncWriteExt;
+use mcr_testkit::waiting::hold_clock;
+use tokio::{io::AsyncWriteExt, time::advance};
 
 use super::{
     Settings, Stack, get, rest,
@@ -97,11 +98,12 @@ async fn an_answer_that_is_dropped_takes_its_connection_along() {
     assert_eq!(server.accepted(), 2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn two_are_kept_and_not_for_ever() {
+    let _clock = hold_clock();
     let server = Server::json("200 OK", "{}").await;
     let settings = Settings {
-        idle_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_secs(60),
         ..settings()
     };
     let stack = stack_with(&server, "one", settings);
@@ -114,6 +116,10 @@ async fn two_are_kept_and_not_for_ever() {
     until("two are left", || server.open() == 2).await;
     ask(&stack).await;
     assert_eq!(server.accepted(), 3);
+    advance(Duration::from_secs(59)).await;
+    ask(&stack).await;
+    assert_eq!((server.accepted(), server.open()), (3, 2));
+    advance(Duration::from_secs(61)).await;
     until("none is left", || server.open() == 0).await;
     ask(&stack).await;
     assert_eq!(server.accepted(), 4);

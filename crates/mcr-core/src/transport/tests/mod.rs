@@ -16,27 +16,24 @@ use super::{Dialer, ResponseBody, Settings, Stack, Transport};
 use crate::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
 use server::Server;
 
-/// Deadlines that no loaded machine misses, and swaps without delay.
+/// What time would end, nothing here waits for; and swaps without delay.
 fn settings() -> Settings {
+    const HOUR: Duration = Duration::from_secs(3600);
     Settings {
+        connect_timeout: HOUR,
+        head_timeout: HOUR,
+        silence: HOUR,
+        idle_timeout: HOUR,
         retire_spread: Duration::ZERO,
-        retire_line: Duration::from_secs(2),
+        retire_line: HOUR,
+        refresh_wait: HOUR,
+        refresh_pause: HOUR,
         ..Settings::default()
     }
 }
 
-/// Deadlines to wait for.
-fn hasty() -> Settings {
-    Settings {
-        connect_timeout: Duration::from_millis(500),
-        head_timeout: Duration::from_millis(600),
-        silence: Duration::from_millis(400),
-        ..settings()
-    }
-}
-
 fn dialer_with(settings: Settings) -> Dialer {
-    Dialer::with_settings(&AccessPolicy::default(), settings)
+    Dialer::with_settings(&AccessPolicy::default(), settings.into())
 }
 
 fn dialer() -> Dialer {
@@ -55,8 +52,12 @@ fn stack_with(server: &Server, token: &str, settings: Settings) -> Stack {
 }
 
 fn transport(server: &Server) -> Transport {
-    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), settings().into());
-    transport.swap(stack(server, "one"));
+    transport_with(server, settings())
+}
+
+fn transport_with(server: &Server, settings: Settings) -> Transport {
+    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), settings.clone().into());
+    transport.swap(stack_with(server, "one", settings));
     transport
 }
 
@@ -66,7 +67,7 @@ fn get(uri: &str) -> Request<Body> {
 
 /// The next piece of a body as text; `None` at its end.
 async fn next(body: &mut ResponseBody) -> Option<Result<String, String>> {
-    let frame = tokio::time::timeout(Duration::from_secs(30), body.frame())
+    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame())
         .await
         .expect("a body that hangs");
     frame.map(|frame| match frame {
@@ -87,10 +88,12 @@ async fn rest(body: &mut ResponseBody) -> (String, Option<String>) {
     }
 }
 
+/// In real time, so that it works while the clock is held.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < end, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
