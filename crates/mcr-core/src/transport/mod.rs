@@ -7,6 +7,7 @@ mod explain;
 mod framing;
 mod get;
 mod guard;
+mod path;
 mod pool;
 mod proven;
 mod refresh;

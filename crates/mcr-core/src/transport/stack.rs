@@ -271,6 +271,8 @@ impl Stack {
                 Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
             }
             Way::Route(route) => {
+                // It can't always be told from the path as the layout rewrites it.
+                request.extensions_mut().insert(operation.class);
                 let response = route.send(request).await.map_err(|error| {
                     // Told by the connection it leads through, in better words than those around it.
                     match error.downcast::<TransportError>() {

@@ -8,19 +8,22 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
-use http::StatusCode;
+use futures::{FutureExt, future::BoxFuture};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, api::ListParams};
+use kube::{Api, api::ListParams, client::Body};
 use mcr_testkit::{log::Log, waiting::hold_clock};
 use tokio::{io::AsyncWriteExt, sync::Semaphore, time::advance};
 use tracing::Level;
 
 use super::{
-    Settings, get, next, rest,
+    super::{AnswerBody, Route, prefixed},
+    Settings, Transport, dialer_with, get, next, rest,
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
+use crate::{BoxError, ClusterName};
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
 
@@ -270,6 +273,54 @@ async fn silence_ends_unary_requests_but_not_watches() {
         go_on.add_permits(1);
         assert_eq!(next(&mut stream).await, Some(Ok("two\n".to_owned())));
     }
+}
+
+/// Puts the path of a workspace before that of each request, one that reads like the beginning of the API.
+struct Workspace(Transport);
+
+impl Route for Workspace {
+    fn send(&self, mut request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        let endpoint = self.0.clone();
+        Box::pin(async move {
+            *request.uri_mut() = prefixed("/clusters/api", request.uri())?;
+            let response = endpoint.send(request).await?;
+            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
+    let _clock = hold_clock();
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = go_on.clone();
+    let server = Server::start(None, move |seen, mut stream| {
+        let gate = gate.clone();
+        async move {
+            assert!(seen.line().contains(" /clusters/api/api/v1/"), "{}", seen.line());
+            begin(&mut stream).await;
+            chunk(&mut stream, "one\n").await;
+            gate.acquire().await.unwrap().forget();
+            chunk(&mut stream, "two\n").await;
+            closed(&mut stream).await;
+            None
+        }
+    })
+    .await;
+    let settings = Settings {
+        silence: Duration::from_secs(4),
+        ..settings()
+    };
+    let endpoint = transport_with(&server, settings.clone());
+    let scoped = Transport::with_settings(ClusterName::new("c2").unwrap(), settings.clone().into());
+    scoped.swap(dialer_with(settings).route_stack(Arc::new(Workspace(endpoint))));
+    let log = get("/api/v1/namespaces/a/pods/b/log?follow=true");
+    let mut log = scoped.send(log).await.unwrap().into_body();
+    assert_eq!(next(&mut log).await, Some(Ok("one\n".to_owned())));
+    assert!(next(&mut log).now_or_never().is_none());
+    advance(Duration::from_secs(1000)).await;
+    go_on.add_permits(1);
+    assert_eq!(next(&mut log).await, Some(Ok("two\n".to_owned())));
 }
 
 #[tokio::test]
