@@ -48,6 +48,15 @@ pub enum InvalidClusterName {
     },
 }
 
+/// Whether Kubernetes takes it for the name of a namespace: a DNS label (RFC 1123).
+pub(crate) fn is_namespace(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
 impl ClusterName {
     /// The longest name, in bytes.
     pub const MAX_LEN: usize = 1024;

@@ -159,6 +159,9 @@ impl Cluster {
         if let Standing::Seated(seat) = &self.0.standing {
             return seat.join(watch);
         }
+        if let Err(error) = watch.request().check() {
+            return watch.refuse(error);
+        }
         if let Some(env) = self.driver_env(watch.request()) {
             if let Some(fleet) = self.0.fleet.upgrade() {
                 for (name, indexer) in fleet.indexers_of(watch.request()) {

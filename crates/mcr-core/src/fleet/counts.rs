@@ -249,6 +249,10 @@ mod tests {
             WatchError::NotInScope {
                 message: String::new(),
             },
+            WatchError::InvalidRequest {
+                value: text(),
+                meant: "",
+            },
             WatchError::Unauthorized,
             WatchError::Expired,
             WatchError::TooManyRequests { retry_after: None },

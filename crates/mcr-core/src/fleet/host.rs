@@ -255,9 +255,15 @@ impl Host {
 }
 
 /// How the endpoint is asked for a kind. A layout that panics has none; whoever wants the kind is told so.
-fn asked(scope: &Scope, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
-    catch_unwind(AssertUnwindSafe(|| scope.layout().watch(wanted)))
+fn asked(scope: &Scope, wanted: &WatchRequest) -> Result<WatchRequest, WatchError> {
+    wanted.check()?;
+    let query = catch_unwind(AssertUnwindSafe(|| scope.layout().watch(wanted)))
         .unwrap_or_else(|_| Err(ScopeRefusal::new("the scope's layout panicked when asked for it")))
+        .map_err(|refusal| WatchError::NotInScope {
+            message: refusal.to_string(),
+        })?;
+    query.check()?;
+    Ok(query)
 }
 
 /// What its clusters ask for.
@@ -277,10 +283,9 @@ impl Host {
                     start = state.connection.clone();
                     new
                 }
-                Err(refusal) => {
+                Err(error) => {
                     drop(state);
-                    let message = refusal.to_string();
-                    return watch.refuse(WatchError::NotInScope { message });
+                    return watch.refuse(error);
                 }
             },
         };

@@ -28,6 +28,14 @@ pub enum WatchError {
         /// Why, in the words of the scope.
         message: String,
     },
+    /// What is to be watched can't exist, so the API server is not asked.
+    #[error("{value:?} can't be {meant}; correct it in the request of the watch")]
+    InvalidRequest {
+        /// What stands in the request, cut to 80 characters.
+        value: String,
+        /// What it would have to be.
+        meant: &'static str,
+    },
     /// The API server refused the credentials.
     #[error(
         "unauthorized: the API server refused the credentials (401). They may have expired or been revoked"
@@ -93,10 +101,11 @@ impl WatchError {
     }
 
     /// Every [`reason`](Self::reason) there is.
-    pub const REASONS: [&'static str; 10] = [
+    pub const REASONS: [&'static str; 11] = [
         "forbidden",
         "not_served",
         "not_in_scope",
+        "invalid_request",
         "unauthorized",
         "expired",
         "throttled",
@@ -112,6 +121,7 @@ impl WatchError {
             Self::Forbidden { .. } => "forbidden",
             Self::NotServed => "not_served",
             Self::NotInScope { .. } => "not_in_scope",
+            Self::InvalidRequest { .. } => "invalid_request",
             Self::Unauthorized => "unauthorized",
             Self::Expired => "expired",
             Self::TooManyRequests { .. } => "throttled",
@@ -131,7 +141,7 @@ impl WatchError {
     pub fn is_blocked(&self) -> bool {
         matches!(
             self,
-            Self::Forbidden { .. } | Self::NotServed | Self::NotInScope { .. }
+            Self::Forbidden { .. } | Self::NotServed | Self::NotInScope { .. } | Self::InvalidRequest { .. }
         )
     }
 }

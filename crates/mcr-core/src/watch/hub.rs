@@ -136,6 +136,14 @@ impl HubWatch {
         let watch = Arc::new(SharedWatch::new(request, stop.clone()));
         let pending = Arc::new(Pending::default());
         watch.subscribe(pending.clone());
+        if let Err(error) = watch.request().check() {
+            watch.refuse(error);
+            return Self {
+                watch,
+                pending,
+                _stop: stop.drop_guard(),
+            };
+        }
         let name = ClusterName::known(HUB);
         let transport = Transport::new(name.clone());
         transport.swap(Dialer::new(&AccessPolicy::default()).client_stack(client));

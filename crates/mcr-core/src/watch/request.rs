@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc};
 
 use kube::{Resource, core::ApiResource};
 
-use crate::store::Form;
+use super::WatchError;
+use crate::{name::is_namespace, store::Form};
 
 /// What to watch in a cluster: a kind, where, which of its objects, and how much of each.
 ///
@@ -71,7 +72,8 @@ impl WatchRequest {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Only the objects of one namespace.
+    /// Only the objects of one namespace. A watch of what can't be the name of one is refused with
+    /// [`WatchError::InvalidRequest`].
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.change().namespace = Some(namespace.into());
@@ -192,6 +194,42 @@ impl WatchRequest {
         }
     }
 
+    /// Whether all that stands in its [path](Self::path) is what it is meant as: a namespace `a/secrets?` would make it the path
+    /// of something else.
+    pub(crate) fn check(&self) -> Result<(), WatchError> {
+        let Asked {
+            group,
+            version,
+            plural,
+            namespace,
+            ..
+        } = &*self.0;
+        let namespace = namespace.as_deref();
+        let parts = [
+            (
+                group.as_str(),
+                group.is_empty() || is_segment(group),
+                "an API group",
+            ),
+            (version, is_segment(version), "the version of an API group"),
+            (plural, is_segment(plural), "the plural name of a kind"),
+            (
+                namespace.unwrap_or_default(),
+                namespace.is_none_or(is_namespace),
+                "the name of a namespace, which has at most 63 lower-case letters, digits and hyphens and begins and ends with a \
+                 letter or digit",
+            ),
+        ];
+        match parts.into_iter().find(|(_, fits, _)| !fits) {
+            None => Ok(()),
+            Some((value, _, meant)) => Err(WatchError::InvalidRequest {
+                value: value.chars().take(80).collect(),
+                meant,
+            }),
+        }
+    }
+
+    /// Only of requests that have been [checked](Self::check).
     pub(crate) fn path(&self) -> String {
         let root = if self.0.group.is_empty() {
             format!("/api/{}", self.0.version)
@@ -221,6 +259,12 @@ impl WatchRequest {
     }
 }
 
+/// Whether it stands for itself in a path.
+fn is_segment(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.bytes().all(plain) && !matches!(text, "." | "..")
+}
+
 impl fmt::Display for WatchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.resource_name())?;
@@ -243,7 +287,7 @@ impl fmt::Display for WatchRequest {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-    use kube::core::PartialObjectMeta;
+    use kube::core::{GroupVersionKind, PartialObjectMeta};
 
     use super::*;
 
@@ -254,6 +298,78 @@ mod tests {
             WatchRequest::of::<Deployment>().namespace("a").path(),
             "/apis/apps/v1/namespaces/a/deployments"
         );
+    }
+
+    #[test]
+    fn what_would_lead_to_another_path_is_refused_with_its_name() {
+        let refused = |request: &WatchRequest| request.check().map_err(|error| error.to_string());
+        let maps = WatchRequest::of::<ConfigMap>();
+        assert_eq!(refused(&maps), Ok(()));
+        let longest = "a".repeat(63);
+        for namespace in ["a", "0", "team-a", "a--b", "1a", longest.as_str()] {
+            assert_eq!(refused(&maps.clone().namespace(namespace)), Ok(()), "{namespace}");
+        }
+        let too_long = "a".repeat(64);
+        for namespace in [
+            "",
+            "../secrets",
+            "a/b",
+            "a?x=y",
+            "a#b",
+            "a%2fb",
+            "a b",
+            "a\nb",
+            "a.b",
+            "A",
+            "-a",
+            "a-",
+            "-",
+            ".",
+            "..",
+            "ü",
+            too_long.as_str(),
+        ] {
+            let error = refused(&maps.clone().namespace(namespace)).unwrap_err();
+            assert!(
+                error.contains(&format!("{namespace:?} can't be the name of a namespace")),
+                "{error}"
+            );
+        }
+        let endless = "a/".repeat(10_000);
+        assert!(refused(&maps.namespace(endless)).unwrap_err().len() < 400);
+
+        let good =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("a.example", "v1", "Kind"), "kinds");
+        assert_eq!(refused(&WatchRequest::resource(&good)), Ok(()));
+        let change = |change: &dyn Fn(&mut ApiResource)| {
+            let mut resource = good.clone();
+            change(&mut resource);
+            refused(&WatchRequest::resource(&resource)).unwrap_err()
+        };
+        for wrong in ["../secrets", "a/b", "a?x=y", "..", "a b", "ü"] {
+            for (error, meant) in [
+                (
+                    change(&|resource| resource.group = wrong.to_owned()),
+                    "an API group",
+                ),
+                (
+                    change(&|resource| resource.version = wrong.to_owned()),
+                    "the version",
+                ),
+                (
+                    change(&|resource| resource.plural = wrong.to_owned()),
+                    "the plural name",
+                ),
+            ] {
+                assert!(error.contains(&format!("{wrong:?} can't be {meant}")), "{error}");
+            }
+        }
+        for none in [
+            change(&|resource| resource.version.clear()),
+            change(&|resource| resource.plural.clear()),
+        ] {
+            assert!(none.contains("\"\" can't be"), "{none}");
+        }
     }
 
     #[test]
