@@ -59,13 +59,38 @@ struct State {
     clusters: HashMap<u64, Cluster>,
 }
 
+/// The host of an endpoint that a cluster is about to stand behind.
+pub(super) struct Found<'a> {
+    host: Arc<Host>,
+    /// Held until the cluster stands there.
+    _hosts: MutexGuard<'a, ByEndpoint>,
+}
+
+impl Found<'_> {
+    pub(super) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    /// The cluster stands there.
+    pub(super) fn admit(self, cluster: &Cluster) -> Arc<Host> {
+        self.host
+            .state()
+            .clusters
+            .insert(cluster.epoch(), cluster.clone());
+        self.host
+    }
+}
+
 impl Hosts {
     fn hosts(&self) -> MutexGuard<'_, ByEndpoint> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The host of an endpoint, which is connected if nobody stood there yet.
-    pub(super) fn host(&self, fleet: &Arc<FleetShared>, at: &ScopedAccess) -> Arc<Host> {
+    ///
+    /// No cluster can leave any host until one was admitted to this one: with the last cluster of an endpoint its connection
+    /// ends, and a cluster that had just found the host would stay behind it for ever.
+    pub(super) fn find(&self, fleet: &Arc<FleetShared>, at: &ScopedAccess) -> Found<'_> {
         let key = (at.scope.id(), at.endpoint.clone());
         let mut hosts = self.hosts();
         let host = hosts.entry(key).or_insert_with(|| {
@@ -73,7 +98,8 @@ impl Hosts {
             fleet.tasks.spawn(run(fleet.clone(), host.clone()));
             host
         });
-        host.clone()
+        let host = host.clone();
+        Found { host, _hosts: hosts }
     }
 
     /// A cluster leaves an endpoint, which is let go of if it was the last.
@@ -141,11 +167,6 @@ impl Host {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A cluster comes to stand here.
-    pub(super) fn admit(&self, cluster: &Cluster) {
-        self.state().clusters.insert(cluster.epoch(), cluster.clone());
     }
 
     pub(super) fn stop(&self) -> &CancellationToken {

@@ -209,9 +209,9 @@ fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held 
     let name = spec.name.clone();
     let epoch = fleet.next_epoch.fetch_add(1, Ordering::Relaxed);
     let facts = Facts::announced(&wanted.spec);
-    let host = fleet.hosts.host(fleet, at);
+    let found = fleet.hosts.find(fleet, at);
     let seat = Arc::new(Seat(Mutex::new(Spot {
-        host: host.clone(),
+        host: found.host().clone(),
         place: at.place.clone(),
     })));
     let cluster = Cluster::new(
@@ -222,9 +222,9 @@ fn engage(fleet: &Arc<FleetShared>, wanted: &Wanted, at: &ScopedAccess) -> Held 
         fleet,
         Standing::Seated(seat.clone()),
     );
+    let host = found.admit(&cluster);
     tracing::debug!(cluster = %name, provider = %wanted.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
     fleet.registry.insert(name.clone(), cluster.clone());
-    host.admit(&cluster);
     show(fleet, &cluster, &host, spec);
     fleet.publish(&name);
     Held::Engaged(Engaged {
@@ -297,8 +297,7 @@ impl Engaged {
         }
         if scoped(&self.spec) != Some(now) {
             tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
-            let host = fleet.hosts.host(fleet, now);
-            host.admit(cluster);
+            let host = fleet.hosts.find(fleet, now).admit(cluster);
             let spot = Spot {
                 host: host.clone(),
                 place: now.place.clone(),

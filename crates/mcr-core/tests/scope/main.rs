@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod harness;
+mod joins;
 mod members;
 mod real;
 mod schedule;

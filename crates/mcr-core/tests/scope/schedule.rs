@@ -27,6 +27,8 @@ enum Step {
     Delete(usize, u8),
     Announce(usize),
     Remove(usize),
+    /// Something runs for the cluster for so long, also if it leaves meanwhile.
+    Work(usize, u64),
     /// To the other shard, with all that is in it.
     Move(usize),
     /// The provider names the other endpoint and then the right one again.
@@ -53,6 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (cluster.clone(), 0..3u8).prop_map(|(c, n)| Step::Delete(c, n)),
         4 => cluster.clone().prop_map(Step::Announce),
         1 => cluster.clone().prop_map(Step::Remove),
+        2 => (cluster.clone(), 0..15_000u64).prop_map(|(c, millis)| Step::Work(c, millis)),
         3 => cluster.clone().prop_map(Step::Move),
         1 => cluster.prop_map(Step::Waver),
         1 => shard.clone().prop_map(Step::Down),
@@ -154,6 +157,11 @@ impl World {
                 self.running
                     .clusters
                     .remove(&ClusterName::new(CLUSTERS[c]).or_fail());
+            }
+            Step::Work(c, millis) => {
+                if let Ok(cluster) = self.running.fleet.get(CLUSTERS[c]) {
+                    cluster.spawn(tokio::time::sleep(Duration::from_millis(millis)));
+                }
             }
             Step::Move(c) if self.bound[c] => {
                 // So that it is a cluster that moves.
