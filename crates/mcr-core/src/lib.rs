@@ -17,6 +17,7 @@ mod name;
 #[doc(hidden)]
 pub mod planted;
 mod provider;
+mod rounds;
 pub mod scope;
 mod slots;
 mod spec;
@@ -64,6 +65,12 @@ pub use watch::{
 /// ```
 pub fn explain_error(error: &(dyn std::error::Error + 'static)) -> String {
     transport::explain(error)
+}
+
+/// What other crates of the workspace share with the fleet. Not part of the API: it may change or go at any time.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::rounds::{Held, Rounds};
 }
 
 /// An error of any kind.

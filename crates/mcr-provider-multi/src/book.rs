@@ -1,23 +1,21 @@
 //! What one child has said, over the restarts of its discovery. No I/O, no clock of its own.
 //!
 //! The fleet believes a `Remove` at once and sweeps only when a provider as a whole starts anew. A child that starts
-//! anew by itself is swept here, by the same rules: after a grace, and not if it lost most of its clusters.
+//! anew by itself is swept here, by the fleet's own rules: after a grace, and not if it lost most of its clusters.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
+use std::{collections::BTreeMap, time::Duration};
+
+use mcr_core::{
+    BrokenCluster, Change, ClusterName, ClusterSpec,
+    internal::{Held, Rounds},
 };
-
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec};
 use tokio::time::Instant;
 
 /// See the module. Names are those with the child's prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     clusters: BTreeMap<ClusterName, Entry>,
-    /// What is no longer named: until when it stays, or `None` if it is held.
-    missing: BTreeMap<ClusterName, Option<Instant>>,
-    round: u64,
+    rounds: Rounds,
 }
 
 /// At least one of spec and broken is there.
@@ -32,18 +30,11 @@ struct Entry {
     said: bool,
 }
 
-/// Most of a child's clusters are missing, so none is removed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) missing: usize,
-    pub(crate) of: usize,
-}
-
 impl Book {
     /// The discovery of all children starts anew: whoever listens must be told everything again.
     pub(crate) fn begin_discovery(&mut self) {
         self.begin_round();
-        self.missing.clear();
+        self.rounds.forget_all();
         for entry in self.clusters.values_mut() {
             entry.said = false;
         }
@@ -51,7 +42,7 @@ impl Book {
 
     /// The child starts to say everything anew.
     pub(crate) fn begin_round(&mut self) {
-        self.round += 1;
+        self.rounds.begin();
     }
 
     pub(crate) fn upsert(&mut self, spec: ClusterSpec) {
@@ -66,15 +57,14 @@ impl Book {
     }
 
     fn named(&mut self, name: &ClusterName) -> &mut Entry {
-        self.missing.remove(name);
         let entry = self.clusters.entry(name.clone()).or_default();
-        entry.round = self.round;
+        entry.round = self.rounds.named(name);
         entry.said = true;
         entry
     }
 
     pub(crate) fn remove(&mut self, name: &ClusterName) {
-        self.missing.remove(name);
+        self.rounds.forget(name);
         self.clusters.remove(name);
     }
 
@@ -83,49 +73,26 @@ impl Book {
     /// What was not said in this discovery either is forgotten: the listener finds that out by itself when all
     /// children are synced. Unless it is much; then it is kept, and to be said by [`rest`](Self::rest).
     pub(crate) fn synced(&mut self, now: Instant, grace: Duration) -> Option<Held> {
-        let of = self.clusters.len();
-        let missing: BTreeSet<ClusterName> = self
-            .clusters
-            .iter()
-            .filter(|(_, entry)| entry.round < self.round)
-            .map(|(name, _)| name.clone())
-            .collect();
-        let held = missing.len() >= 2 && missing.len() * 2 > of;
-        let before = std::mem::take(&mut self.missing);
-        for name in &missing {
-            if held {
-                self.missing.insert(name.clone(), None);
-            } else if self.clusters.get(name).is_some_and(|entry| !entry.said) {
-                self.clusters.remove(name);
-            } else {
-                // Another restart does not prolong the grace.
-                let until = before.get(name).copied().flatten().unwrap_or(now + grace);
-                self.missing.insert(name.clone(), Some(until));
-            }
+        let known = self.clusters.iter().map(|(name, entry)| (name, entry.round));
+        let held = self.rounds.end(known, now, grace);
+        if held.is_none() {
+            let unsaid = |name: &&ClusterName| self.clusters.get(*name).is_some_and(|entry| !entry.said);
+            self.let_go(self.rounds.missing().filter(unsaid).cloned().collect());
         }
-        held.then_some(Held {
-            missing: missing.len(),
-            of,
-        })
+        held
     }
 
     /// Removes what has been missing for longer than its grace.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<ClusterName> {
-        self.let_go(|until| until.is_some_and(|until| until <= now))
+        self.let_go(self.rounds.due(now))
     }
 
     /// Removes what is held.
     pub(crate) fn release_held(&mut self) -> Vec<ClusterName> {
-        self.let_go(|until| until.is_none())
+        self.let_go(self.rounds.held())
     }
 
-    fn let_go(&mut self, goes: impl Fn(Option<Instant>) -> bool) -> Vec<ClusterName> {
-        let going: Vec<ClusterName> = self
-            .missing
-            .iter()
-            .filter(|(_, until)| goes(**until))
-            .map(|(name, _)| name.clone())
-            .collect();
+    fn let_go(&mut self, going: Vec<ClusterName>) -> Vec<ClusterName> {
         for name in &going {
             self.remove(name);
         }
@@ -133,7 +100,7 @@ impl Book {
     }
 
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
-        self.missing.values().flatten().min().copied()
+        self.rounds.next_due()
     }
 
     /// What is known from an earlier discovery and was not said in this one.
@@ -152,7 +119,7 @@ impl Book {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.missing.values().filter(|until| until.is_none()).count()
+        self.rounds.held().len()
     }
 
     pub(crate) fn into_names(self) -> impl Iterator<Item = ClusterName> {
@@ -162,6 +129,8 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use mcr_core::{Access, Trust};
     use proptest::prelude::*;
 
@@ -353,7 +322,7 @@ mod tests {
                 for (cluster, entry) in &book.clusters {
                     prop_assert!(entry.spec.is_some() || entry.broken.is_some(), "{cluster} is empty");
                 }
-                for cluster in book.missing.keys() {
+                for cluster in book.rounds.missing() {
                     prop_assert!(book.clusters.contains_key(cluster), "{cluster} is missing and unknown");
                 }
             }

@@ -38,6 +38,8 @@ enum Step {
     Switch(usize, bool),
     /// The child's discovery fails and may start again.
     Cut(usize),
+    /// The same, and most of its clusters are gone meanwhile.
+    Lose(usize),
     /// The discovery of all children ends and another begins.
     Restart,
     Listen(u64),
@@ -54,7 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => child.clone().prop_map(Step::AddChild),
         1 => child.clone().prop_map(Step::RemoveChild),
         2 => (child.clone(), any::<bool>()).prop_map(|(c, off)| Step::Switch(c, off)),
-        2 => child.prop_map(Step::Cut),
+        2 => child.clone().prop_map(Step::Cut),
+        1 => child.prop_map(Step::Lose),
         1 => Just(Step::Restart),
         4 => (0..50u64).prop_map(Step::Listen),
         2 => Just(Step::Hear),
@@ -196,6 +199,12 @@ impl World {
                 }
             }
             Step::Cut(c) => self.sources[c].cut.notify_waiters(),
+            Step::Lose(c) => {
+                self.sources[c].cut.notify_waiters();
+                for n in 1..5 {
+                    self.sources[c].clusters.handle().remove(&name(&cluster(n)));
+                }
+            }
             Step::Restart => self.begin(),
             Step::Listen(seconds) => self.listen(seconds, usize::MAX).await,
             Step::Hear => self.listen(0, 1).await,
@@ -208,7 +217,27 @@ impl World {
             source.off.store(false, Ordering::SeqCst);
         }
         self.listen(600, usize::MAX).await;
+        // Each child says once more all that it has, and what it does not name has its grace.
+        for source in &self.sources {
+            source.cut.notify_waiters();
+        }
+        self.listen(600, usize::MAX).await;
         let children = self.multi.handle();
+        for (child, source) in CHILDREN.iter().zip(&self.sources) {
+            let Some(status) = children.status(child) else {
+                continue;
+            };
+            let (had, lost) = (
+                status.clusters,
+                status.clusters - source.clusters.handle().names().len(),
+            );
+            let much = lost >= 2 && lost * 2 > had;
+            assert!(
+                lost == 0 || much,
+                "what is lost has gone, unless it is much: {status:?}"
+            );
+            assert_eq!(status.held, lost, "what is lost and there is held: {status:?}");
+        }
         for child in children.names() {
             children.release_held(&child);
         }

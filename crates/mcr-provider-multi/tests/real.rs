@@ -30,7 +30,8 @@ use mcr_testkit::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-const SOON: Duration = Duration::from_secs(10);
+/// What never comes is given up after this.
+const PATIENCE: Duration = Duration::from_secs(90);
 const FED: &str = "food";
 
 async fn planes<const N: usize>() -> [ControlPlane; N] {
@@ -86,7 +87,7 @@ async fn stomach(plane: &ControlPlane, name: &str, content: Option<&str>) {
 }
 
 async fn is_fed(plane: &ControlPlane, name: &str) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let animal = animals(plane).get(name).await.or_fail();
         if animal
@@ -95,7 +96,10 @@ async fn is_fed(plane: &ControlPlane, name: &str) {
         {
             return;
         }
-        assert!(Instant::now() < deadline, "{name} is still hungry after {SOON:?}");
+        assert!(
+            Instant::now() < deadline,
+            "{name} is still hungry after {PATIENCE:?}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -192,7 +196,7 @@ impl Running {
     async fn humans(&self, cluster: &str) -> Vec<String> {
         let cluster = eventually(cluster, || self.fleet.get(cluster).ok()).await;
         let store = eventually("the animals are watched", || cluster.store::<ConfigMap>().ok()).await;
-        store.wait_synced(SOON).await.or_fail();
+        store.wait_synced(PATIENCE).await.or_fail();
         let humans = store.by_index("type", "human").or_fail();
         humans
             .iter()
@@ -207,7 +211,7 @@ impl Running {
 
 #[track_caller]
 fn eventually<T>(what: &str, ask: impl FnMut() -> Option<T>) -> impl Future<Output = T> {
-    mcr_testkit::waiting::eventually(SOON, what, ask)
+    mcr_testkit::waiting::eventually(PATIENCE, what, ask)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -300,6 +304,8 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
         off: Arc::default(),
         changed: Arc::default(),
     };
+    // One that the child no longer names when it is back, so that it is seen when the grace is over.
+    sick.provider.handle().add(spec("lost", &middle));
     let lefts = cloud([("left", &left)]);
     let multi = MultiProvider::builder()
         .child_as("a", lefts.clone())
@@ -319,7 +325,13 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
     for plane in [&left, &right, &middle] {
         is_fed(plane, "first").await;
     }
-    let before = running.fleet.clusters();
+    eventually("the lost one is looked at", || {
+        all.has("sick#lost first").then_some(())
+    })
+    .await;
+    let mut before = running.fleet.clusters();
+    before.retain(|cluster| cluster.name() != "sick#lost");
+    assert_eq!(before.len(), 3);
 
     sick.switch(true);
     let status = || running.children.status("sick").unwrap();
@@ -338,13 +350,17 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
         running.fleet.get("a#new").ok()
     })
     .await;
+    sick.provider.handle().remove(&ClusterName::new("lost").or_fail());
+    assert!(running.fleet.get("sick#lost").is_ok());
     sick.switch(false);
     eventually("the child recovers", || {
         (status().state == ChildState::Running).then_some(())
     })
     .await;
-    // Longer than the grace, in which nothing may go.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("what it no longer names goes after the grace", || {
+        running.fleet.get("sick#lost").is_err().then_some(())
+    })
+    .await;
     for cluster in before {
         let same = running.fleet.get(cluster.name()).or_fail();
         assert!(same.is_same(&cluster), "{} was engaged anew", cluster.name());
@@ -368,7 +384,7 @@ async fn a_child_that_fails_beside_two_healthy_ones_loses_nothing_and_disturbs_n
     stomach(&middle, "second", None).await;
     is_fed(&middle, "second").await;
 
-    let expected = ["a#left", "a#new", "b#right", "sick#middle"];
+    let expected = ["a#left", "a#new", "b#right", "sick#lost", "sick#middle"];
     eventually("a new cluster is looked at", || {
         (all.clusters() == expected).then_some(())
     })

@@ -5,7 +5,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::description::Description;
-use crate::{BrokenCluster, ClusterName, ClusterSpec};
+use crate::{
+    BrokenCluster, ClusterName, ClusterSpec,
+    rounds::{Held, Rounds},
+};
 
 /// Numbers the providers of a fleet.
 pub(crate) type ProviderId = usize;
@@ -25,8 +28,8 @@ pub(crate) enum Effect {
         holder: ProviderId,
         late: ProviderId,
     },
-    /// More than half of the fleet is missing after a restart of discovery, so nothing is removed.
-    Held { missing: usize, of: usize },
+    /// More than half of what a provider had is missing after a restart of its discovery, so nothing is removed.
+    Held(ProviderId, Held),
 }
 
 /// See the module.
@@ -34,9 +37,8 @@ pub(crate) enum Effect {
 pub(crate) struct Desired {
     /// Claims in the order they came; the first one is in force.
     clusters: HashMap<ClusterName, Vec<Claim>>,
-    rounds: HashMap<ProviderId, u64>,
-    /// The claims that were not named in the last round of discovery: none, on most days.
-    missing: HashMap<(ProviderId, ClusterName), Missing>,
+    /// Each provider is judged by what itself has claimed.
+    rounds: HashMap<ProviderId, Rounds>,
 }
 
 #[derive(Debug)]
@@ -49,25 +51,14 @@ struct Claim {
     round: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Missing {
-    Until(Instant),
-    Held,
-}
-
 impl Desired {
     /// A provider starts to say everything anew.
     pub(crate) fn begin_round(&mut self, provider: ProviderId) {
-        *self.rounds.entry(provider).or_default() += 1;
-    }
-
-    fn round(&self, provider: ProviderId) -> u64 {
-        self.rounds.get(&provider).copied().unwrap_or_default()
+        self.rounds.entry(provider).or_default().begin();
     }
 
     fn claim(&mut self, provider: ProviderId, name: &ClusterName) -> (usize, &mut Claim) {
-        let round = self.round(provider);
-        self.found(provider, name);
+        let round = self.rounds.entry(provider).or_default().named(name);
         let claims = self.clusters.entry(name.clone()).or_default();
         let at = claims
             .iter()
@@ -85,13 +76,6 @@ impl Desired {
             });
         claims[at].round = round;
         (at, &mut claims[at])
-    }
-
-    /// A claim is not missing any more, or is none.
-    fn found(&mut self, provider: ProviderId, name: &ClusterName) {
-        if !self.missing.is_empty() {
-            self.missing.remove(&(provider, name.clone()));
-        }
     }
 
     pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
@@ -123,7 +107,7 @@ impl Desired {
     }
 
     pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
-        self.found(provider, name);
+        self.rounds.entry(provider).or_default().forget(name);
         let Some(claims) = self.clusters.get_mut(name) else {
             return Vec::new();
         };
@@ -156,56 +140,43 @@ impl Desired {
 
     /// A provider has said everything: what it did not name is missing.
     pub(crate) fn synced(&mut self, provider: ProviderId, now: Instant, grace: Duration) -> Vec<Effect> {
-        let round = self.round(provider);
-        let of = self.clusters.len();
-        let mut missing = 0;
-        for (name, claim) in claims(&self.clusters) {
-            if claim.provider == provider && claim.round < round {
-                missing += 1;
-                self.missing
-                    .entry((provider, name.clone()))
-                    .or_insert(Missing::Until(now + grace));
-            }
-        }
-        // One cluster more or less is everyday life; losing most of the fleet at once is more often a
-        // provider that was shown an empty world than a fleet that is gone.
-        if missing < 2 || missing * 2 <= of {
-            return Vec::new();
-        }
-        for ((of, _), missing) in &mut self.missing {
-            if *of == provider {
-                *missing = Missing::Held;
-            }
-        }
-        vec![Effect::Held { missing, of }]
+        let claims = self.clusters.iter().filter_map(|(name, claims)| {
+            let claim = claims.iter().find(|claim| claim.provider == provider)?;
+            Some((name, claim.round))
+        });
+        let rounds = self.rounds.entry(provider).or_default();
+        let held = rounds.end(claims, now, grace);
+        held.map(|held| Effect::Held(provider, held))
+            .into_iter()
+            .collect()
     }
 
     /// Removes what has been missing for longer than its grace.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect> {
-        self.remove_missing(|missing| matches!(missing, Missing::Until(at) if *at <= now))
+        self.remove_all(|rounds| rounds.due(now))
     }
 
     /// Lets the clusters go that were held after a great loss.
     pub(crate) fn release_held(&mut self) -> Vec<Effect> {
-        self.remove_missing(|missing| *missing == Missing::Held)
+        self.remove_all(Rounds::held)
     }
 
-    fn remove_missing(&mut self, which: impl Fn(&Missing) -> bool) -> Vec<Effect> {
-        let going = self.missing.iter().filter(|(_, missing)| which(missing));
-        let going: Vec<(ProviderId, ClusterName)> = going.map(|(claim, _)| claim.clone()).collect();
-        going
-            .into_iter()
-            .flat_map(|(provider, name)| self.remove(provider, &name))
-            .collect()
+    fn remove_all(&mut self, which: impl Fn(&Rounds) -> Vec<ClusterName>) -> Vec<Effect> {
+        let going = self
+            .rounds
+            .iter()
+            .map(|(provider, rounds)| (*provider, which(rounds)));
+        let going: Vec<(ProviderId, Vec<ClusterName>)> = going.collect();
+        let mut effects = Vec::new();
+        for (provider, names) in going {
+            effects.extend(names.iter().flat_map(|name| self.remove(provider, name)));
+        }
+        effects
     }
 
     /// When to sweep. Asked after each thing that any provider says, so it must not look at every cluster.
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
-        let times = self.missing.values().filter_map(|missing| match missing {
-            Missing::Until(at) => Some(*at),
-            Missing::Held => None,
-        });
-        times.min()
+        self.rounds.values().filter_map(Rounds::next_due).min()
     }
 
     /// What is wrong with the description of a cluster, if anything is.
@@ -215,12 +186,9 @@ impl Desired {
 
     /// Whether a cluster is kept only because too many were lost at once.
     pub(crate) fn is_held(&self, name: &str) -> bool {
-        if self.missing.is_empty() {
-            return false;
-        }
-        let known = self.clusters.get_key_value(name);
-        let first = known.and_then(|(name, claims)| Some((claims.first()?.provider, name.clone())));
-        first.is_some_and(|claim| self.missing.get(&claim) == Some(&Missing::Held))
+        let first = self.clusters.get(name).and_then(|claims| claims.first());
+        let rounds = first.and_then(|claim| self.rounds.get(&claim.provider));
+        rounds.is_some_and(|rounds| rounds.is_held(name))
     }
 
     /// The clusters that were never described well enough to be engaged.
@@ -233,12 +201,6 @@ impl Desired {
                 .then_some((claim.provider, claim.broken.as_deref()?))
         })
     }
-}
-
-fn claims(clusters: &HashMap<ClusterName, Vec<Claim>>) -> impl Iterator<Item = (&ClusterName, &Claim)> {
-    clusters
-        .iter()
-        .flat_map(|(name, claims)| claims.iter().map(move |claim| (name, claim)))
 }
 
 #[cfg(test)]
@@ -262,7 +224,7 @@ mod tests {
                 Effect::Unset(name) => format!("unset {name}"),
                 Effect::Shown(name) => format!("shown {name}"),
                 Effect::Clash { name, holder, late } => format!("clash {name} {holder} {late}"),
-                Effect::Held { missing, of } => format!("held {missing}/{of}"),
+                Effect::Held(_, Held { missing, of }) => format!("held {missing}/{of}"),
             })
             .collect::<Vec<_>>()
             .join(", ")
@@ -334,6 +296,56 @@ mod tests {
             .collect::<Vec<_>>();
         released.sort();
         assert_eq!(released, ["unset b", "unset c"]);
+    }
+
+    #[test]
+    fn a_small_provider_beside_a_large_one_is_judged_by_its_own_count() {
+        let mut desired = Desired::default();
+        let now = Instant::now();
+        let large: Vec<String> = (10..110).map(|n| format!("large-{n}")).collect();
+        for provider in [0, 1] {
+            desired.begin_round(provider);
+        }
+        for n in &large {
+            desired.upsert(0, spec(n));
+        }
+        for n in ["a", "b", "c"] {
+            desired.upsert(1, spec(n));
+        }
+        desired.begin_round(1);
+        assert_eq!(short(&desired.synced(1, now, GRACE)), "held 3/3");
+        assert_eq!(desired.next_sweep(), None);
+        assert_eq!(short(&desired.sweep(now + 100 * GRACE)), "");
+        assert!(desired.is_held("a"));
+        // Half of the large one is more than all of the small one, and believed.
+        desired.begin_round(0);
+        for n in &large[50..] {
+            desired.upsert(0, spec(n));
+        }
+        assert_eq!(short(&desired.synced(0, now, GRACE)), "");
+        assert_eq!(desired.sweep(now + GRACE).len(), 50);
+        assert!(desired.is_held("a"));
+    }
+
+    #[test]
+    fn of_what_is_held_the_rest_gets_a_grace_once_most_is_named_again() {
+        let mut desired = Desired::default();
+        let now = Instant::now();
+        desired.begin_round(0);
+        for n in ["a", "b", "c"] {
+            desired.upsert(0, spec(n));
+        }
+        desired.begin_round(0);
+        assert_eq!(short(&desired.synced(0, now, GRACE)), "held 3/3");
+        let later = now + 10 * GRACE;
+        desired.begin_round(0);
+        desired.upsert(0, spec("a"));
+        desired.upsert(0, spec("b"));
+        assert!(desired.is_held("c"), "the round has not ended");
+        assert_eq!(short(&desired.synced(0, later, GRACE)), "");
+        assert!(!desired.is_held("c"));
+        assert_eq!(short(&desired.sweep(later)), "");
+        assert_eq!(short(&desired.sweep(later + GRACE)), "unset c");
     }
 
     #[test]

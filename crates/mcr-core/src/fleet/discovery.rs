@@ -13,7 +13,7 @@ use super::{
     desired::{Desired, Effect, ProviderId},
     supervisor,
 };
-use crate::{Change, access::settled, backoff::Backoff};
+use crate::{Change, access::settled, backoff::Backoff, rounds::Held};
 
 impl FleetShared {
     pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
@@ -130,10 +130,11 @@ impl FleetShared {
                     let (holder, late) = (&self.providers[holder].name, &self.providers[late].name);
                     tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
                 }
-                Effect::Held { missing, of } => tracing::error!(
+                Effect::Held(provider, Held { missing, of }) => tracing::error!(
+                    provider = %self.providers[provider].name,
                     missing,
                     of,
-                    "a restarted discovery no longer names most of the fleet: nothing is removed. If those clusters are really gone, call Fleet::release_held"
+                    "a restarted discovery no longer names most clusters of its provider: none is removed. If they are really gone, call Fleet::release_held"
                 ),
             }
         }

@@ -459,8 +459,8 @@ impl Fleet {
         self.0.providers.iter().all(|provider| provider.status().synced)
     }
 
-    /// Removes the clusters that a restarted discovery no longer named and that were held because they were
-    /// more than half of the fleet.
+    /// Removes the clusters that a restarted discovery no longer names and that are held because they are more than half of
+    /// those of its provider.
     pub fn release_held(&self) {
         self.0.change_desired(Desired::release_held);
     }

@@ -11,7 +11,8 @@ use crate::{
     world::{ADDRESSES, World, paused},
 };
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// Most schedules are about the first four.
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const PLACES: usize = 3;
 
 #[derive(Debug, Clone)]
@@ -53,7 +54,7 @@ fn fault() -> impl Strategy<Value = Option<Fault>> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let name = 0..NAMES.len();
+    let name = 0..4usize;
     let place = 0..PLACES;
     prop_oneof![
         8 => (provider(), name.clone(), looks()).prop_map(|(p, n, l)| Step::Upsert(p, n, l)),
@@ -68,6 +69,25 @@ fn step() -> impl Strategy<Value = Step> {
         1 => place.prop_map(Step::EndWatches),
         // Many things happen at once, some within a second, and some after all pauses.
         6 => prop_oneof![0..30u64, 0..2_000u64, 0..60_000u64].prop_map(Step::Wait),
+    ]
+}
+
+/// Of providers that have some clusters each and start again and again, with more of them or fewer.
+fn step_of_discovery() -> impl Strategy<Value = Step> {
+    let (provider, name) = (0..2usize, 0..NAMES.len());
+    let looks = |name: usize| Looks {
+        place: name % PLACES,
+        address: 0,
+        declared: true,
+        suspended: false,
+        label: 0,
+    };
+    prop_oneof![
+        6 => (provider.clone(), name.clone()).prop_map(move |(p, n)| Step::Upsert(p, n, looks(n))),
+        3 => (provider.clone(), name).prop_map(|(p, n)| Step::Remove(p, n)),
+        4 => (provider, any::<bool>()).prop_map(|(p, e)| Step::Interrupt(p, e)),
+        1 => Just(Step::ReleaseHeld),
+        2 => prop_oneof![0..2_000u64, 0..60_000u64].prop_map(Step::Wait),
     ]
 }
 
@@ -120,6 +140,18 @@ proptest! {
     #[test]
     fn any_schedule_ends_with_the_fleet_as_the_model_and_nothing_left_over(
         steps in prop::collection::vec(step(), 0..60),
+    ) {
+        paused(|| async move {
+            let world = World::new(PLACES);
+            run(&world, &steps).await;
+            world.converges().await;
+            world.ends_with_nothing().await;
+        });
+    }
+
+    #[test]
+    fn any_schedule_of_discoveries_ends_with_the_clusters_of_the_model(
+        steps in prop::collection::vec(step_of_discovery(), 0..60),
     ) {
         paused(|| async move {
             let world = World::new(PLACES);
@@ -203,6 +235,34 @@ fn what_went_wrong_before_goes_well() {
             Step::Upsert(0, 0, at(0, 0, false)),
             Step::Wait(5_000),
             Step::Upsert(0, 0, at(0, 1, false)),
+        ],
+        // A provider that started again into an empty world lost all of its clusters, as the other one had as many.
+        vec![
+            Step::Upsert(0, 0, at(0, 0, true)),
+            Step::Upsert(0, 1, at(1, 0, true)),
+            Step::Upsert(1, 2, at(2, 0, true)),
+            Step::Upsert(1, 3, at(0, 1, true)),
+            Step::Wait(1_000),
+            Step::Interrupt(1, true),
+            Step::Remove(1, 2),
+            Step::Remove(1, 3),
+            Step::Wait(100_000),
+        ],
+        // Of three clusters that were held two came back, and the third was held for ever.
+        vec![
+            Step::Upsert(0, 0, at(0, 0, true)),
+            Step::Upsert(0, 1, at(1, 0, true)),
+            Step::Upsert(0, 2, at(2, 0, true)),
+            Step::Wait(1_000),
+            Step::Interrupt(0, true),
+            Step::Remove(0, 0),
+            Step::Remove(0, 1),
+            Step::Remove(0, 2),
+            Step::Wait(5_000),
+            Step::Interrupt(0, true),
+            Step::Upsert(0, 0, at(0, 0, true)),
+            Step::Upsert(0, 1, at(1, 0, true)),
+            Step::Wait(100_000),
         ],
     ];
     for steps in schedules {

@@ -215,18 +215,19 @@ impl Model {
         for (name, what) in world {
             self.said(provider, name, what);
         }
-        let of = self.claims.len();
         let round = self.rounds[provider];
-        let mine = |claim: &&mut Claim| claim.provider == provider && claim.round < round;
-        let until = Missing::Until(Instant::now() + GRACE);
-        let mut missing: Vec<&mut Claim> = self.claims.values_mut().flatten().filter(mine).collect();
+        let all = self.claims.values_mut().flatten();
+        let mine: Vec<&mut Claim> = all.filter(|claim| claim.provider == provider).collect();
+        let of = mine.len();
+        let mut missing: Vec<&mut Claim> = mine.into_iter().filter(|claim| claim.round < round).collect();
         let most = missing.len() >= 2 && missing.len() * 2 > of;
         for claim in &mut missing {
-            if most {
-                claim.missing = Some(Missing::Held);
-            } else {
-                claim.missing.get_or_insert(until);
-            }
+            claim.missing = match claim.missing {
+                _ if most => Some(Missing::Held),
+                Some(Missing::Until(at)) => Some(Missing::Until(at)),
+                // What was held is missing like any other, from now on.
+                Some(Missing::Held) | None => Some(Missing::Until(Instant::now() + GRACE)),
+            };
         }
     }
 
