@@ -105,6 +105,35 @@ fn references() {
 }
 
 #[test]
+fn default_namespaces() {
+    let said = |namespace: &str| {
+        let yaml = kubeconfig("server: 'https://h:6443'", "token: t")
+            .replace("user: u}", &format!("user: u, namespace: {namespace}}}"));
+        message(&yaml, Trust::Untrusted, &AccessPolicy::default())
+    };
+    for namespace in ["team-a", "''", "' '", "1", "~"] {
+        assert_eq!(said(namespace), "fine", "{namespace}");
+    }
+    let too_long = "a".repeat(64);
+    for namespace in [
+        "../secrets",
+        "a/b",
+        "'a?x=y'",
+        "Team",
+        "a.b",
+        "' a'",
+        too_long.as_str(),
+    ] {
+        assert_eq!(
+            said(namespace),
+            "contexts[name=\"c\"].context.namespace: is not the name of a namespace, which has at most 63 lower-case letters, \
+             digits and hyphens and begins and ends with a letter or digit; correct it",
+            "{namespace}"
+        );
+    }
+}
+
+#[test]
 fn clusters() {
     let server = |url: &str| cluster(&format!("server: '{url}'"));
     let field = "clusters[name=\"k\"].cluster";

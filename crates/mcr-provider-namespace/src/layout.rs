@@ -1,6 +1,6 @@
 //! Namespaces as places of a scope.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -72,6 +72,10 @@ impl ScopeLayout for Layout {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::default().without_cluster_scoped_kinds()
+    }
+
+    fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
+        Cow::Borrowed(self.inside.as_deref().unwrap_or(place))
     }
 
     fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {

@@ -3,7 +3,7 @@
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     fields::{Fields, base64, filled},
     pem, user,
 };
+use crate::name::is_namespace;
 
 /// What it takes to connect.
 pub(crate) enum Resolved {
@@ -56,28 +57,75 @@ pub(crate) fn at_hand(access: &Access, policy: &AccessPolicy) -> Option<Resolved
     }
 }
 
-/// What was found in a kubeconfig that names no files and programs, and so is found in it each time.
+/// The namespace of requests that name none, where nothing else is said. All clusters share its text.
+pub(crate) fn usual_namespace() -> Arc<str> {
+    static USUAL: LazyLock<Arc<str>> = LazyLock::new(|| "default".into());
+    USUAL.clone()
+}
+
+fn namespace(name: &str) -> Arc<str> {
+    let usual = usual_namespace();
+    if *name == *usual { usual } else { name.into() }
+}
+
+/// The namespace of requests that name none, as far as it is known without reading a kubeconfig.
+pub(crate) fn default_namespace(access: &Access) -> Option<Arc<str>> {
+    match access {
+        Access::Kubeconfig(kubeconfig) => looked_at(kubeconfig).map(|found| found.default_namespace.clone()),
+        Access::Parts(parts) => Some(parts.default_namespace.clone()),
+        Access::Client(client) => Some(namespace(client.client().default_namespace())),
+        // Its layout knows.
+        Access::Scoped(_) => None,
+    }
+}
+
+/// Whether it is a kubeconfig that nobody has read yet.
+pub(crate) fn is_unread(access: &Access) -> bool {
+    matches!(access, Access::Kubeconfig(kubeconfig) if looked_at(kubeconfig).is_none())
+}
+
+/// Reads a kubeconfig, but none of the files that it names. What is wrong with it is told when it is used.
+pub(crate) fn look_into(access: &Access, policy: &AccessPolicy) {
+    if let Access::Kubeconfig(kubeconfig) = access {
+        let _ = link(kubeconfig, policy, false);
+    }
+}
+
+/// What was found in a kubeconfig.
 pub(super) struct Found {
     yaml: Arc<[u8]>,
     context: Option<Arc<str>>,
+    default_namespace: Arc<str>,
+    /// None if it names files or programs, in which something else may be found each time.
+    link: Option<FoundLink>,
+}
+
+#[derive(Clone)]
+struct FoundLink {
     endpoint: Arc<Endpoint>,
     credentials: Arc<dyn CredentialSource>,
-    default_namespace: Arc<str>,
+}
+
+fn looked_at(access: &KubeconfigAccess) -> Option<&Found> {
+    // Its fields are there for everyone to set.
+    let same = |found: &&Found| Arc::ptr_eq(&found.yaml, &access.yaml) && found.context == access.context;
+    access.found.get().filter(same)
 }
 
 fn found(access: &KubeconfigAccess, policy: &AccessPolicy) -> Option<Resolved> {
-    let found = access.found.get()?;
-    let endpoint = &found.endpoint;
+    let found = looked_at(access)?;
+    let FoundLink {
+        endpoint,
+        credentials,
+    } = found.link.as_ref()?;
     // All that is left to be refused; why it is refused is told by who looks at the kubeconfig again.
     let allowed = access.trust == Trust::Trusted
         || (!endpoint.insecure_skip_tls_verify
             && endpoint.proxy.is_none()
             && literal(&endpoint.server).is_none_or(|address| policy.addresses.check(address).is_ok()));
-    // Its fields are there for everyone to set.
-    let same = Arc::ptr_eq(&found.yaml, &access.yaml) && found.context == access.context;
-    (allowed && same).then(|| Resolved::Link {
+    allowed.then(|| Resolved::Link {
         endpoint: endpoint.clone(),
-        credentials: found.credentials.clone(),
+        credentials: credentials.clone(),
         default_namespace: found.default_namespace.clone(),
         trust: access.trust,
     })
@@ -89,7 +137,7 @@ pub(crate) fn settled(access: Access, policy: &AccessPolicy) -> Access {
     let Access::Kubeconfig(kubeconfig) = &access else {
         return access;
     };
-    let (Some(Resolved::Link { .. }), Some(known)) = (found(kubeconfig, policy), kubeconfig.found.get())
+    let (Some(Resolved::Link { .. }), Some(known)) = (found(kubeconfig, policy), looked_at(kubeconfig))
     else {
         return access;
     };
@@ -98,9 +146,8 @@ pub(crate) fn settled(access: Access, policy: &AccessPolicy) -> Access {
         found: Arc::new(OnceLock::from(Found {
             yaml: yaml.clone(),
             context: known.context.clone(),
-            endpoint: known.endpoint.clone(),
-            credentials: known.credentials.clone(),
             default_namespace: known.default_namespace.clone(),
+            link: known.link.clone(),
         })),
         yaml,
         trust: kubeconfig.trust,
@@ -177,17 +224,27 @@ pub(crate) fn link(
     let credentials = user::source(&place, user, &cluster, &endpoint)?;
 
     let endpoint = Arc::new(endpoint);
-    let default_namespace: Arc<str> = filled(context.namespace).map_or_else(|| "default".into(), Arc::from);
-    if stays {
-        // What a clone with other fields has found stays.
-        let _ = access.found.set(Found {
-            yaml: access.yaml.clone(),
-            context: access.context.clone(),
+    let default_namespace = match filled(context.namespace) {
+        None => usual_namespace(),
+        Some(chosen) if is_namespace(&chosen) => namespace(&chosen),
+        Some(_) => {
+            return Err(AccessError::invalid(
+                format!("contexts[name={}].context.namespace", quote(&name)),
+                "is not the name of a namespace, which has at most 63 lower-case letters, digits and hyphens and begins and \
+                 ends with a letter or digit; correct it",
+            ));
+        }
+    };
+    // What a clone with other fields has found stays.
+    let _ = access.found.set(Found {
+        yaml: access.yaml.clone(),
+        context: access.context.clone(),
+        default_namespace: default_namespace.clone(),
+        link: stays.then(|| FoundLink {
             endpoint: endpoint.clone(),
             credentials: credentials.clone(),
-            default_namespace: default_namespace.clone(),
-        });
-    }
+        }),
+    });
     Ok(Resolved::Link {
         endpoint,
         credentials,

@@ -34,7 +34,9 @@ pub use error::{AccessError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 use kubeconfig::Found;
 pub use kubeconfig::check;
-pub(crate) use kubeconfig::{Resolved, at_hand, resolve, settled};
+pub(crate) use kubeconfig::{
+    Resolved, at_hand, default_namespace, is_unread, look_into, resolve, settled, usual_namespace,
+};
 pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 
 /// How to reach a cluster.
@@ -206,7 +208,7 @@ impl Parts {
         Self {
             endpoint,
             credentials: Arc::new(credentials),
-            default_namespace: "default".into(),
+            default_namespace: usual_namespace(),
         }
     }
 }

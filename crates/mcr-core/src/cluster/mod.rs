@@ -20,6 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Capabilities, ClusterName,
+    access::usual_namespace,
     fleet::{ClusterState, Description, FleetShared, Seat},
     latest::Latest,
     transport::Transport,
@@ -52,7 +53,6 @@ struct Inner {
     /// Everything that must end before the cluster counts as gone: its watches and running reconciles.
     tasks: TaskTracker,
     watches: Mutex<Watches>,
-    default_namespace: OnceLock<Arc<str>>,
     recorder: OnceLock<Box<Recorder>>,
     standing: Standing,
     fleet: Weak<FleetShared>,
@@ -74,6 +74,8 @@ pub(crate) struct Facts {
     /// What its provider said last, for its labels and properties.
     pub(crate) spec: Arc<Description>,
     pub(crate) identity: Option<Arc<str>>,
+    /// Of the description in use, for requests that name none.
+    pub(crate) default_namespace: Arc<str>,
     pub(crate) credential_expires: Option<SystemTime>,
     pub(crate) last_probe: Option<SystemTime>,
     /// What is wrong though the cluster goes on as it was.
@@ -86,6 +88,7 @@ impl Facts {
         Self {
             spec: spec.clone(),
             identity: spec.identity.clone(),
+            default_namespace: spec.default_namespace.clone().unwrap_or_else(usual_namespace),
             credential_expires: None,
             last_probe: None,
             warning: None,
@@ -127,7 +130,6 @@ impl Cluster {
             token: fleet.token().child_token(),
             tasks: TaskTracker::new(),
             watches: Mutex::default(),
-            default_namespace: OnceLock::new(),
             recorder: OnceLock::new(),
             standing,
             fleet: Arc::downgrade(fleet),
@@ -204,15 +206,20 @@ impl Cluster {
     /// below it. While the cluster is not connected or suspended its requests fail at once with the reason,
     /// and no request waits longer than its deadline.
     ///
+    /// Its default namespace is that of the kubeconfig's context, of the [`Parts`](crate::Parts), of the ready client, or
+    /// what the layout of its scope says. If another is announced, clients taken later have that one, and those taken
+    /// before keep theirs.
+    ///
     /// # Panics
     /// If called for the first time outside of a tokio runtime.
     pub fn client(&self) -> Client {
-        self.transport().client(
-            self.0
-                .default_namespace
-                .get()
-                .map_or("default", |namespace| namespace),
-        )
+        let transport = self.transport();
+        match &self.0.standing {
+            Standing::Seated(seat) => {
+                seat.in_place(|layout, place| transport.client(&layout.default_namespace(place)))
+            }
+            Standing::Own | Standing::Hidden => transport.client(&self.0.facts.load().default_namespace),
+        }
     }
 
     /// All objects of a kind, in every namespace.
@@ -349,8 +356,13 @@ impl Cluster {
         self.0.line.get_or_init(|| Arc::new(Line::new(Phase::Down)))
     }
 
-    pub(crate) fn set_default_namespace(&self, namespace: Arc<str>) {
-        let _ = self.0.default_namespace.set(namespace);
+    /// Says whether it is another than before.
+    pub(crate) fn set_default_namespace(&self, namespace: &Arc<str>) -> bool {
+        let changed = self.0.facts.load().default_namespace != *namespace;
+        if changed {
+            self.change_facts(|facts| facts.default_namespace.clone_from(namespace));
+        }
+        changed
     }
 
     /// Enters a state; says whether it is another than before.

@@ -239,7 +239,9 @@ impl Life<'_> {
         };
         let shown = identity.shown();
         self.identity = Some(identity);
-        self.cluster.set_default_namespace(namespace);
+        if self.cluster.set_default_namespace(&namespace) {
+            self.shown();
+        }
         self.cluster.change_facts(|facts| {
             facts.identity.clone_from(&shown);
             facts.credential_expires = expires;

@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Access, Availability, ClusterName, ClusterSpec};
+use crate::{Access, Availability, ClusterName, ClusterSpec, access::default_namespace};
 
 /// A [`ClusterSpec`], held for as long as the cluster is there.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) name: ClusterName,
     pub(crate) access: Access,
+    /// The namespace of requests that name none; not known if the access is a kubeconfig that can't be used.
+    pub(crate) default_namespace: Option<Arc<str>>,
     pub(crate) identity: Option<Arc<str>>,
     pub(crate) labels: Pairs,
     pub(crate) properties: Pairs,
@@ -29,6 +31,7 @@ impl From<ClusterSpec> for Description {
         } = spec;
         Self {
             name,
+            default_namespace: default_namespace(&access),
             access,
             identity,
             labels: labels.into(),

@@ -6,14 +6,19 @@ use std::{
 };
 
 use futures::StreamExt;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     FleetShared,
     desired::{Desired, Effect, ProviderId},
     supervisor,
 };
-use crate::{Change, access::settled, backoff::Backoff, rounds::Held};
+use crate::{
+    Access, Change,
+    access::{is_unread, look_into, settled},
+    backoff::Backoff,
+    rounds::Held,
+};
 
 impl FleetShared {
     pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
@@ -35,7 +40,12 @@ impl FleetShared {
                     () = self.token().cancelled() => return,
                 };
                 match item {
-                    Some(Ok(change)) => self.take(id, change),
+                    Some(Ok(change)) => {
+                        if let Change::Upsert(spec) = &change {
+                            self.read(&spec.access).await;
+                        }
+                        self.take(id, change);
+                    }
                     Some(Err(error)) => break error.to_string(),
                     None if self.token().is_cancelled() => return,
                     None => break "the provider ended its discovery without being told to".to_owned(),
@@ -56,6 +66,22 @@ impl FleetShared {
                 () = sleep(pause) => {}
                 () = self.token().cancelled() => return,
             }
+        }
+    }
+
+    /// Reads a kubeconfig before its cluster joins: a client can be taken from then on, and has to know the default
+    /// namespace.
+    async fn read(&self, access: &Access) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if !is_unread(access) {
+            return;
+        }
+        let (read, policy) = (access.clone(), self.settings.access_policy.clone());
+        // Off the executor, since it may be long.
+        let reading = tokio::task::spawn_blocking(move || look_into(&read, &policy));
+        if timeout(PATIENCE, reading).await.is_err() {
+            // The threads there are for such things wait for files that don't come; the other clusters must not.
+            look_into(access, &self.settings.access_policy);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{Cluster, ClusterName};
 pub enum FleetEvent {
     /// The cluster has joined the fleet. It need not be connected yet.
     Engaged(Cluster),
-    /// Its state, labels or properties have changed. Several changes may be told as one.
+    /// Its state, labels, properties or default namespace have changed. Several changes may be told as one.
     Updated(Cluster),
     /// The cluster has left, or another one takes its name (which is told next). This is never a deletion of
     /// its objects.

@@ -147,6 +147,9 @@ impl<'a> Life<'a> {
         };
         let mut taken_back = std::pin::pin!(taken_back(self.changes.clone(), self.wanted.claim));
         loop {
+            if !self.cluster.state().is_ready() {
+                self.use_default_namespace();
+            }
             let step = async {
                 if suspended(&self.wanted.spec).is_some() {
                     self.suspend();
@@ -167,6 +170,16 @@ impl<'a> Life<'a> {
             if let Some(end) = end {
                 return end;
             }
+        }
+    }
+
+    /// Gives clients that are taken from now on the default namespace that the provider said last. Not while the
+    /// description before it is the one that the cluster is connected by.
+    pub(super) fn use_default_namespace(&self) {
+        if let Some(namespace) = &self.wanted.spec.default_namespace
+            && self.cluster.set_default_namespace(namespace)
+        {
+            self.shown();
         }
     }
 
@@ -250,6 +263,9 @@ impl<'a> Life<'a> {
         self.wanted = wanted;
         let spec = self.wanted.spec.clone();
         self.cluster.change_facts(|facts| facts.spec.clone_from(&spec));
+        if !self.cluster.state().is_ready() {
+            self.use_default_namespace();
+        }
         // In a scope it stands behind another connection, which is none of its own.
         if identity_changed || (self.host.is_none() && member::scoped(&self.wanted.spec).is_some()) {
             return Some(End::Replaced);

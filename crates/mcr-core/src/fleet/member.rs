@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Access, BoxError, Cluster, ClusterName,
     cluster::{Facts, Standing},
-    scope::ScopedAccess,
+    scope::{ScopeLayout, ScopedAccess},
     transport::{AnswerBody, Route, Transport},
     watch::SharedWatch,
 };
@@ -42,6 +42,12 @@ impl Seat {
 
     pub(crate) fn host(&self) -> Arc<Host> {
         self.spot().host.clone()
+    }
+
+    /// Asks the layout about the place.
+    pub(crate) fn in_place<T>(&self, ask: impl FnOnce(&dyn ScopeLayout, &str) -> T) -> T {
+        let Spot { host, place } = self.spot().clone();
+        ask(&**host.scope().layout(), &place)
     }
 
     fn is_behind(&self, host: &Host) -> bool {

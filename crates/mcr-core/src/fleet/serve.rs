@@ -182,6 +182,7 @@ impl Life<'_> {
             SpecChange::Facts => {
                 self.cluster.change_facts(|facts| facts.warning = None);
                 self.redeclare(spec.identity.clone());
+                self.use_default_namespace();
                 None
             }
             SpecChange::Identity => Some(End::Replaced),

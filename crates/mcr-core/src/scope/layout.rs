@@ -56,8 +56,14 @@ pub trait ScopeLayout: Send + Sync + 'static {
         Capabilities::default()
     }
 
+    /// The namespace that requests of a cluster's [client](crate::Cluster::client) go to that name none.
+    fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
+        let _ = place;
+        Cow::Borrowed("default")
+    }
+
     /// What stands before the path of each request that concerns all clusters of an endpoint: lists, watches and
-    /// probes. Empty, or starting with a slash.
+    /// probes. Empty, or starting with a slash. Asked for when the scope is made.
     fn watch_prefix(&self) -> &str {
         ""
     }

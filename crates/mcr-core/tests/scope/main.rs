@@ -7,6 +7,7 @@
 mod harness;
 mod joins;
 mod members;
+mod namespaces;
 mod real;
 mod schedule;
 mod shard;

@@ -10,6 +10,7 @@ mod dead;
 mod harness;
 mod leaving;
 mod lists;
+mod namespaces;
 mod secrets;
 mod server;
 mod sharing;

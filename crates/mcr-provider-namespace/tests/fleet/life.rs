@@ -273,6 +273,8 @@ async fn with_kept_names_objects_are_where_they_are() {
         "{:?}",
         running.seen.lines()
     );
+    let island = running.fleet.get("island").or_fail();
+    assert_eq!(island.client().default_namespace(), "island");
     running.stop().await;
 }
 

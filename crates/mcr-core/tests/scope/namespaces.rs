@@ -1,0 +1,156 @@
+//! Where requests of clusters in scopes go that name no namespace.
+
+use std::{
+    borrow::Cow,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client::Body};
+use mcr_core::{
+    AnswerBody, BoxError, ClusterSpec, ObjectMetadata, Placement, Scope, ScopeLayout, ScopeRefusal, Upstream,
+    WatchRequest,
+};
+
+use crate::{
+    harness::{Namespaces, OrFail, Running, SOON, eventually, paused},
+    members::name,
+};
+
+/// Each namespace is a cluster that has no other one.
+struct Islands;
+
+impl ScopeLayout for Islands {
+    fn name(&self) -> &str {
+        "islands"
+    }
+
+    fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
+        place.into()
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.namespace().map(Placement::new)
+    }
+
+    fn send(
+        &self,
+        _: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async move { upstream.send(request).await })
+    }
+}
+
+#[test]
+fn the_default_namespace_in_a_scope_is_what_the_layout_says_of_the_place() {
+    paused(|| async {
+        let running = Running::start();
+        let silent = tower::service_fn(|_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let endpoint = Client::new(silent, "of-the-endpoint");
+        let (islands, plain) = (Scope::new(Islands), Scope::new(Namespaces));
+        for scope in [&islands, &plain] {
+            scope.set_endpoint("a", endpoint.clone());
+        }
+        let announce = |cluster: &str, scope: &Scope, place: &str| {
+            let spec = ClusterSpec::new(name(cluster), scope.place("a", place));
+            running.clusters.add(spec.identity(cluster));
+        };
+        announce("plain", &plain, "zoo");
+        let cluster = running.engaged("plain").await;
+        assert_eq!(cluster.client().default_namespace(), "default");
+        announce("island", &islands, "zoo");
+        let cluster = running.engaged("island").await;
+        let first = cluster.client();
+        assert_eq!(first.default_namespace(), "zoo");
+        announce("island", &islands, "jungle");
+        eventually(SOON, "clients are of the place it moved to", || {
+            (cluster.client().default_namespace() == "jungle").then_some(())
+        })
+        .await;
+        assert_eq!(first.default_namespace(), "zoo");
+        running.stop().await;
+    });
+}
+
+/// Asks for what can't be a namespace whatever is wanted.
+struct Astray;
+
+impl ScopeLayout for Astray {
+    fn name(&self) -> &str {
+        "astray"
+    }
+
+    fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+        Ok(wanted.clone().namespace("all/secrets?"))
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.namespace().map(Placement::new)
+    }
+
+    fn send(
+        &self,
+        _: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async move { upstream.send(request).await })
+    }
+}
+
+#[test]
+fn a_watch_of_what_can_not_be_a_namespace_is_refused_in_a_scope_and_stays_so_when_its_cluster_moves() {
+    paused(|| async {
+        let running = Running::start();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let listed = asked.clone();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            listed.lock().unwrap().push(request.uri().path().to_owned());
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let endpoint = Client::new(server, "default");
+        let (plain, astray) = (Scope::new(Namespaces), Scope::new(Astray));
+        for (scope, namespace, named) in [
+            (&plain, "../secrets", "../secrets"),
+            (&astray, "zoo", "all/secrets?"),
+        ] {
+            let cluster = scope.name();
+            for endpoint_name in ["a", "b"] {
+                scope.set_endpoint(endpoint_name, endpoint.clone());
+            }
+            let announce = |endpoint: &str| {
+                let spec = ClusterSpec::new(name(cluster), scope.place(endpoint, "zoo"));
+                running.clusters.add(spec.identity(cluster).label("at", endpoint));
+            };
+            announce("a");
+            let cluster = running.engaged(cluster).await;
+            let request = WatchRequest::of::<ConfigMap>().namespace(namespace);
+            let watch = cluster.watch(request, None).or_fail();
+            for endpoint in ["a", "b"] {
+                announce(endpoint);
+                eventually(SOON, "it is there", || {
+                    (cluster.label("at").as_deref() == Some(endpoint)).then_some(())
+                })
+                .await;
+                let problem = watch.status().problem.unwrap().error.to_string();
+                assert!(
+                    problem.contains(&format!("{named:?} can't be the name of a namespace")),
+                    "{problem}"
+                );
+            }
+        }
+        // Time for what should not come.
+        tokio::time::sleep(SOON).await;
+        let asked = asked.lock().unwrap().clone();
+        assert!(!asked.is_empty(), "the endpoints are connected to");
+        assert!(!asked.iter().any(|path| path.contains("configmaps")), "{asked:?}");
+        running.stop().await;
+    });
+}
