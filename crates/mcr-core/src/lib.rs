@@ -4,9 +4,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
+mod attempt;
 mod backoff;
 mod cluster;
 mod fleet;
+mod foreign;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -70,7 +72,10 @@ pub fn explain_error(error: &(dyn std::error::Error + 'static)) -> String {
 /// What other crates of the workspace share with the fleet. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::rounds::{Held, Rounds};
+    pub use crate::{
+        attempt::Attempt,
+        rounds::{Held, Rounds},
+    };
 }
 
 /// An error of any kind.

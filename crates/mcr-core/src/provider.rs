@@ -49,8 +49,8 @@ impl BrokenCluster {
 
 /// A running discovery: what a [`Provider`] says, in order.
 ///
-/// An error item is logged and ends this discovery; so does the end of the stream, unless the provider was
-/// told to stop. Either way the fleet starts the discovery anew after a growing, jittered pause.
+/// An error item is logged and ends this discovery; so does a panic, and so does the end of the stream, unless the
+/// provider was told to stop. Each time the fleet starts the discovery anew after a growing, jittered pause.
 pub type Discovery = BoxStream<'static, Result<Change, BoxError>>;
 
 /// A source of clusters.

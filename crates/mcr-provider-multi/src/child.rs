@@ -1,14 +1,8 @@
 //! One child while it runs: its discovery is started, listened to, and started again when it fails.
 
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream};
-use mcr_core::{Change, Discovery, Provider};
+use mcr_core::{Change, Provider, internal::Attempt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -30,12 +24,6 @@ pub(crate) struct Run {
     /// When the next attempt may begin; none for the first.
     due: Option<Instant>,
     backoff: Backoff,
-}
-
-struct Attempt {
-    discovery: Discovery,
-    stop: CancellationToken,
-    started: Instant,
 }
 
 impl Run {
@@ -68,7 +56,7 @@ impl Run {
                     sleep_until(due).await;
                 }
                 Attempt::begin(&*self.provider, self.stop.child_token())
-                    .map_err(|panic| self.failed(panic, Duration::ZERO))?
+                    .map_err(|panicked| self.failed(panicked, Duration::ZERO))?
             }
         };
         match attempt.next().await {
@@ -76,7 +64,7 @@ impl Run {
                 self.attempt = Some(attempt);
                 Ok(change)
             }
-            Err(error) => Err(self.failed(error, attempt.started.elapsed())),
+            Err(error) => Err(self.failed(error, attempt.ran())),
         }
     }
 
@@ -85,50 +73,4 @@ impl Run {
         self.due = Some(Instant::now() + retry_in);
         Failed { error, retry_in }
     }
-}
-
-impl Attempt {
-    // A provider should not panic. If one does, it is one child that fails and not all of them.
-    fn begin(provider: &dyn Provider, stop: CancellationToken) -> Result<Self, String> {
-        match catch_unwind(AssertUnwindSafe(|| provider.discover(stop.clone()))) {
-            Ok(discovery) => Ok(Self {
-                discovery,
-                stop,
-                started: Instant::now(),
-            }),
-            Err(panic) => {
-                stop.cancel();
-                Err(panicked("when its discovery was started", &*panic))
-            }
-        }
-    }
-
-    async fn next(&mut self) -> Result<Change, String> {
-        match AssertUnwindSafe(self.discovery.next()).catch_unwind().await {
-            Ok(Some(Ok(change))) => Ok(change),
-            Ok(Some(Err(error))) => Err(error.to_string()),
-            Ok(None) => Err("the provider ended its discovery without being told to".to_owned()),
-            Err(panic) => Err(panicked("in its discovery", &*panic)),
-        }
-    }
-}
-
-impl Drop for Attempt {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        let discovery = std::mem::replace(&mut self.discovery, stream::empty().boxed());
-        // A provider that panics even now must not take the others along.
-        if catch_unwind(AssertUnwindSafe(|| drop(discovery))).is_err() {
-            tracing::error!("a child panicked when its discovery was dropped");
-        }
-    }
-}
-
-fn panicked(when: &str, panic: &(dyn Any + Send)) -> String {
-    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text.as_str(),
-        _ => "a panic without a text",
-    };
-    format!("the provider panicked {when}: {text}")
 }

@@ -210,7 +210,8 @@ pub enum Refresh {
 /// Hands out credentials for one cluster, now and whenever they expire or are refused.
 ///
 /// The fleet asks from the cluster's own task, with a deadline: a source that hangs delays only its own
-/// cluster and is dropped when the deadline passes, so it must be cancel safe. Two clusters can share one.
+/// cluster and is dropped when the deadline passes, so it must be cancel safe. A panic counts as a failure. Two clusters
+/// can share one.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

@@ -49,6 +49,9 @@ pub enum Access {
     Parts(Box<Parts>),
     /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
     /// client for the same cluster counts as a change of address: one list and a comparison.
+    ///
+    /// A panic in a future or a body of one of its services is a failed request. A panic in `poll_ready` or `call` ends the
+    /// client for good: the cluster says that it needs another one.
     Client(ReadyClient),
     /// A place in a scope: one of the many clusters behind an endpoint. Made by [`Scope::place`](crate::scope::Scope::place).
     Scoped(ScopedAccess),

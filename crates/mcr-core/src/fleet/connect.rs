@@ -18,6 +18,7 @@ use crate::{
     Access, Cluster, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
     access::{Resolved, at_hand, resolve},
     backoff::Backoff,
+    foreign::{self, Foreign, SOURCE},
     slots::Slot as WorkSlot,
     transport::{Stack, explain},
     watch::{Phase, Seen},
@@ -41,7 +42,14 @@ pub(super) struct Source {
     trust: Trust,
     /// Stands before each path, for the endpoint of a scope.
     prefix: Arc<str>,
-    pub(super) credentials: Arc<dyn CredentialSource>,
+    credentials: Arc<dyn CredentialSource>,
+}
+
+/// What a source has handed out.
+pub(super) struct Given {
+    pub(super) credential: Credential,
+    /// How often the source is to be asked again, though nothing expires.
+    pub(super) every: Option<Duration>,
 }
 
 impl Source {
@@ -53,16 +61,19 @@ impl Source {
             .map_err(|error| NotConnected::new(explain(&error)))
     }
 
-    pub(super) async fn credential(
-        &self,
-        fleet: &FleetShared,
-        why: Refresh,
-    ) -> Result<Credential, NotConnected> {
+    pub(super) async fn credential(&self, fleet: &FleetShared, why: Refresh) -> Result<Given, NotConnected> {
         let limit = fleet.settings().credential_timeout;
-        timeout(limit, self.credentials.credential(why))
+        let source = &*self.credentials;
+        let given = async {
+            let credential = source.credential(why).await.map_err(|error| explain(&error))?;
+            let every = source.renew_every();
+            Ok::<_, String>(Given { credential, every })
+        };
+        timeout(limit, Foreign::new(SOURCE, Box::pin(given)))
             .await
             .map_err(|_| NotConnected::new(format!("no credential within {} s", limit.as_secs())))?
-            .map_err(|error| NotConnected::new(explain(&error)))
+            .map_err(|panicked| NotConnected::new(panicked.to_string()))?
+            .map_err(NotConnected::new)
     }
 }
 
@@ -328,7 +339,7 @@ pub(super) async fn dial(
     prefix: &str,
 ) -> Result<Connected, NotConnected> {
     let resolved = resolved(fleet, spec).await.map_err(NotConnected::new)?;
-    let shape = shape(spec, &resolved);
+    let shape = shape(spec, &resolved).map_err(NotConnected::new)?;
     let refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
     match resolved {
         Resolved::Client(client) => Ok(Connected {
@@ -366,7 +377,7 @@ pub(super) async fn dial(
                 prefix: prefix.into(),
                 credentials,
             };
-            let credential = source.credential(fleet, why).await?;
+            let Given { credential, every } = source.credential(fleet, why).await?;
             let stack = source.stack(fleet, &credential)?;
             Ok(Connected {
                 expires: credential.expires_at,
@@ -374,7 +385,7 @@ pub(super) async fn dial(
                     shape,
                     stack,
                     credential: credential.fingerprint(),
-                    refresh_at: refresh_time(&credential, source.credentials.renew_every()),
+                    refresh_at: refresh_time(&credential, every),
                     source: Some(source),
                     refresh_backoff,
                 },
@@ -400,11 +411,18 @@ pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<
     match tokio::task::spawn_blocking(move || resolve(&access, &policy)).await {
         Ok(Ok(resolved)) => Ok(resolved),
         Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
-        Err(error) => Err(format!("its description could not be looked at: {error}")),
+        // The text of the error has that of the panic in it, which may quote a kubeconfig.
+        Err(_) => Err(
+            "its description could not be looked at: reading it panicked, which is a fault in mcr".to_owned(),
+        ),
     }
 }
 
-pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Shape {
+/// What a description comes down to.
+///
+/// # Errors
+/// If the source of its credentials can't be told from others.
+pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Result<Shape, String> {
     let (target, credentials) = match (resolved, &spec.access) {
         (
             Resolved::Link {
@@ -413,16 +431,20 @@ pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Shape {
                 ..
             },
             _,
-        ) => (Target::Endpoint(endpoint.clone()), credentials.fingerprint()),
+        ) => {
+            let fingerprint = foreign::call(SOURCE, || credentials.fingerprint());
+            let fingerprint = fingerprint.map_err(|panicked| panicked.to_string())?;
+            (Target::Endpoint(endpoint.clone()), fingerprint)
+        }
         (Resolved::Client(_), Access::Client(ready)) => (Target::Client(ready.id()), Fingerprint::of(&())),
         (Resolved::Client(_), _) => (Target::Client(u64::MAX), Fingerprint::of(&())),
     };
-    Shape {
+    Ok(Shape {
         identity: spec.identity.clone(),
         target,
         credentials,
         suspended: suspended(spec),
-    }
+    })
 }
 
 /// When to ask for the next credential: in good time before this one expires.

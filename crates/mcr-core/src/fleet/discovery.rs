@@ -5,18 +5,19 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
-    FleetShared,
+    FleetShared, RunningProvider,
     desired::{Desired, Effect, ProviderId},
     supervisor,
 };
 use crate::{
-    Access, Change,
+    Access, Change, Provider,
     access::{is_unread, look_into, settled},
+    attempt::Attempt,
     backoff::Backoff,
+    foreign::{self, DISCOVERED},
     rounds::Held,
 };
 
@@ -27,37 +28,23 @@ impl FleetShared {
 
     /// Runs one provider, over and over, until the fleet stops.
     pub(crate) async fn run_provider(self: Arc<Self>, id: ProviderId) {
-        let provider = self.providers[id].provider.clone();
+        let RunningProvider { name, provider, .. } = &self.providers[id];
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
         loop {
             self.desired().begin_round(id);
             let started = Instant::now();
-            let stop = self.token().child_token();
-            let mut discovery = provider.discover(stop.clone());
-            let error = loop {
-                let item = tokio::select! {
-                    item = discovery.next() => item,
-                    () = self.token().cancelled() => return,
-                };
-                match item {
-                    Some(Ok(change)) => {
-                        if let Change::Upsert(spec) = &change {
-                            self.read(&spec.access).await;
-                        }
-                        self.take(id, change);
-                    }
-                    Some(Err(error)) => break error.to_string(),
-                    None if self.token().is_cancelled() => return,
-                    None => break "the provider ended its discovery without being told to".to_owned(),
-                }
+            let error = tokio::select! {
+                error = self.listen(id, &**provider) => error,
+                () = self.token().cancelled() => return,
             };
-            stop.cancel();
-            drop(discovery);
+            if self.token().is_cancelled() {
+                return;
+            }
             if started.elapsed() > Duration::from_secs(60) {
                 backoff.reset();
             }
             let pause = backoff.next();
-            tracing::warn!(provider = provider.name(), %error, retry_in = ?pause, "discovery ended, starting it again");
+            tracing::warn!(provider = %name, %error, retry_in = ?pause, "discovery ended, starting it again");
             self.providers[id].update(|status| {
                 status.restarts += 1;
                 status.last_error = Some(error);
@@ -65,6 +52,27 @@ impl FleetShared {
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.token().cancelled() => return,
+            }
+        }
+    }
+
+    /// Takes what a provider says, until its discovery ends; returns why.
+    async fn listen(self: &Arc<Self>, id: ProviderId, provider: &dyn Provider) -> String {
+        let mut attempt = match Attempt::begin(provider, self.token().child_token()) {
+            Ok(attempt) => attempt,
+            Err(error) => return error,
+        };
+        loop {
+            let change = match attempt.next().await {
+                Ok(change) => change,
+                Err(error) => return error,
+            };
+            if let Change::Upsert(spec) = &change {
+                self.read(&spec.access).await;
+            }
+            // What it takes the place of is dropped, and is a user's. Once everything has been said anew, nothing is lost.
+            if let Err(panicked) = foreign::call(DISCOVERED, || self.take(id, change)) {
+                return panicked.to_string();
             }
         }
     }
@@ -135,7 +143,10 @@ impl FleetShared {
             };
             tokio::select! {
                 () = due => {
-                    self.change_desired(|desired| desired.sweep(Instant::now()));
+                    let sweep = || self.change_desired(|desired| desired.sweep(Instant::now()));
+                    if let Err(error) = foreign::call(DISCOVERED, sweep) {
+                        tracing::error!(%error, "a cluster that is gone may stay");
+                    }
                 }
                 () = self.sweep_changed.notified() => {}
                 () = self.token().cancelled() => return,

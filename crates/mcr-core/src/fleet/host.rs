@@ -174,7 +174,7 @@ impl Host {
     }
 
     pub(super) fn prefix(&self) -> &str {
-        self.scope.layout().watch_prefix()
+        self.scope.watch_prefix()
     }
 
     pub(crate) fn scope(&self) -> &Scope {

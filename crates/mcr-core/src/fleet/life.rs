@@ -1,6 +1,7 @@
 //! One engagement of one cluster: its states from joining to leaving.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -8,9 +9,10 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use tokio::{
     sync::watch,
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -25,6 +27,7 @@ use crate::{
     Cluster,
     backoff::Backoff,
     cluster::{Facts, Standing},
+    foreign::{self, DISCOVERED},
     watch::Phase,
 };
 
@@ -79,6 +82,8 @@ pub(super) struct Life<'a> {
     pub(super) tried: Option<(Target, Option<Arc<str>>)>,
     /// When to find out who the cluster is, if that has been put off.
     pub(super) identify_at: Option<Instant>,
+    /// Until when nothing is done for the cluster, after a panic.
+    rests_until: Option<Instant>,
 }
 impl<'a> Life<'a> {
     pub(super) fn begin(
@@ -131,13 +136,46 @@ impl<'a> Life<'a> {
             last_probe: Instant::now(),
             tried: None,
             identify_at: None,
+            rests_until: None,
         })
     }
 
     pub(super) async fn run(mut self: Box<Self>) -> End {
-        let end = self.live().await;
+        let end = loop {
+            // Code of users may run and panic where nobody thinks of it, as when it is dropped. Whatever panics: the cluster is
+            // looked after.
+            match AssertUnwindSafe(self.live()).catch_unwind().await {
+                Ok(end) => break end,
+                Err(_) => self.has_panicked(),
+            }
+        };
         Box::pin(self.drain(end)).await;
+        // With it go the last credentials and clients of the cluster, which are a user's.
+        let name = self.cluster.name().clone();
+        if let Err(error) = foreign::call(DISCOVERED, || drop(self)) {
+            tracing::error!(cluster = %name, %error, "the cluster has left");
+        }
         end
+    }
+
+    /// Shows what happened, and lets the cluster be for a while.
+    fn has_panicked(&mut self) {
+        let pause = self.backoff.next();
+        tracing::error!(cluster = %self.cluster.name(), retry_in = ?pause, "looking after the cluster panicked");
+        self.rests_until = Some(Instant::now() + pause);
+        self.unreachable(NotConnected::new(
+            "looking after it panicked, in mcr or in what a provider gave for it; what this process has written to its standard error says where",
+        ));
+    }
+
+    /// Waits until it is time to go on.
+    async fn rest(&mut self, until: Instant) -> Option<End> {
+        let changed = tokio::select! {
+            () = sleep_until(until) => false,
+            _ = self.changes.changed() => true,
+        };
+        self.rests_until = None;
+        if changed { self.take_change() } else { None }
     }
 
     pub(super) async fn live(&mut self) -> End {
@@ -151,7 +189,9 @@ impl<'a> Life<'a> {
                 self.use_default_namespace();
             }
             let step = async {
-                if suspended(&self.wanted.spec).is_some() {
+                if let Some(until) = self.rests_until {
+                    self.rest(until).await
+                } else if suspended(&self.wanted.spec).is_some() {
                     self.suspend();
                     self.change().await
                 } else if self.cluster.state().is_ready() {
@@ -277,7 +317,7 @@ impl<'a> Life<'a> {
     }
 
     /// Ends the engagement: no new work, running work gets its grace, then nothing is left.
-    pub(super) async fn drain(self: Box<Self>, end: End) {
+    async fn drain(&self, end: End) {
         let (fleet, cluster) = (self.fleet, &self.cluster);
         cluster.set_phase(Phase::Down);
         match &self.host {

@@ -2,11 +2,10 @@
 
 use std::{
     fmt,
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
 
@@ -21,6 +20,7 @@ use super::{
 use crate::{
     Access, BoxError, Cluster, ClusterName,
     cluster::{Facts, Standing},
+    foreign::{Foreign, LAYOUT},
     scope::{ScopeLayout, ScopedAccess},
     transport::{AnswerBody, Route, Transport},
     watch::SharedWatch,
@@ -68,12 +68,9 @@ impl Route for Seat {
         let Spot { host, place } = self.spot().clone();
         let layout = host.scope().layout().clone();
         let sent = async move { layout.send(place, request, Upstream::new(host)).await };
-        let sent = AssertUnwindSafe(sent).catch_unwind();
         // It may run in a task that others depend on.
-        Box::pin(async move {
-            sent.await
-                .unwrap_or_else(|_| Err("the scope's layout panicked".into()))
-        })
+        let sent = Foreign::new(LAYOUT, Box::pin(sent));
+        Box::pin(async move { sent.await? })
     }
 }
 

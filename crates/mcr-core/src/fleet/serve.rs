@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     ClusterState, FleetShared,
-    connect::{NotConnected, Source, dial, refresh_time, resolved, shape},
+    connect::{Given, NotConnected, Source, dial, refresh_time, resolved, shape},
     counts::count,
     description::Description,
     life::{End, Life},
@@ -17,7 +17,7 @@ use super::{
     state::{SpecChange, classify, suspended},
 };
 use crate::{
-    Credential, Fingerprint, Refresh,
+    Fingerprint, Refresh,
     transport::Stack,
     watch::{Line, Phase},
 };
@@ -169,10 +169,12 @@ impl Life<'_> {
         if suspended(&spec).is_some() {
             return None;
         }
-        let shape = match resolved(self.fleet, &spec).await {
-            Ok(resolved) => shape(&spec, &resolved),
+        let resolved = resolved(self.fleet, &spec).await;
+        let shape = match resolved.and_then(|resolved| shape(&spec, &resolved)) {
+            Ok(shape) => shape,
             Err(error) => {
                 self.keep_last_good(&error);
+                self.pending = Some(self.later());
                 return None;
             }
         };
@@ -233,10 +235,15 @@ impl Life<'_> {
             Err(error) => {
                 count(&self.fleet.counts().failed);
                 self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
-                self.pending = Some(Instant::now() + self.backoff.next().max(Duration::from_secs(1)));
+                self.pending = Some(self.later());
             }
         }
         None
+    }
+
+    /// When to try again what could not be followed.
+    fn later(&mut self) -> Instant {
+        Instant::now() + self.backoff.next().max(Duration::from_secs(1))
     }
 
     pub(super) fn keep_last_good(&self, problem: &str) {
@@ -255,22 +262,18 @@ impl Life<'_> {
         let transport = self.cluster.transport().clone();
         let Some(link) = &mut self.link else { return };
         let renewed = match &link.source {
-            Some(source) => fresh(self.fleet, source, link.credential, why).await,
+            Some(source) => fresh(self.fleet, source, link.credential, why).await.map(Some),
             None => Ok(None),
         };
-        let every = link
-            .source
-            .as_ref()
-            .and_then(|source| source.credentials.renew_every());
         let counts = self.fleet.counts();
         match &renewed {
-            Ok(Some(_)) => count(&counts.renewed),
-            Ok(None) if link.source.is_none() => {}
-            Ok(None) => count(&counts.unchanged),
+            Ok(Some((_, Some(_)))) => count(&counts.renewed),
+            Ok(Some((_, None))) => count(&counts.unchanged),
+            Ok(None) => {}
             Err(_) => count(&counts.failed),
         }
-        let problem = match renewed {
-            Ok(Some((credential, stack))) => {
+        let (every, problem) = match renewed {
+            Ok(Some((Given { credential, every }, Some(stack)))) => {
                 link.refresh_backoff.reset();
                 link.refresh_at = refresh_time(&credential, every);
                 link.credential = credential.fingerprint();
@@ -283,8 +286,8 @@ impl Life<'_> {
                 return;
             }
             // The source has no other one yet.
-            Ok(None) => None,
-            Err(error) => Some(error.reason),
+            Ok(given) => (given.and_then(|(given, _)| given.every), None),
+            Err(error) => (None, Some(error.reason)),
         };
         let pause = match (every, &problem) {
             // Nothing new is the normal case for a file that is read every minute.
@@ -318,21 +321,21 @@ impl Life<'_> {
     }
 }
 
-/// A credential other than the one in use that the API server takes, with a stack that uses it; none if the
-/// source still hands out the same one.
+/// What the source hands out now, with a stack that uses it if it is another credential than the one in use and the API
+/// server takes it.
 async fn fresh(
     fleet: &FleetShared,
     source: &Source,
     in_use: Fingerprint,
     why: Refresh,
-) -> Result<Option<(Credential, Stack)>, NotConnected> {
-    let credential = source.credential(fleet, why).await?;
-    if credential.fingerprint() == in_use {
-        return Ok(None);
+) -> Result<(Given, Option<Stack>), NotConnected> {
+    let given = source.credential(fleet, why).await?;
+    if given.credential.fingerprint() == in_use {
+        return Ok((given, None));
     }
-    let stack = source.stack(fleet, &credential)?;
+    let stack = source.stack(fleet, &given.credential)?;
     probe::try_credential(&stack, fleet.settings().probe_timeout).await?;
-    Ok(Some((credential, stack)))
+    Ok((given, Some(stack)))
 }
 
 fn failed_since(line: &Line, known: u64) -> impl Future<Output = ()> {

@@ -48,7 +48,7 @@ use crate::{AnswerBody, BoxError, ObjectMetadata, WatchRequest};
 /// }
 /// ```
 pub trait ScopeLayout: Send + Sync + 'static {
-    /// A short name for logs and the fleet's state.
+    /// A short name for logs and the fleet's state. Asked for when the scope is made.
     fn name(&self) -> &str;
 
     /// What the API of such a cluster can do.

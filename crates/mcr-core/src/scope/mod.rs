@@ -51,6 +51,9 @@ pub struct Scope(Arc<Inner>);
 
 struct Inner {
     id: u64,
+    /// What the layout says of itself.
+    name: Box<str>,
+    watch_prefix: Box<str>,
     layout: Arc<dyn ScopeLayout>,
     endpoints: watch::Sender<Endpoints>,
 }
@@ -59,11 +62,13 @@ struct Inner {
 pub(crate) type Endpoints = BTreeMap<Arc<str>, Arc<Access>>;
 
 impl Scope {
-    /// A scope without endpoints.
+    /// A scope without endpoints. Asks the layout for its name and its prefix, once for all.
     pub fn new(layout: impl ScopeLayout) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Inner {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: layout.name().into(),
+            watch_prefix: layout.watch_prefix().into(),
             layout: Arc::new(layout),
             endpoints: watch::Sender::default(),
         }))
@@ -71,7 +76,7 @@ impl Scope {
 
     /// The layout's name.
     pub fn name(&self) -> &str {
-        self.0.layout.name()
+        &self.0.name
     }
 
     /// Adds an endpoint, or says how it is reached from now on.
@@ -115,6 +120,10 @@ impl Scope {
 
     pub(crate) fn id(&self) -> u64 {
         self.0.id
+    }
+
+    pub(crate) fn watch_prefix(&self) -> &str {
+        &self.0.watch_prefix
     }
 
     pub(crate) fn layout(&self) -> &Arc<dyn ScopeLayout> {

@@ -20,7 +20,10 @@ use super::{
     request::Operation,
     retire::{Life, Verdict},
 };
-use crate::BoxError;
+use crate::{
+    BoxError,
+    foreign::{CLIENT, Foreign, LAYOUT},
+};
 
 /// The body of an answer. Ends with an error when nothing comes for too long, when the cluster is gone, and, as
 /// its class asks for, after the credentials were replaced.
@@ -39,8 +42,8 @@ pub type AnswerBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError
 
 enum Inner {
     Wire(Answer),
-    Client(kube::client::Body),
-    Routed(AnswerBody),
+    Client(Foreign<kube::client::Body>),
+    Routed(Foreign<AnswerBody>),
     Whole(Option<Bytes>),
     /// Taken away.
     Cut,
@@ -90,10 +93,8 @@ impl Inner {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
             Self::Wire(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
-            Self::Client(body) => Pin::new(body)
-                .poll_frame(context)
-                .map_err(|error| Broken::Error(error.into())),
-            Self::Routed(body) => Pin::new(body).poll_frame(context).map_err(Broken::Error),
+            Self::Client(body) => next_of(body, context),
+            Self::Routed(body) => next_of(body, context),
             Self::Whole(bytes) => {
                 let bytes = bytes.take().filter(|bytes| !bytes.is_empty());
                 Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -119,6 +120,17 @@ impl Inner {
     }
 }
 
+/// The next frame of a body that is a user's.
+fn next_of<B>(body: &mut Foreign<B>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>>
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
+    match body.with(|body| Pin::new(body).poll_frame(context)) {
+        Ok(polled) => polled.map_err(|error| Broken::Error(error.into())),
+        Err(panicked) => Poll::Ready(Some(Err(Broken::Error(panicked.into())))),
+    }
+}
+
 /// Why the next frame can't be had.
 enum Broken {
     Cut,
@@ -131,11 +143,11 @@ impl ResponseBody {
     }
 
     pub(super) fn client(body: kube::client::Body, operation: Operation, silence: Option<Duration>) -> Self {
-        Self::new(Inner::Client(body), operation, silence)
+        Self::new(Inner::Client(Foreign::new(CLIENT, body)), operation, silence)
     }
 
     pub(super) fn routed(body: AnswerBody, operation: Operation, silence: Option<Duration>) -> Self {
-        Self::new(Inner::Routed(body), operation, silence)
+        Self::new(Inner::Routed(Foreign::new(LAYOUT, body)), operation, silence)
     }
 
     pub(super) fn whole(bytes: Bytes, operation: Operation) -> Self {
@@ -309,8 +321,8 @@ impl Body for ResponseBody {
             || match &*lock(&self.inner) {
                 Inner::Cut => false,
                 Inner::Wire(body) => body.is_end_stream(),
-                Inner::Client(body) => body.is_end_stream(),
-                Inner::Routed(body) => body.is_end_stream(),
+                Inner::Client(body) => body.look(Body::is_end_stream).unwrap_or_default(),
+                Inner::Routed(body) => body.look(Body::is_end_stream).unwrap_or_default(),
                 Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             }
     }
@@ -319,8 +331,8 @@ impl Body for ResponseBody {
         match &*lock(&self.inner) {
             Inner::Cut => SizeHint::default(),
             Inner::Wire(body) => body.size_hint(),
-            Inner::Client(body) => body.size_hint(),
-            Inner::Routed(body) => body.size_hint(),
+            Inner::Client(body) => body.look(Body::size_hint).unwrap_or_default(),
+            Inner::Routed(body) => body.look(Body::size_hint).unwrap_or_default(),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }

@@ -22,6 +22,10 @@ pub(crate) struct UnknownHost {
 #[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
 pub(crate) struct ConnectTimeout(pub(crate) Duration);
 
+/// A client of kube's sends requests from a task of its own. It has ended.
+const CLIENT_ENDED: &str = "the client given for the cluster has ended, most likely since one of its services panicked; announce the \
+     cluster with a new client";
+
 /// An answer ended before its end.
 pub(super) const CUT_OFF: &str =
     "the connection was closed in the middle of an answer; the API server may be restarting";
@@ -46,6 +50,9 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
         }
         if error.is::<ForbiddenAddress>() || error.is::<UnknownHost>() || error.is::<ConnectTimeout>() {
             return error.to_string();
+        }
+        if error.is::<tower::buffer::error::Closed>() {
+            return CLIENT_ENDED.to_owned();
         }
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return of_tls(error);

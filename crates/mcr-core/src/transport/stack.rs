@@ -21,7 +21,10 @@ use super::{
     request::{Class, Operation},
     tls::TlsCache,
 };
-use crate::{AccessError, AccessPolicy, AddressPolicy, BoxError, Credential, Endpoint, Impersonation, Trust};
+use crate::{
+    AccessError, AccessPolicy, AddressPolicy, BoxError, Credential, Endpoint, Impersonation, Trust,
+    foreign::{CLIENT, Foreign},
+};
 
 /// Times and sizes of connections.
 #[derive(Debug, Clone)]
@@ -264,10 +267,16 @@ impl Stack {
                 Ok(response.map(|body| ResponseBody::wire(body, operation.clone(), silence)))
             }
             Way::Client(client) => {
-                let response = client
-                    .send(request)
+                // The services below it are the user's. So is the text of their errors.
+                let sent = async {
+                    client
+                        .send(request)
+                        .await
+                        .map_err(|error| failed(operation, error.into()))
+                };
+                let response = Foreign::new(CLIENT, Box::pin(sent))
                     .await
-                    .map_err(|error| failed(operation, error.into()))?;
+                    .map_err(|panicked| failed(operation, panicked.into()))??;
                 Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
             }
             Way::Route(route) => {

@@ -8,6 +8,7 @@ mod harness;
 mod joins;
 mod members;
 mod namespaces;
+mod panics;
 mod real;
 mod schedule;
 mod shard;

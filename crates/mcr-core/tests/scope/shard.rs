@@ -189,6 +189,11 @@ impl Shard {
         self.end_watches();
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.state().address.unwrap()
+    }
+
     /// How to reach it: over HTTP, if it ever answered that way.
     pub(crate) fn access(&self) -> Access {
         let Some(address) = self.state().address else {

@@ -11,6 +11,7 @@ mod harness;
 mod leaving;
 mod lists;
 mod namespaces;
+mod panics;
 mod secrets;
 mod server;
 mod sharing;

@@ -332,6 +332,15 @@ impl Server {
         self.shared.incarnation.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// From now on every request with this token is answered 401, probes included.
+    pub(crate) fn refuse(&self, token: &str) {
+        self.shared
+            .refused
+            .lock()
+            .unwrap()
+            .insert(format!("Bearer {token}"));
+    }
+
     /// How many connections were ever made.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)

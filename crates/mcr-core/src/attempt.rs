@@ -1,0 +1,94 @@
+//! One discovery of a provider, until it fails.
+
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+use futures::StreamExt;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Change, Discovery, Provider,
+    foreign::{DISCOVERY, Foreign, call},
+};
+
+/// A discovery of a provider that runs. However it ends, and be it with a panic, that is an error in words.
+///
+/// Dropping it tells the provider to stop, and drops the discovery.
+///
+/// ```
+/// use futures::{StreamExt, stream};
+/// use mcr_core::{Change, Discovery, Provider, internal::Attempt};
+/// use tokio_util::sync::CancellationToken;
+///
+/// struct Short;
+/// impl Provider for Short {
+///     fn name(&self) -> &str {
+///         "short"
+///     }
+///     fn discover(&self, _: CancellationToken) -> Discovery {
+///         stream::iter([Ok(Change::Synced)]).boxed()
+///     }
+/// }
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let mut attempt = Attempt::begin(&Short, CancellationToken::new()).unwrap();
+/// assert!(matches!(attempt.next().await, Ok(Change::Synced)));
+/// assert!(attempt.next().await.unwrap_err().contains("ended its discovery"));
+/// # })
+/// ```
+pub struct Attempt {
+    discovery: Foreign<Discovery>,
+    stop: CancellationToken,
+    started: Instant,
+}
+
+impl Attempt {
+    /// Starts a discovery. `stop` is cancelled when it is dropped.
+    ///
+    /// # Errors
+    /// If the provider panics.
+    pub fn begin(provider: &dyn Provider, stop: CancellationToken) -> Result<Self, String> {
+        let started = Instant::now();
+        match call(DISCOVERY, || provider.discover(stop.clone())) {
+            Ok(discovery) => Ok(Self {
+                discovery: Foreign::new(DISCOVERY, discovery),
+                stop,
+                started,
+            }),
+            Err(panicked) => {
+                stop.cancel();
+                Err(panicked.to_string())
+            }
+        }
+    }
+
+    /// What the provider says next. Cancel safe.
+    ///
+    /// # Errors
+    /// Why the discovery has ended. Nothing comes after that.
+    pub async fn next(&mut self) -> Result<Change, String> {
+        poll_fn(|context| {
+            let next = self.discovery.with(|discovery| {
+                // The text of an error is the provider's code, too.
+                discovery.poll_next_unpin(context).map(|item| match item {
+                    Some(Ok(change)) => Ok(change),
+                    Some(Err(error)) => Err(error.to_string()),
+                    None => Err("the provider ended its discovery without being told to".to_owned()),
+                })
+            });
+            next.unwrap_or_else(|panicked| Poll::Ready(Err(panicked.to_string())))
+        })
+        .await
+    }
+
+    /// How long ago it was started.
+    pub fn ran(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,200 @@
+//! Code of users that panics at an endpoint of a scope: it costs the clusters behind that endpoint, for as long as it does.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use mcr_core::{
+    Access, AnswerBody, BoxError, Cluster, ClusterName, ClusterState, Credential, CredentialError,
+    CredentialSource, Endpoint, Fingerprint, ObjectMetadata, Parts, Placement, Refresh, Scope, ScopeLayout,
+    Upstream,
+};
+
+use crate::{
+    harness::*,
+    shard::{Shard, Workspaces},
+    witness::Witness,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn unreachable(cluster: &Cluster, because: &str) {
+    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
+    let state = tokio::time::timeout(SOON, cluster.wait_for(found)).await;
+    let state = state.unwrap_or_else(|_| cluster.state());
+    assert!(
+        matches!(state, ClusterState::Unreachable { .. }) && found(&state),
+        "{state}"
+    );
+}
+
+async fn gone(cluster: &Cluster) {
+    let state = cluster.wait_for(|state| *state == ClusterState::Gone);
+    let state = tokio::time::timeout(SOON, state).await;
+    assert_eq!(state.ok(), Some(ClusterState::Gone), "{}", cluster.state());
+}
+
+/// Panics while it is told to.
+#[derive(Clone)]
+struct Panics(Arc<AtomicBool>);
+
+impl Panics {
+    fn now() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn stop(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+
+    fn pass(&self) {
+        assert!(!self.0.load(Ordering::SeqCst), "told to panic");
+    }
+}
+
+impl CredentialSource for Panics {
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&"a source that panics")
+    }
+
+    fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        self.pass();
+        Box::pin(async { Ok(Credential::token("t")) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreachable_until_it_no_longer_does()
+{
+    let shard = Shard::new("a", 100);
+    shard.start().await;
+    shard.bind("zoo");
+    shard.put("zoo", "default", "x", "1");
+    let running = Running::start();
+    let scope = Scope::new(Workspaces);
+    let endpoint = Endpoint::new(format!("http://{}", shard.address()).parse().or_fail());
+    let at = |source: &Panics| Access::from(Parts::new(endpoint.clone(), source.clone()));
+    let (passing, lasting) = (Panics::now(), Panics::now());
+    scope.set_endpoint("a", at(&passing));
+    scope.set_endpoint("b", at(&lasting));
+
+    let cluster = running.join(&scope, "a", "zoo").await;
+    let seen = Witness::of(&cluster);
+    unreachable(&cluster, "credential source panicked").await;
+    passing.stop();
+    seen.equals(&shard).await;
+
+    // One that never gets well can be removed.
+    let other = running.join(&scope, "b", "bar").await;
+    unreachable(&other, "credential source panicked").await;
+    running.clusters.remove(&ClusterName::new("bar").or_fail());
+    gone(&other).await;
+    assert_eq!(running.fleet.scopes().len(), 1);
+    let last = running.join(&scope, "b", "bar").await;
+    unreachable(&last, "credential source panicked").await;
+    running.stop().await;
+}
+
+#[test]
+fn clusters_behind_an_endpoint_whose_client_panics_are_unreachable_until_it_no_longer_does() {
+    paused(|| async {
+        let shard = Shard::new("a", 100);
+        shard.bind("zoo");
+        shard.put("zoo", "default", "x", "1");
+        let running = Running::start();
+        let scope = Scope::new(Workspaces);
+        let (panics, client) = (Panics::now(), shard.client(String::new()));
+        let service = tower::service_fn({
+            let panics = panics.clone();
+            move |request: Request<Body>| {
+                let (panics, client) = (panics.clone(), client.clone());
+                async move {
+                    panics.pass();
+                    client.send(request).await
+                }
+            }
+        });
+        scope.set_endpoint("a", kube::Client::new(service, "default"));
+        let cluster = running.join(&scope, "a", "zoo").await;
+        let seen = Witness::of(&cluster);
+        unreachable(&cluster, "client given for the cluster panicked").await;
+        panics.stop();
+        seen.equals(&shard).await;
+        running.stop().await;
+    });
+}
+
+/// Answers every request of a cluster with a body that panics.
+struct Panicking;
+
+struct BadBody;
+
+impl http_body::Body for BadBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        panic!("told to panic");
+    }
+}
+
+impl ScopeLayout for Panicking {
+    fn name(&self) -> &str {
+        "panicking"
+    }
+
+    fn watch_prefix(&self) -> &str {
+        Workspaces.watch_prefix()
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        Workspaces.place(object)
+    }
+
+    fn send(
+        &self,
+        _: Arc<str>,
+        _: Request<Body>,
+        _: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        let answer = Response::builder().header("content-type", "application/json");
+        Box::pin(async { Ok(answer.body(AnswerBody::new(BadBody))?) })
+    }
+}
+
+#[test]
+fn an_answer_of_a_layout_that_panics_is_one_failed_request() {
+    paused(|| async {
+        let shard = Shard::new("a", 100);
+        shard.bind("zoo");
+        let running = Running::start();
+        let scope = Scope::new(Panicking);
+        scope.set_endpoint("a", shard.in_memory());
+        let cluster = running.join(&scope, "a", "zoo").await;
+        ready(&cluster).await;
+        let maps = cluster.api::<ConfigMap>();
+        let calling = tokio::spawn(async move { maps.list(&Default::default()).await });
+        let error = calling
+            .await
+            .expect("the task that calls does not panic")
+            .unwrap_err();
+        let error = mcr_core::explain_error(&error);
+        assert!(error.contains("the scope's layout panicked"), "{error}");
+        assert!(cluster.state().is_ready());
+        running.stop().await;
+    });
+}

@@ -1,0 +1,208 @@
+//! Sources of credentials.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{
+    Access, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Parts,
+    Refresh,
+};
+use mcr_testkit::waiting::eventually;
+
+use super::{At, CANARY, SOON, Trap, gone, joins, ready, unreachable};
+use crate::{
+    harness::{Running, capture, name, quiet_server},
+    server::Server,
+};
+
+/// Hands out `token-1`, `token-2` and so on.
+#[derive(Clone)]
+struct Source {
+    trap: Trap,
+    asked: Arc<AtomicUsize>,
+    lasts: Duration,
+}
+
+impl Source {
+    fn at(at: At) -> Self {
+        Self {
+            trap: Trap::at(at),
+            asked: Arc::default(),
+            lasts: Duration::from_secs(3600),
+        }
+    }
+
+    fn access(&self, server: &Server) -> Access {
+        let endpoint = Endpoint::new(format!("http://{}", server.address).parse().unwrap());
+        Access::from(Parts::new(endpoint, self.clone()))
+    }
+}
+
+impl CredentialSource for Source {
+    fn fingerprint(&self) -> Fingerprint {
+        self.trap.pass(At::Fingerprint);
+        Fingerprint::of(&"the source of a test")
+    }
+
+    fn credential(&self, _: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        self.trap.pass(At::Asked);
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            self.trap.pass(At::Awaited);
+            let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Credential::token(format!("token-{number}")).expires_at(SystemTime::now() + self.lasts))
+        })
+    }
+
+    fn renew_every(&self) -> Option<Duration> {
+        self.trap.pass(At::RenewEvery);
+        None
+    }
+}
+
+const OF_THE_SOURCE: &str = "credential source panicked";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_source_that_panics_makes_its_cluster_unreachable_until_it_no_longer_does() {
+    let log = capture();
+    let server = quiet_server().await;
+    let running = Running::start();
+    for at in [At::Asked, At::Awaited, At::Fingerprint, At::RenewEvery] {
+        let source = Source::at(at);
+        let cluster = joins(
+            &running,
+            &format!("{at:?}").to_lowercase(),
+            source.access(&server),
+        )
+        .await;
+        unreachable(&cluster, OF_THE_SOURCE).await;
+        source.trap.panics_again(2).await;
+        source.trap.set(At::Nowhere);
+        ready(&cluster).await;
+    }
+    running.stop().await;
+    assert_eq!(log.with(CANARY), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_whose_credential_source_panics_can_be_removed_and_the_fleet_stopped() {
+    let server = quiet_server().await;
+    let running = Running::start();
+    let source = Source::at(At::Asked);
+    let cluster = joins(&running, "a", source.access(&server)).await;
+    source.trap.panics_again(1).await;
+    running.clusters.remove(&name("a"));
+    gone(&cluster).await;
+    assert!(running.fleet.snapshot().clusters.is_empty());
+
+    let again = joins(&running, "a", Source::at(At::Nowhere).access(&server)).await;
+    ready(&again).await;
+    let stays = joins(&running, "b", source.access(&server)).await;
+    source.trap.panics_again(1).await;
+    running.stop().await;
+    assert_eq!(stays.state(), ClusterState::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_source_that_panics_before_expiry_leaves_the_cluster_as_it_is_and_is_asked_again() {
+    let server = quiet_server().await;
+    let running = Running::start();
+    let mut source = Source::at(At::Nowhere);
+    // The next one is asked for after a second.
+    source.lasts = Duration::from_millis(1200);
+    let cluster = joins(&running, "a", source.access(&server)).await;
+    ready(&cluster).await;
+    source.trap.set(At::Awaited);
+    let told = || {
+        let status = running.fleet.snapshot().clusters.remove(0);
+        let of_it = |warning: &&Arc<str>| warning.contains(OF_THE_SOURCE);
+        let warning = status.warnings.iter().find(of_it)?.clone();
+        Some((status.state, warning))
+    };
+    let (state, warning) = eventually(SOON, "the cluster has a warning", told).await;
+    assert_eq!(state, "Ready");
+    assert!(!warning.contains(CANARY), "{warning}");
+    source.trap.panics_again(1).await;
+    let asked = source.asked.load(Ordering::SeqCst);
+    source.trap.set(At::Nowhere);
+    eventually(SOON, "a new credential", || {
+        (source.asked.load(Ordering::SeqCst) > asked).then_some(())
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_source_that_panics_after_a_401_makes_its_cluster_unreachable_until_it_no_longer_does() {
+    let server = quiet_server().await;
+    let running = Running::start();
+    let source = Source::at(At::Nowhere);
+    let cluster = joins(&running, "a", source.access(&server)).await;
+    ready(&cluster).await;
+    source.trap.set(At::Awaited);
+    for number in 1..=source.asked.load(Ordering::SeqCst) {
+        server.refuse(&format!("token-{number}"));
+    }
+    let answer = cluster.api::<ConfigMap>().list(&Default::default()).await;
+    assert!(
+        matches!(&answer, Err(kube::Error::Api(status)) if status.code == 401),
+        "{answer:?}"
+    );
+    unreachable(&cluster, OF_THE_SOURCE).await;
+    source.trap.set(At::Nowhere);
+    ready(&cluster).await;
+    running.stop().await;
+}
+
+/// Panics when the last of it is dropped, which is the fleet's task for the cluster.
+struct Sore(Source);
+
+impl CredentialSource for Sore {
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&"a sore one")
+    }
+    fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
+        self.0.credential(why)
+    }
+}
+
+impl Drop for Sore {
+    fn drop(&mut self) {
+        self.0.trap.pass(At::SourceDropped);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
+    let server = quiet_server().await;
+    let running = Running::start();
+    let sore = || {
+        let source = Source::at(At::SourceDropped);
+        let endpoint = Endpoint::new(format!("http://{}", server.address).parse().unwrap());
+        let access = Access::from(Parts::new(endpoint, Sore(source.clone())));
+        (source.trap, access)
+    };
+    // Another source takes its place.
+    let (trap, access) = sore();
+    let cluster = joins(&running, "a", access).await;
+    ready(&cluster).await;
+    let next = Source::at(At::Nowhere);
+    joins(&running, "a", next.access(&server)).await;
+    eventually(SOON, "it is dropped", || (trap.panics() > 0).then_some(())).await;
+    ready(&cluster).await;
+    // Its cluster is removed, and comes back. A handle would keep the source.
+    for _ in 0..2 {
+        let (trap, access) = sore();
+        ready(&joins(&running, "b", access).await).await;
+        running.clusters.remove(&name("b"));
+        eventually(SOON, "it is dropped", || (trap.panics() > 0).then_some(())).await;
+    }
+    running.stop().await;
+}

@@ -1,0 +1,113 @@
+//! Code of users that panics where the fleet calls it. It costs the cluster or the provider that it belongs to, which says
+//! so, is tried again, and can still be removed. What the panic says is not repeated: it may hold a secret.
+
+mod client;
+mod credentials;
+mod provider;
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcr_core::{Access, Cluster, ClusterSpec, ClusterState};
+use mcr_testkit::waiting::eventually;
+
+use crate::harness::{Running, name};
+
+/// What every panic of this file says.
+pub(super) const CANARY: &str = "canary-of-a-panic";
+
+pub(super) const SOON: Duration = Duration::from_secs(60);
+
+/// Where the code of a user panics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    Nowhere,
+    /// In a source of credentials.
+    Fingerprint,
+    Asked,
+    Awaited,
+    RenewEvery,
+    SourceDropped,
+    /// In the service of a client.
+    Called,
+    Answering,
+    AnsweringSecrets,
+    Reading,
+    BodyDropped,
+    /// In a provider.
+    Started,
+    Listened,
+    Shown,
+    StreamDropped,
+}
+
+/// Panics where it is told to, and counts how often it did.
+#[derive(Clone, Debug)]
+pub(super) struct Trap(Arc<(Mutex<At>, AtomicUsize)>);
+
+impl Trap {
+    pub(super) fn at(at: At) -> Self {
+        Self(Arc::new((Mutex::new(at), AtomicUsize::new(0))))
+    }
+
+    pub(super) fn now(&self) -> At {
+        *self.0.0.lock().unwrap()
+    }
+
+    pub(super) fn set(&self, at: At) {
+        *self.0.0.lock().unwrap() = at;
+    }
+
+    pub(super) fn pass(&self, at: At) {
+        if self.now() == at {
+            self.0.1.fetch_add(1, Ordering::SeqCst);
+            panic!("{CANARY} at {at:?}");
+        }
+    }
+
+    pub(super) fn panics(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+
+    pub(super) async fn panics_again(&self, times: usize) {
+        let before = self.panics();
+        let what = format!("{times} more panics after {before}");
+        eventually(SOON, what, || (self.panics() >= before + times).then_some(())).await;
+    }
+}
+
+/// Waits until a cluster is unreachable for this reason, and looks that the panic is not quoted.
+pub(super) async fn unreachable(cluster: &Cluster, because: &str) {
+    let found = |state: &ClusterState| state.reason().is_some_and(|reason| reason.contains(because));
+    let state = tokio::time::timeout(SOON, cluster.wait_for(found)).await;
+    let state = state.unwrap_or_else(|_| cluster.state());
+    assert!(
+        matches!(&state, ClusterState::Unreachable { .. }) && found(&state),
+        "{state}"
+    );
+    assert!(!state.to_string().contains(CANARY), "{state}");
+}
+
+pub(super) async fn ready(cluster: &Cluster) {
+    let state = tokio::time::timeout(SOON, cluster.wait_for(ClusterState::is_ready)).await;
+    assert!(matches!(state, Ok(ClusterState::Ready)), "{}", cluster.state());
+}
+
+pub(super) async fn gone(cluster: &Cluster) {
+    let state = cluster.wait_for(|state| *state == ClusterState::Gone);
+    let state = tokio::time::timeout(SOON, state).await;
+    assert_eq!(state.ok(), Some(ClusterState::Gone), "{}", cluster.state());
+}
+
+pub(super) async fn joins(running: &Running, cluster: &str, access: Access) -> Cluster {
+    running.clusters.add(ClusterSpec::new(name(cluster), access));
+    eventually(SOON, format!("{cluster} is engaged"), || {
+        running.fleet.get(cluster).ok()
+    })
+    .await
+}
