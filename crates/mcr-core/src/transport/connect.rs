@@ -23,13 +23,13 @@ use hyper_util::{
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
 use super::{
     Settings,
     explain::{ConnectTimeout, UnknownHost},
-    tls_stream::TlsStream,
 };
 use crate::{AccessError, AddressPolicy, BoxError, Endpoint};
 
@@ -229,7 +229,7 @@ impl Connector {
             let Some(name) = name else {
                 return Ok(Either::Left(io));
             };
-            let tls = TlsStream::connect(io, self.tls.clone(), name).await?;
+            let tls = TlsConnector::from(self.tls.clone()).connect(name, io).await?;
             Ok(Either::Right(tls))
         };
         tokio::time::timeout(self.timeout, connecting)

@@ -1,4 +1,5 @@
-//! GET over a connection that nothing else belongs to: no task, no channel, and no buffer while it waits.
+//! GET over a connection that nothing else belongs to: no task and no channel. While it waits it holds no buffer but the
+//! 4 KiB that rustls reads into.
 //!
 //! A fleet waits with one watch for each cluster and kind. Over hyper each of them holds a task, the channel of its
 //! requests (9 KiB), a buffer to write from (8 KiB) and one to read into (8 KiB), and each piece of a list goes from task
@@ -7,6 +8,7 @@
 //! Not over a library without I/O: the one that is well kept, ureq-proto, logs heads and bodies at trace level.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     pin::Pin,
@@ -18,18 +20,34 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
-use tokio_util::either::Either;
 
 use super::{
     connect::Stream,
     explain::{CUT_OFF, HEAD_TOO_LONG, NOT_HTTP},
     framing::{Framing, Head, LONGEST_HEAD, Malformed},
     pool::{Free, Idle},
-    tls_stream::{SPACE, with_space},
 };
 
+/// How much is read at once.
+const SPACE: usize = 64 << 10;
+
 /// How much is read at once before the head of an answer is there. What comes behind it is copied once more.
-const FIRST: usize = 8 << 10;
+pub(super) const FIRST: usize = 8 << 10;
+
+thread_local! {
+    static RECEIVING: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends the beginning of a buffer that all connections of a thread are read into, so that none holds one while it waits. A
+/// caller that has it already is lent another.
+fn with_space<T>(at_most: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
+    let mut space = RECEIVING.try_with(Cell::take).unwrap_or_default();
+    space.resize(SPACE, 0);
+    let result = with(space.get_mut(..at_most).unwrap_or_default());
+    // There is none to give it back to while the thread ends.
+    let _ = RECEIVING.try_with(|receiving| receiving.set(space));
+    result
+}
 
 /// To a server, with nothing under way.
 pub(super) struct Connection(Box<Stream>);
@@ -85,7 +103,8 @@ impl Connection {
         *self.0
     }
 
-    /// Whether the server has left it open and sent nothing that nobody asked for.
+    /// Whether the server has left it open and sent nothing that nobody asked for. A read finds both in the socket and in
+    /// what rustls has decrypted already.
     pub(super) fn is_usable(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.poll_read(&mut context, FIRST, |_| ()).is_pending()
@@ -156,22 +175,19 @@ impl Connection {
         }
     }
 
-    /// Hands over what has come, about as much as is said, in pieces; returns how much that was, and 0 at the end.
+    /// Hands over what has come, at most as much as is said; returns how much that was, and 0 at the end.
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         at_most: usize,
-        mut take: impl FnMut(&[u8]),
+        take: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<usize>> {
-        match &mut *self.0 {
-            Either::Left(plain) => with_space(at_most, |space| {
-                let mut space = ReadBuf::new(space);
-                ready!(Pin::new(plain).poll_read(context, &mut space))?;
-                take(space.filled());
-                Poll::Ready(Ok(space.filled().len()))
-            }),
-            Either::Right(tls) => tls.poll_content(context, at_most, take),
-        }
+        with_space(at_most, |space| {
+            let mut space = ReadBuf::new(space);
+            ready!(Pin::new(&mut *self.0).poll_read(context, &mut space))?;
+            take(space.filled());
+            Poll::Ready(Ok(space.filled().len()))
+        })
     }
 }
 
@@ -226,9 +242,7 @@ impl Content {
         };
         let mut used = Ok(0);
         let read = ready!(connection.poll_read(context, SPACE, |bytes| {
-            if let Ok(so_far) = used {
-                used = self.framing.read(bytes, content).map(|more| so_far + more);
-            }
+            used = self.framing.read(bytes, content);
         }));
         let error = match (read, used) {
             (Err(error), _) => Some(GetError::Io(error)),

@@ -19,7 +19,6 @@ mod stack;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod tls_stream;
 
 use std::{
     fmt,

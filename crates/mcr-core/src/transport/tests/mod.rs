@@ -5,6 +5,7 @@ mod connecting;
 mod keeping;
 mod server;
 mod swapping;
+mod tls;
 
 use std::time::{Duration, Instant};
 
