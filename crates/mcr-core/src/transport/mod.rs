@@ -14,7 +14,6 @@ mod refresh;
 mod request;
 mod retire;
 mod service;
-mod sessions;
 mod stack;
 #[cfg(test)]
 mod tests;

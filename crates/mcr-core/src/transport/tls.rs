@@ -13,12 +13,19 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::{proven::Proven, sessions::Sessions};
+use super::proven::Proven;
 use crate::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
     access::pem::{self, Half},
     weak::WeakMap,
 };
+
+/// How many TLS sessions are kept for one server: as many as rustls keeps. It makes room for all of them at once, 2 KiB.
+const SESSIONS: usize = 8;
+
+/// For how many servers sessions are kept in the configuration that clusters share if they have neither an authority nor a
+/// client certificate of their own.
+const SERVERS: usize = 256;
 
 /// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
 #[derive(Default)]
@@ -68,7 +75,9 @@ impl TlsCache {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
             }
         };
-        config.resumption = Resumption::store(Arc::new(Sessions::default()));
+        let is_shared = certificate.is_none() && endpoint.certificate_authority.is_none();
+        let servers = if is_shared { SERVERS } else { 1 };
+        config.resumption = Resumption::in_memory_sessions(servers * SESSIONS);
         Ok(config)
     }
 
