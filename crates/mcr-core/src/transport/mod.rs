@@ -9,7 +9,6 @@ mod get;
 mod guard;
 mod path;
 mod pool;
-mod proven;
 mod refresh;
 mod request;
 mod retire;

@@ -318,7 +318,7 @@ impl ResolvesServerCert for Claims {
 }
 
 #[tokio::test]
-async fn the_key_of_a_server_is_proven_though_its_chain_was_just_verified() {
+async fn the_key_of_a_server_is_proven_in_each_full_handshake() {
     let authority = Authority::new();
     let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
     let honest = tls_server(acceptor(&certificate, &key, None)).await;
