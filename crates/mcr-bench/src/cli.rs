@@ -185,12 +185,8 @@ fn root() -> Result<PathBuf> {
 /// What is measured when no suite is named: all of them, `fleet` at several sizes for the plots.
 fn everything(options: &Options, cores: Option<NonZeroUsize>) -> Vec<(Suite, Options)> {
     let fleet = |clusters, objects, sim, subjects: &[Subject]| {
-        // The floor is asked for by nobody, and is of use to all; the two stores are of one subject.
-        let asked = |subject: &Subject| match subject {
-            Subject::Floor => true,
-            Subject::McrPacked => options.subjects.contains(&Subject::Mcr),
-            subject => options.subjects.contains(subject),
-        };
+        // The floor is asked for by nobody, and is of use to all.
+        let asked = |subject: &Subject| *subject == Subject::Floor || options.subjects.contains(subject);
         let kept = subjects.iter().copied().filter(asked);
         let options = Options {
             clusters: Some(clusters),
@@ -201,7 +197,7 @@ fn everything(options: &Options, cores: Option<NonZeroUsize>) -> Vec<(Suite, Opt
         };
         (Suite::Fleet, options)
     };
-    let all_and_floor = [&Subject::ALL[..], &[Subject::McrPacked, Subject::Floor]].concat();
+    let all_and_floor = [&Subject::ALL[..], &[Subject::Floor]].concat();
     let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
     let aimed_at = fleet(500, 102, false, &all_and_floor);
     // What more threads are worth, and cost. Go's have them anyway.
@@ -397,11 +393,11 @@ mod tests {
             [
                 (100, false, 0, 2),
                 (250, false, 0, 2),
-                (500, false, 0, 4),
+                (500, false, 0, 3),
                 (500, true, 0, 1),
                 (5_000, true, 0, 1),
                 (10_000, true, 0, 1),
-                (500, false, 2, 3),
+                (500, false, 2, 2),
             ]
         );
         assert_eq!(everything(&options, NonZeroUsize::new(1)).len(), plan.len() - 1);

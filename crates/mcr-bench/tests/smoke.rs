@@ -16,9 +16,8 @@ use mcr_bench::{
 /// For what happens at once on a machine that does nothing else.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BENCH: &str = env!("CARGO_BIN_EXE_mcr-bench");
-const SUBJECTS: [&str; 7] = [
+const SUBJECTS: [&str; 6] = [
     "mcr",
-    "mcr-packed",
     "kube-rs",
     "kube-rs-tuned",
     "go-serial",

@@ -39,15 +39,13 @@ pub use cluster::{Cluster, KindStatus, WatchHandle};
 pub use fleet::{
     ClusterNotFound, ClusterState, ClusterStatus, CredentialCounts, Fleet, FleetBuilder, FleetCounts,
     FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, KindCounts, ProviderStatus, SINGLE_CLUSTER,
-    ScopeStatus, ScopeWatchStatus, StoreFormat,
+    ScopeStatus, ScopeWatchStatus,
 };
 pub use name::{ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};
 pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, ScopedAccess, Upstream};
 pub use spec::{Availability, ClusterSpec};
 pub use store::{DecodeError, Object, ObjectChange, ObjectKey, ObjectMetadata, Store, StoreError};
-#[cfg(feature = "packed")]
-pub use store::{Packing, PackingStatus};
 #[doc(hidden)]
 pub use transport::Settings as TransportSettings;
 pub use transport::{AnswerBody, TransportError, TransportErrorKind};

@@ -2,30 +2,27 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use crate::Fingerprint;
 
 /// What others hold, to be shared with them: what nobody holds any more is not kept.
-pub(crate) struct WeakMap<T: ?Sized>(Mutex<HashMap<Fingerprint, Weak<T>>>);
+pub(crate) struct WeakMap<T: ?Sized, K = Fingerprint>(Mutex<HashMap<K, Weak<T>>>);
 
-impl<T: ?Sized> Default for WeakMap<T> {
+impl<T: ?Sized, K> Default for WeakMap<T, K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: ?Sized> WeakMap<T> {
-    fn map(&self) -> MutexGuard<'_, HashMap<Fingerprint, Weak<T>>> {
+impl<T: ?Sized, K: Eq + Hash> WeakMap<T, K> {
+    fn map(&self) -> MutexGuard<'_, HashMap<K, Weak<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get_or<E>(
-        &self,
-        key: Fingerprint,
-        make: impl FnOnce() -> Result<Arc<T>, E>,
-    ) -> Result<Arc<T>, E> {
+    pub(crate) fn get_or<E>(&self, key: K, make: impl FnOnce() -> Result<Arc<T>, E>) -> Result<Arc<T>, E> {
         if let Some(held) = self.map().get(&key).and_then(Weak::upgrade) {
             return Ok(held);
         }

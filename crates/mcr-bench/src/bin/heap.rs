@@ -4,11 +4,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mcr::core::StoreFormat;
 use mcr_bench::{
     alone::{self, AloneArgs},
     cli,
-    subject::{self, SubjectArgs},
+    subject::{self, SubjectArgs, mcr},
 };
 use peak_alloc::PeakAlloc;
 
@@ -27,10 +26,7 @@ enum Cli {
 fn main() -> ExitCode {
     let heap = || Some(HEAP.current_usage());
     cli::ended(match Cli::parse() {
-        Cli::Mcr(args) => {
-            let program = |args, tally| subject::mcr::run(args, StoreFormat::Plain, tally);
-            subject::run(args, heap, program)
-        }
+        Cli::Mcr(args) => subject::run(args, heap, mcr::run),
         Cli::Alone(args) => alone::run(args, heap),
     })
 }

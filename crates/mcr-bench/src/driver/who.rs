@@ -13,8 +13,6 @@ use anyhow::{Context, Result, bail};
 pub enum Subject {
     /// mcr: manager, file provider, controller
     Mcr,
-    /// mcr with packed stores. For `fleet`
-    McrPacked,
     /// kube-rs, as its examples have it
     KubeRs,
     /// kube-rs, by someone who has measured
@@ -42,7 +40,6 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Self::Mcr => "mcr",
-            Self::McrPacked => "mcr-packed",
             Self::KubeRs => "kube-rs",
             Self::KubeRsTuned => "kube-rs-tuned",
             Self::GoSerial => "go-serial",
@@ -59,17 +56,14 @@ impl Subject {
     /// How many threads it works with of its own accord; none for as many as there are cores. Each has what it syncs sooner
     /// with beside servers on the same cores, which is one worker for whoever has measured and writes Rust.
     fn threads(self) -> Option<NonZeroUsize> {
-        let one = matches!(
-            self,
-            Self::Mcr | Self::McrPacked | Self::KubeRsTuned | Self::Floor
-        );
+        let one = matches!(self, Self::Mcr | Self::KubeRsTuned | Self::Floor);
         one.then_some(NonZeroUsize::MIN)
     }
 
     /// Its program, if it is written in Rust.
     fn program(self) -> Option<&'static str> {
         match self {
-            Self::Mcr | Self::McrPacked => Some("mcr-bench-mcr"),
+            Self::Mcr => Some("mcr-bench-mcr"),
             Self::KubeRs | Self::KubeRsTuned => Some("mcr-bench-kube-rs"),
             Self::Floor => Some("mcr-bench-floor"),
             Self::GoSerial | Self::GoConcurrent => None,
@@ -206,7 +200,6 @@ mod tests {
         }
         for (subject, heap, program) in [
             (Subject::Mcr, false, "mcr-bench-mcr"),
-            (Subject::McrPacked, false, "mcr-bench-mcr"),
             (Subject::KubeRs, false, "mcr-bench-kube-rs"),
             (Subject::KubeRsTuned, false, "mcr-bench-kube-rs"),
             (Subject::Floor, false, "mcr-bench-floor"),

@@ -15,7 +15,7 @@ const SUITES: [(&str, &str); 8] = [
          there are readers of YAML that stop at a quarter of a million nodes. `go-serial` engages one cluster after the other, as \
          multicluster-runtime does; `go-concurrent` all at once, with one shared REST mapper and without managedFields. `kube-rs` is a client, \
          a watcher and a reflector for each context, made of a cloned kubeconfig; `kube-rs-tuned` parses the CA once, clones nothing, lists from \
-         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `mcr-packed` is mcr with `StoreFormat::Packed`. `floor` is no controller and uses no library of HTTP: it opens \
+         the cache. Go's clients list by watching (streaming lists), which the server counts as no LIST. `floor` is no controller and uses no library of HTTP: it opens \
          a TLS session, a LIST and a WATCH for each context and throws away what they say, which is the least that the same server on the same machine \
          takes; `server CPU s` is that server's own.",
     ),
@@ -160,7 +160,7 @@ pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<L
         }
     }
     // Measured at one size only.
-    lines.retain(|line| !matches!(line.name.as_str(), "floor" | "mcr-packed"));
+    lines.retain(|line| line.name != "floor");
     for line in &mut lines {
         line.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     }
@@ -216,7 +216,7 @@ fn limits(rows: &[Row]) -> String {
         let _ = writeln!(
             text,
             "\nThe {objects} objects themselves are {} MB of JSON without managedFields: {} of what go-serial takes in all, and {} of what \
-             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common, and of packing.",
+             kube-rs-tuned does, before there is any connection. Below that, it is a matter of what objects have in common.",
             rounded(objects * json / 1e6),
             part("go-serial"),
             part("kube-rs-tuned"),
@@ -245,7 +245,7 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
         "# Benchmarks\n\n\
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
          Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
-         is a program of its own, as it would be deployed: `mcr` with `mcr-packed`, both of kube-rs, both of Go, the floor; those in Rust are built with \
+         is a program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with \
          the profile `deployed` (fat LTO, one codegen unit). `mcr`, `kube-rs-tuned` and `floor` have one \
          worker thread, the others all cores, which is what each syncs soonest with where the server shares two cores; in variant `threads N` each has \
          so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \

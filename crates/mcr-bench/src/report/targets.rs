@@ -66,21 +66,7 @@ impl Of<'_> {
 
     /// mcr's figure as a part of another subject's.
     fn ratio(&self, what: &str, other: &str, variant: &str, limit: f64, field: Field) -> Verdict {
-        self.ratio_of("mcr", what, other, variant, limit, field)
-    }
-
-    fn ratio_of(
-        &self,
-        subject: &str,
-        what: &str,
-        other: &str,
-        variant: &str,
-        limit: f64,
-        field: Field,
-    ) -> Verdict {
-        let is = self
-            .of(subject, variant, field)
-            .zip(self.of(other, variant, field));
+        let is = self.of("mcr", variant, field).zip(self.of(other, variant, field));
         let is = is.and_then(|(own, others)| (others > 0.0).then_some(own / others));
         self.at_most(format!("{what}, of {other}'s"), limit, "", is)
     }
@@ -122,22 +108,6 @@ fn fleet(rows: &[Row]) -> Vec<Verdict> {
         of.ratio("CPU until synced", "kube-rs-tuned", "", 0.75, cpu),
         of.ratio("idle memory", "go-serial", "", 1.0 / 6.0, memory),
         of.ratio("idle memory", "kube-rs-tuned", "", 1.0 / 4.0, memory),
-        of.ratio_of(
-            "mcr-packed",
-            "idle memory when packed",
-            "go-serial",
-            "",
-            1.0 / 7.0,
-            memory,
-        ),
-        of.ratio_of(
-            "mcr-packed",
-            "idle memory when packed",
-            "kube-rs-tuned",
-            "",
-            1.0 / 4.0,
-            memory,
-        ),
         of.at_most("peak memory, of idle", 1.1, "", peak),
     ]
 }

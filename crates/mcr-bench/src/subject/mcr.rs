@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Manager, Request, core::StoreFormat};
+use mcr::{Action, BoxError, ClusterSelector, Controller, Manager, Request};
 use mcr_provider_file::FileProvider;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use super::{SubjectArgs, Tally};
 /// # Errors
 ///
 /// When the manager can't start, or fails.
-pub async fn run(args: SubjectArgs, store: StoreFormat, tally: Tally) -> Result<()> {
+pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
     let work = Duration::from_micros(args.work);
     let mut controller = Controller::<ConfigMap>::new("bench").clusters(ClusterSelector::all());
     if let Some(workers) = args.workers {
@@ -34,7 +34,6 @@ pub async fn run(args: SubjectArgs, store: StoreFormat, tally: Tally) -> Result<
         Arc::new(tally),
     );
     Manager::builder()
-        .settings(|settings| settings.store = store)
         .provider(FileProvider::builder().file(args.kubeconfig).build()?)
         .controller(controller)
         .build()?

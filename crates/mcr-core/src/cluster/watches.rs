@@ -182,7 +182,7 @@ impl Cluster {
             list_slots: fleet.list_slots(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),
-            holding: fleet.holding(request),
+            shapes: fleet.shapes(request),
         })
     }
 

@@ -17,6 +17,7 @@ mod state;
 mod supervisor;
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -34,9 +35,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{counts::Counts, desired::Desired, events::Subscribers, host::Hosts, supervisor::Slots};
 use crate::{
     Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
-    store::{Holding, Indexer, Kinds, Object, Packers, Shapes, Store},
+    store::{Indexer, Object, Shapes, Store},
     transport::Dialer,
     watch::WatchRequest,
+    weak::WeakMap,
 };
 
 pub use counts::{CredentialCounts, FleetCounts, KindCounts};
@@ -45,7 +47,7 @@ pub(crate) use description::Description;
 pub use events::{FleetEvent, FleetEvents};
 pub use host::Upstream;
 pub(crate) use member::Seat;
-pub use settings::{FleetSettings, StoreFormat};
+pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;
 
@@ -90,9 +92,8 @@ pub(crate) struct FleetShared {
     draining: DashMap<(ClusterName, u64), Cluster>,
     subscribers: Subscribers,
     counts: Counts,
-    /// None if objects are held as they are.
-    packers: Option<Packers>,
-    shapes: Kinds<Shapes>,
+    /// Of each kind, as long as a watch of it holds them.
+    shapes: WeakMap<Shapes, WatchRequest>,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
     connect_slots: Arc<Semaphore>,
@@ -178,8 +179,7 @@ impl FleetBuilder {
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
             counts: Counts::default(),
-            packers: Packers::of(&self.settings.store),
-            shapes: Kinds::default(),
+            shapes: WeakMap::default(),
             indexes: RwLock::default(),
             dialer: Dialer::with_settings(&self.settings.access_policy, self.settings.transport.clone()),
             connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
@@ -274,9 +274,6 @@ impl Fleet {
         shared.tasks.spawn(shared.clone().run_sweeper());
         shared.tasks.spawn(shared.clone().explain_emptiness());
         shared.tasks.spawn(shared.clone().let_members_go());
-        if shared.packers.is_some() {
-            shared.tasks.spawn(shared.clone().make_dictionaries());
-        }
         stop.cancelled().await;
         shared.token.cancel();
         shared.tasks.close();
@@ -443,12 +440,6 @@ impl Fleet {
         self.0.counts.read()
     }
 
-    /// What packing takes beyond the objects; none if they are not packed.
-    #[cfg(feature = "packed")]
-    pub fn packing(&self) -> Option<crate::PackingStatus> {
-        self.0.packers.as_ref().map(Packers::status)
-    }
-
     /// The state of every provider at this moment, in the order they were given.
     pub fn providers(&self) -> Vec<ProviderStatus> {
         self.0.providers.iter().map(RunningProvider::status).collect()
@@ -503,18 +494,11 @@ impl FleetShared {
         &self.counts
     }
 
-    /// How objects of a kind are held.
-    pub(crate) fn holding(&self, request: &WatchRequest) -> Holding {
-        match &self.packers {
-            Some(packers) => Holding::Packed(packers.kind(request)),
-            None => Holding::Shaped(self.shapes.get(request, || Shapes::new(request.form()))),
-        }
-    }
-
-    async fn make_dictionaries(self: Arc<Self>) {
-        if let Some(packers) = &self.packers {
-            packers.run(self.token.clone()).await;
-        }
+    /// What objects of a kind have in common.
+    pub(crate) fn shapes(&self, request: &WatchRequest) -> Arc<Shapes> {
+        let make = || Ok::<_, Infallible>(Arc::new(Shapes::new(request.form())));
+        let Ok(shapes) = self.shapes.get_or(request.whole_kind(), make);
+        shapes
     }
 
     pub(crate) fn publish(&self, name: &ClusterName) {

@@ -32,8 +32,6 @@ pub struct FleetSettings {
     pub access_policy: AccessPolicy,
     /// How lists and watches behave.
     pub watch: Arc<WatchSettings>,
-    /// How objects are held in memory. Default [`StoreFormat::Plain`].
-    pub store: StoreFormat,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
     /// Times of connections, which tests shorten and stretch. Not part of the API.
@@ -55,7 +53,6 @@ impl Default for FleetSettings {
             credential_timeout: Duration::from_secs(35),
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
-            store: StoreFormat::Plain,
             event_reporter: "mcr".to_owned(),
             transport: Arc::default(),
         }
@@ -77,28 +74,5 @@ impl FleetSettings {
         let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
         let all = Duration::from_secs(clusters.into()) / self.probes_per_second.max(1);
         self.probe_after.max(all)
-    }
-}
-
-/// How the objects of all stores of a fleet are held in memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreFormat {
-    /// As compact JSON, without what objects of a kind have in common: that is held once for all clusters.
-    #[default]
-    Plain,
-    /// Packed, each kind with a dictionary that is made from its first objects and that all clusters share. Takes much
-    /// less memory, and some microseconds more for each object that is read or changes. Objects that don't get smaller
-    /// stay as they are, and so do kinds that have few.
-    #[cfg(feature = "packed")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "packed")))]
-    Packed(crate::Packing),
-}
-
-#[cfg(feature = "packed")]
-impl StoreFormat {
-    /// Packed, as is good for most.
-    pub fn packed() -> Self {
-        Self::Packed(crate::Packing::default())
     }
 }

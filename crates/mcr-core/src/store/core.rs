@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{Form, Object, ObjectKey, table::Table};
+use super::{Object, ObjectKey, table::Table};
 
 /// What happened to one object.
 ///
@@ -183,27 +183,6 @@ impl StoreCore {
         let old = inner.remove(object.key())?;
         drop(old);
         Some(ObjectChange::deleted(object, false))
-    }
-
-    /// What is held in another form.
-    pub(crate) fn of_other_form(&self, form: &Form) -> Vec<Arc<Object>> {
-        let inner = self.read();
-        let others = inner.objects.values().filter(|object| !object.is_in_form(form));
-        others.cloned().collect()
-    }
-
-    /// Holds an object in another way, unless it has changed meanwhile.
-    pub(crate) fn reform(&self, old: &Arc<Object>, new: Arc<Object>) {
-        let mut inner = self.write();
-        if inner
-            .objects
-            .get(new.key())
-            .is_some_and(|held| Arc::ptr_eq(held, old))
-        {
-            inner.held_bytes += new.held_bytes();
-            inner.held_bytes -= old.held_bytes();
-            inner.objects.insert(new);
-        }
     }
 
     /// Another store of the same objects, with the same indexes.
@@ -433,23 +412,6 @@ mod tests {
         assert!(store.by_index("label", "y").unwrap().is_empty());
     }
 
-    #[cfg(feature = "packed")]
-    #[test]
-    fn what_is_held_is_packed_unless_it_changed_meanwhile() {
-        let store = StoreCore::default();
-        let (first, second) = (object("a", 1, 1, "x"), object("a", 1, 2, "x"));
-        store.upsert(first.clone(), true);
-        let before = store.held_bytes();
-        let smaller = packed(first.clone());
-        store.reform(&first, smaller.clone());
-        assert!(store.held_bytes() < before);
-        assert_eq!(store.all()[0].to_json().unwrap(), first.to_json().unwrap());
-        store.upsert(second, false);
-        store.reform(&smaller, packed(first));
-        assert_eq!(store.all()[0].resource_version(), "2");
-        assert_eq!(store.held_bytes(), store.all()[0].held_bytes());
-    }
-
     #[derive(Debug, Clone)]
     enum Op {
         Upsert(u8, u8, u8),
@@ -465,39 +427,15 @@ mod tests {
         ]
     }
 
-    /// How an object is held when it is put in.
-    type Hold = fn(Arc<Object>) -> Arc<Object>;
-
-    fn plain(object: Arc<Object>) -> Arc<Object> {
-        object
-    }
-
-    #[cfg(feature = "packed")]
-    fn packed(object: Arc<Object>) -> Arc<Object> {
-        static FORM: std::sync::LazyLock<Form> = std::sync::LazyLock::new(|| {
-            let objects: Vec<Arc<Object>> = (0..60).map(|n| super::tests::object("1", n, 7, "2")).collect();
-            crate::store::packing::packed_form(&Form::new("v1", "ConfigMap"), &objects)
-        });
-        let packed = object.in_form(&FORM);
-        assert!(packed.is_some(), "it does not get smaller");
-        packed.map_or(object, Arc::new)
-    }
-
     proptest! {
         #[test]
         fn the_store_equals_a_map(ops in proptest::collection::vec(op(), 1..40)) {
-            equals_a_map(ops, plain)?;
-        }
-
-        #[cfg(feature = "packed")]
-        #[test]
-        fn a_packed_store_equals_a_map(ops in proptest::collection::vec(op(), 1..40)) {
-            equals_a_map(ops, packed)?;
+            equals_a_map(ops)?;
         }
     }
 
     /// The store, its indexes, its byte count and the changes it announces agree with a plain map.
-    fn equals_a_map(ops: Vec<Op>, hold: Hold) -> Result<(), TestCaseError> {
+    fn equals_a_map(ops: Vec<Op>) -> Result<(), TestCaseError> {
         let store = StoreCore::default();
         store.add_index("label".into(), by_label());
         let mut model = BTreeMap::<String, (u8, u32, u8)>::new();
@@ -509,12 +447,12 @@ mod tests {
             match op {
                 Op::Upsert(n, u, l) => {
                     model.insert(n.to_string(), (u, rv, l));
-                    changes.extend(store.upsert(hold(object(&n.to_string(), u, rv, &l.to_string())), false));
+                    changes.extend(store.upsert(object(&n.to_string(), u, rv, &l.to_string()), false));
                 }
                 Op::Delete(n) => {
                     let old = model.remove(&n.to_string());
                     let (u, _, l) = old.unwrap_or_default();
-                    let change = store.delete(hold(object(&n.to_string(), u, rv, &l.to_string())));
+                    let change = store.delete(object(&n.to_string(), u, rv, &l.to_string()));
                     prop_assert_eq!(change.is_some(), old.is_some());
                     changes.extend(change);
                 }
@@ -524,8 +462,7 @@ mod tests {
                     for (n, u, l) in items {
                         rv += 1;
                         model.insert(n.to_string(), (u, rv, l));
-                        changes
-                            .extend(store.upsert(hold(object(&n.to_string(), u, rv, &l.to_string())), true));
+                        changes.extend(store.upsert(object(&n.to_string(), u, rv, &l.to_string()), true));
                     }
                     changes.extend(store.finish_listing(true));
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{packing::Dictionary, shape::Shape};
+use super::shape::Shape;
 
 /// How objects of a kind are held: the group, version and kind that list items come without, and what else those of this
 /// form have in common.
@@ -17,19 +17,8 @@ pub(crate) struct Form(Arc<Arc<Shared>>);
 struct Shared {
     /// The beginning of the JSON.
     prefix: Box<str>,
-    common: Common,
-}
-
-/// What objects of a form have in common beyond the beginning.
-#[derive(Debug)]
-pub(super) enum Common {
-    /// They are held as they are.
-    Nothing,
-    /// All that strings and numbers do not say.
-    Shape(Shape),
-    /// What they are packed with.
-    #[cfg_attr(not(feature = "packed"), expect(dead_code, reason = "there is none"))]
-    Dictionary(Dictionary),
+    /// What they have in common beyond the beginning; none if they are held as they are.
+    shape: Option<Shape>,
 }
 
 impl Form {
@@ -42,7 +31,7 @@ impl Form {
         );
         Self::made_of(Shared {
             prefix: prefix.into(),
-            common: Common::Nothing,
+            shape: None,
         })
     }
 
@@ -59,43 +48,19 @@ impl Form {
         &self.0.prefix
     }
 
-    pub(super) fn common(&self) -> &Common {
-        &self.0.common
-    }
-
     pub(super) fn shape(&self) -> Option<&Shape> {
-        match self.common() {
-            Common::Shape(shape) => Some(shape),
-            Common::Nothing | Common::Dictionary(_) => None,
-        }
-    }
-
-    /// None for objects that are not packed.
-    pub(super) fn dictionary(&self) -> Option<&Dictionary> {
-        match self.common() {
-            Common::Dictionary(dictionary) => Some(dictionary),
-            Common::Nothing | Common::Shape(_) => None,
-        }
+        self.0.shape.as_ref()
     }
 
     /// The same with a shape.
     pub(super) fn shaped(&self, shape: Shape) -> Self {
-        self.with(Common::Shape(shape))
-    }
-
-    /// The same with a dictionary.
-    #[cfg(feature = "packed")]
-    pub(super) fn packed(&self, dictionary: Dictionary) -> Self {
-        self.with(Common::Dictionary(dictionary))
-    }
-
-    fn with(&self, common: Common) -> Self {
         Self::made_of(Shared {
             prefix: self.0.prefix.clone(),
-            common,
+            shape: Some(shape),
         })
     }
 
+    #[cfg(test)]
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&*self.0, &*other.0)
     }

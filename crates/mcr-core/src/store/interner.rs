@@ -18,7 +18,7 @@ const RECENT: usize = 4;
 pub(crate) struct Interner {
     plain: Form,
     namespaces: HashSet<Arc<str>>,
-    /// None if objects are held as they are.
+    /// None if objects are held as they are, which tests compare with.
     shapes: Option<(Arc<Shapes>, Watch)>,
     /// The last that were asked for.
     recent: [Option<Form>; RECENT],

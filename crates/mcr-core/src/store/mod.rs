@@ -2,16 +2,12 @@
 
 mod core;
 mod form;
-mod holding;
 mod interner;
 mod key;
-mod kinds;
 mod moment;
 mod numbers;
 mod object;
 mod open;
-#[cfg_attr(not(feature = "packed"), path = "unpacked.rs")]
-mod packing;
 mod parse;
 mod pattern;
 mod quoted;
@@ -28,16 +24,11 @@ mod uid;
 pub use self::core::ObjectChange;
 pub(crate) use self::core::{Indexer, StoreCore};
 pub(crate) use form::Form;
-pub(crate) use holding::Holding;
 pub(crate) use interner::Interner;
 pub use key::ObjectKey;
-pub(crate) use kinds::Kinds;
 pub(crate) use object::describe;
 pub use object::{DecodeError, Object};
 pub(crate) use open::{OpenObjects, Opened, Text};
-pub(crate) use packing::{Packer, Packers};
-#[cfg(feature = "packed")]
-pub use packing::{Packing, PackingStatus};
 pub use parse::ObjectMetadata;
 pub(crate) use parse::{Item, NotAnObject, OpenObject};
 pub use reader::{Store, StoreError};

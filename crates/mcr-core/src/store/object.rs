@@ -1,16 +1,12 @@
 //! Objects as the fleet holds them: the JSON the API server sent, without what nobody reads.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde::de::DeserializeOwned;
 use simdutf8::basic::from_utf8;
 
 use super::{
-    Form, ObjectKey,
-    form::Common,
-    numbers,
-    packing::Damaged,
-    quoted,
+    Form, ObjectKey, numbers, quoted,
     room::Room,
     shape::{Fillings, Shape},
     typed,
@@ -165,8 +161,7 @@ impl Object {
         if let Some(decoded) = shaped.and_then(|shape| self.decode_shaped(shape, text)) {
             return Ok(decoded);
         }
-        self.write_document(document)
-            .map_err(|error| self.damaged(&error, short_type_name::<K>()))?;
+        self.write_document(document);
         // Checked as a whole, which takes less than checking string by string.
         let read = from_utf8(document).ok().and_then(|json| typed::read(json, text));
         match read {
@@ -199,22 +194,10 @@ impl Object {
     }
 
     /// The object as a JSON document.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if what is held in a packed store is damaged, which nothing in this crate does.
-    pub fn to_json(&self) -> Result<Vec<u8>, DecodeError> {
+    pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::new();
-        self.write_document(&mut json)
-            .map_err(|error| self.damaged(&error, "JSON"))?;
-        Ok(json)
-    }
-
-    fn damaged(&self, error: &Damaged, target: &'static str) -> DecodeError {
-        DecodeError {
-            key: self.key.clone(),
-            target,
-            reason: error.to_string(),
-        }
+        self.write_document(&mut json);
+        json
     }
 
     fn fact(&self, from: usize, to: usize) -> &str {
@@ -232,59 +215,9 @@ impl Object {
         self.held.get(self.numbers().rest..).unwrap_or_default()
     }
 
-    /// How long the rest is as JSON.
-    pub(super) fn rest_bytes(&self) -> usize {
-        self.bytes().saturating_sub(len_of(self.own_head()))
-    }
-
-    /// The rest as JSON.
-    pub(super) fn rest_json(&self) -> Result<Cow<'_, [u8]>, Damaged> {
-        if let Common::Nothing = self.form.common() {
-            return Ok(self.rest().into());
-        }
-        let mut json = Vec::with_capacity(self.rest_bytes());
-        self.write_rest(&mut json)?;
-        Ok(json.into())
-    }
-
-    fn write_rest(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
-        match self.form.common() {
-            Common::Nothing => json.extend_from_slice(self.rest()),
-            Common::Shape(shape) => shape.write(std::str::from_utf8(self.rest()).unwrap_or_default(), json),
-            Common::Dictionary(dictionary) => {
-                let start = json.len();
-                json.resize(start + self.rest_bytes(), 0);
-                dictionary.unpack(self.rest(), json.get_mut(start..).unwrap_or_default())?;
-            }
-        }
-        Ok(())
-    }
-
     #[cfg(test)]
     pub(super) fn form(&self) -> &Form {
         &self.form
-    }
-
-    pub(super) fn is_in_form(&self, form: &Form) -> bool {
-        self.form.is(form)
-    }
-
-    /// The same object packed with the dictionary of a form; none if it is in that form, or would not get smaller.
-    pub(crate) fn in_form(&self, form: &Form) -> Option<Self> {
-        if self.is_in_form(form) {
-            return None;
-        }
-        let dictionary = form.dictionary()?;
-        let facts = self.held.len() - self.rest().len();
-        let held = dictionary.pack(&self.rest_json().ok()?, |packed| {
-            [self.held.get(..facts).unwrap_or_default(), packed].concat()
-        })?;
-        (held.len() < self.held.len()).then(|| Self {
-            key: self.key.clone(),
-            form: form.clone(),
-            held: held.into(),
-            uid: self.uid,
-        })
     }
 
     /// The facts that are not in the rest, each in the place of what stands before it.
@@ -325,7 +258,7 @@ impl Object {
     }
 
     /// Puts the JSON together, in the place of what was there.
-    fn write_document(&self, json: &mut Vec<u8>) -> Result<(), Damaged> {
+    fn write_document(&self, json: &mut Vec<u8>) {
         let prefix = self.form.prefix();
         json.clear();
         let len = prefix.len() + self.bytes();
@@ -338,7 +271,10 @@ impl Object {
             json.extend_from_slice(before.as_bytes());
             fact.write(json);
         }
-        self.write_rest(json)
+        match self.form.shape() {
+            Some(shape) => shape.write(std::str::from_utf8(self.rest()).unwrap_or_default(), json),
+            None => json.extend_from_slice(self.rest()),
+        }
     }
 }
 
@@ -359,20 +295,7 @@ pub(super) enum Fact<'a> {
     Number(&'a str),
 }
 
-/// How long facts are when they are written, with what stands before each.
-fn len_of<'a>(head: impl Iterator<Item = (&'static str, Fact<'a>)>) -> usize {
-    head.map(|(before, fact)| before.len() + fact.len()).sum()
-}
-
 impl Fact<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Text(text) => quoted::len(text),
-            Self::Uid(_) => Uid::TEXT + 2,
-            Self::Number(text) => text.len(),
-        }
-    }
-
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => quoted::write(out, text),
@@ -470,7 +393,7 @@ mod tests {
         assert_eq!(dynamic.types.unwrap().kind, "ConfigMap");
         assert!(object.decode::<PartialObjectMeta<ConfigMap>>().is_ok());
         assert_eq!(
-            object.to_json().unwrap(),
+            object.to_json(),
             br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#
         );
     }

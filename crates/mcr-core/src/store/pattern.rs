@@ -311,7 +311,7 @@ mod tests {
             // In a scope the namespace may be another for each of them.
             namespace = if namespace.is_none() { Some("n") } else { None };
             let held = object.close(namespace, &mut interner).ok().map(|object| {
-                let json = object.to_json().unwrap();
+                let json = object.to_json();
                 assert_eq!(form().prefix().len() + object.bytes(), json.len());
                 json
             });

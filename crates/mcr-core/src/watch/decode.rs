@@ -428,7 +428,7 @@ mod tests {
         let mut interner = Interner::plain(Form::new("v1", "ConfigMap"));
         let object = item.and_then(|object| object.close(None, &mut interner));
         let object = object.map_err(|error| (error.to_string(), error.key))?;
-        Ok(String::from_utf8(object.to_json().unwrap()).unwrap())
+        Ok(String::from_utf8(object.to_json()).unwrap())
     }
 
     /// All that is read of a list, and all that is read of an event.

@@ -16,8 +16,7 @@ use super::{
     Mirror, WatchError, WatchRequest,
     decode::{self, WatchLine},
     lines::Lines,
-    mirror::{Parser, Taken},
-    reform::reform,
+    mirror::Taken,
 };
 use crate::{
     ClusterName,
@@ -25,7 +24,7 @@ use crate::{
     fleet::{KindCells, count},
     latest::Latest,
     slots::Slot,
-    store::{Holding, Item, NotAnObject, ObjectKey},
+    store::{Interner, Item, NotAnObject, ObjectKey, Shapes},
     transport::{ResponseBody, Transport},
 };
 
@@ -146,7 +145,8 @@ pub(crate) struct DriverEnv {
     pub(crate) settings: Arc<WatchSettings>,
     /// What all watches of this kind did.
     pub(crate) counts: Arc<KindCells>,
-    pub(crate) holding: Holding,
+    /// What objects of this kind have in common.
+    pub(crate) shapes: Arc<Shapes>,
 }
 
 /// A slot is for work, not for waiting: a cluster that is slow to answer gives it back after this long, so
@@ -179,7 +179,7 @@ const REMEMBERED: usize = 1000;
 pub(crate) fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) -> impl Future<Output = ()> + Send + 'static {
     // Not an async function: it would have room for its arguments besides what is made of them.
     let mut driver = Driver {
-        parser: Parser::new(watch.query(), &env.holding),
+        interner: Interner::shaping(env.shapes.clone()),
         kind: watch.query().clone(),
         backoff: Backoff::new(Duration::from_millis(500), env.settings.retry_cap),
         position: None,
@@ -198,11 +198,9 @@ pub(crate) fn drive(watch: Arc<dyn Mirror>, env: DriverEnv) -> impl Future<Outpu
     };
     async move {
         let watch = driver.watch.clone();
-        let reform = reform(&watch, &driver.env.holding);
         tokio::select! {
             () = watch.stopped().cancelled() => {}
             () = driver.run() => {}
-            () = reform => {}
         }
     }
 }
@@ -211,7 +209,7 @@ struct Driver {
     watch: Arc<dyn Mirror>,
     kind: WatchRequest,
     env: DriverEnv,
-    parser: Parser,
+    interner: Interner,
     backoff: Backoff,
     /// Where to go on from; none before the first list and after the API server has forgotten it.
     position: Option<Position>,
@@ -579,7 +577,7 @@ impl Driver {
                 // Leaving it out would keep an object that is gone; a list tells which one it is.
                 let deleted = self
                     .watch
-                    .delete(event.item(), &mut self.parser)
+                    .delete(event.item(), &mut self.interner)
                     .map_err(|error| {
                         WatchError::Malformed(format!("a deleted object can't be read: {error}"))
                     })?;
@@ -613,7 +611,7 @@ impl Driver {
 
     /// Puts an object into the store; none if it is not held there.
     fn put(&mut self, item: Item<'_>, initial: bool) -> Result<Option<Taken>, NotAnObject> {
-        let put = self.watch.put(item, initial, &mut self.parser);
+        let put = self.watch.put(item, initial, &mut self.interner);
         match &put {
             Ok(Some(Taken { place, object })) if !self.unreadable.is_empty() => {
                 self.unreadable
@@ -701,7 +699,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{store::Shapes, watch::SharedWatch};
+    use crate::watch::SharedWatch;
 
     /// Every watch has such a task for as long as it is there.
     #[test]
@@ -714,7 +712,7 @@ mod tests {
             list_slots: Arc::new(Semaphore::new(1)),
             settings: Arc::default(),
             counts: Arc::default(),
-            holding: Holding::Shaped(Arc::new(Shapes::new(request.form()))),
+            shapes: Arc::new(Shapes::new(request.form())),
         };
         let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
         let task = size_of_val(&drive(watch, env));

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     AccessPolicy, ClusterName, HUB,
-    store::{Holding, Object, ObjectChange, ObjectKey, Shapes},
+    store::{Object, ObjectChange, ObjectKey, Shapes},
     transport::{Dialer, Transport},
 };
 
@@ -154,7 +154,7 @@ impl HubWatch {
             list_slots: Arc::new(Semaphore::new(1)),
             settings,
             counts: Arc::default(),
-            holding: Holding::Shaped(shapes),
+            shapes,
         };
         tokio::spawn(drive(watch.clone(), env));
         Self {

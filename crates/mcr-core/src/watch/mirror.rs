@@ -4,10 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{WatchError, WatchRequest, WatchStatus, contents::Contents};
+use super::{WatchError, WatchRequest, WatchStatus};
 use crate::{
     latest::Latest,
-    store::{Holding, Interner, Item, NotAnObject, Object, Packer},
+    store::{Interner, Item, NotAnObject, Object},
 };
 
 /// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
@@ -25,9 +25,6 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     /// How many objects are held.
     fn len(&self) -> usize;
 
-    /// Where the objects are.
-    fn everything(&self) -> Vec<Arc<Contents>>;
-
     /// What is not put in from now on is held as unseen.
     fn begin_listing(&self);
 
@@ -38,10 +35,15 @@ pub(crate) trait Mirror: Send + Sync + 'static {
     fn abort_listing(&self);
 
     /// Puts an object in; none if it is not held here.
-    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
+    fn put(
+        &self,
+        item: Item<'_>,
+        initial: bool,
+        interner: &mut Interner,
+    ) -> Result<Option<Taken>, NotAnObject>;
 
     /// Takes an object out; none if it was not held here.
-    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject>;
+    fn delete(&self, item: Item<'_>, interner: &mut Interner) -> Result<Option<Taken>, NotAnObject>;
 
     /// What is known of the watch.
     fn known(&self) -> &Latest<WatchStatus>;
@@ -99,27 +101,4 @@ pub(crate) struct Taken {
     /// Whose it is, in a scope.
     pub(crate) place: Option<Arc<str>>,
     pub(crate) object: Arc<Object>,
-}
-
-/// What objects are made with.
-pub(crate) struct Parser {
-    pub(crate) interner: Interner,
-    packer: Option<Arc<Packer>>,
-}
-
-impl Parser {
-    pub(crate) fn new(request: &WatchRequest, holding: &Holding) -> Self {
-        let (interner, packer) = match holding {
-            Holding::Shaped(shapes) => (Interner::shaping(shapes.clone()), None),
-            Holding::Packed(packer) => (Interner::plain(request.form()), Some(packer.clone())),
-        };
-        Self { interner, packer }
-    }
-
-    pub(super) fn hold(&self, object: Object) -> Arc<Object> {
-        match &self.packer {
-            Some(packer) => packer.hold(object),
-            None => Arc::new(object),
-        }
-    }
 }

@@ -11,7 +11,6 @@ mod error;
 mod hub;
 mod lines;
 mod mirror;
-mod reform;
 mod request;
 mod scoped;
 mod shared;

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     SharedWatch, WatchRequest, WatchStatus,
     contents::Contents,
-    mirror::{Mirror, Parser, Taken},
+    mirror::{Mirror, Taken},
 };
 use crate::{
     latest::Latest,
     scope::ScopeLayout,
-    store::{Indexer, Item, NotAnObject, Object, ObjectChange, OpenObject, Opened, StoreCore},
+    store::{Indexer, Interner, Item, NotAnObject, Object, ObjectChange, OpenObject, Opened, StoreCore},
 };
 
 /// Takes the objects of a whole endpoint apart into those of its clusters.
@@ -239,7 +239,7 @@ impl ScopeWatch {
     }
 
     /// Where an object belongs; none if it belongs to no cluster.
-    fn locate(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Located>, NotAnObject> {
+    fn locate(&self, item: Item<'_>, interner: &mut Interner) -> Result<Option<Located>, NotAnObject> {
         let opened = item?;
         let Some(placement) = guarded("place", || self.layout.place(opened.metadata()))? else {
             return Ok(None);
@@ -248,9 +248,9 @@ impl ScopeWatch {
         let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
             let localized = self.localize(&opened, &placement.place)?;
             let opened = Opened::read(&localized)?;
-            opened.object().close(namespace, &mut parser.interner)
+            opened.object().close(namespace, interner)
         } else {
-            opened.close(namespace, &mut parser.interner)
+            opened.close(namespace, interner)
         };
         let object = object.map_err(|error| {
             self.contents_at(&placement.place).skip(&error);
@@ -345,14 +345,8 @@ impl Mirror for ScopeWatch {
     }
 
     fn len(&self) -> usize {
-        self.everything()
-            .iter()
-            .map(|contents| contents.store().len())
-            .sum()
-    }
-
-    fn everything(&self) -> Vec<Arc<Contents>> {
-        self.places().all()
+        let all = self.places().all();
+        all.iter().map(|contents| contents.store().len()).sum()
     }
 
     fn begin_listing(&self) {
@@ -408,8 +402,13 @@ impl Mirror for ScopeWatch {
         }
     }
 
-    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let located = self.locate(item, parser).inspect_err(|error| {
+    fn put(
+        &self,
+        item: Item<'_>,
+        initial: bool,
+        interner: &mut Interner,
+    ) -> Result<Option<Taken>, NotAnObject> {
+        let located = self.locate(item, interner).inspect_err(|error| {
             if error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
@@ -417,7 +416,7 @@ impl Mirror for ScopeWatch {
         let Some(Located { place, object }) = located else {
             return Ok(None);
         };
-        let object = parser.hold(object);
+        let object = Arc::new(object);
         self.apply(&place, |store| store.upsert(object.clone(), initial));
         Ok(Some(Taken {
             place: Some(place),
@@ -425,8 +424,8 @@ impl Mirror for ScopeWatch {
         }))
     }
 
-    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let Some(Located { place, object }) = self.locate(item, parser)? else {
+    fn delete(&self, item: Item<'_>, interner: &mut Interner) -> Result<Option<Taken>, NotAnObject> {
+        let Some(Located { place, object }) = self.locate(item, interner)? else {
             return Ok(None);
         };
         let object = Arc::new(object);

@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     WatchError, WatchRequest,
     contents::Contents,
-    mirror::{Mirror, Parser, Taken},
+    mirror::{Mirror, Taken},
     scoped::ScopeWatch,
 };
 use crate::{
     latest::Latest,
-    store::{Item, NotAnObject, ObjectChange},
+    store::{Interner, Item, NotAnObject, ObjectChange},
 };
 
 /// How a watch is doing.
@@ -279,10 +279,6 @@ impl Mirror for SharedWatch {
         self.contents.load().store().len()
     }
 
-    fn everything(&self) -> Vec<Arc<Contents>> {
-        vec![self.contents()]
-    }
-
     fn begin_listing(&self) {
         self.contents.load().store().begin_listing();
     }
@@ -297,16 +293,21 @@ impl Mirror for SharedWatch {
         self.contents.load().store().finish_listing(false);
     }
 
-    fn put(&self, item: Item<'_>, initial: bool, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let closed = item.and_then(|object| object.close(None, &mut parser.interner));
-        let object = parser.hold(closed.inspect_err(|error| self.contents.load().skip(error))?);
+    fn put(
+        &self,
+        item: Item<'_>,
+        initial: bool,
+        interner: &mut Interner,
+    ) -> Result<Option<Taken>, NotAnObject> {
+        let closed = item.and_then(|object| object.close(None, interner));
+        let object = Arc::new(closed.inspect_err(|error| self.contents.load().skip(error))?);
         self.contents()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
         Ok(Some(Taken { place: None, object }))
     }
 
-    fn delete(&self, item: Item<'_>, parser: &mut Parser) -> Result<Option<Taken>, NotAnObject> {
-        let object = item?.close(None, &mut parser.interner)?;
+    fn delete(&self, item: Item<'_>, interner: &mut Interner) -> Result<Option<Taken>, NotAnObject> {
+        let object = item?.close(None, interner)?;
         let object = Arc::new(object);
         self.contents()
             .apply(&self.request, |store| store.delete(object.clone()));

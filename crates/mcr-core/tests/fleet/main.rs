@@ -8,6 +8,4 @@ mod changes;
 mod harness;
 mod isolation;
 mod life;
-#[cfg(feature = "packed")]
-mod packed;
 mod recovery;

@@ -88,37 +88,24 @@ proptest! {
         there in 0..8u8,
         steps in prop::collection::vec(step(), 0..80),
     ) {
-        equals_the_server(World::new, there, &steps);
+        paused(|| async move {
+            let world = World::new(1);
+            for key in 0..there {
+                world.places[0].put(MAPS, &format!("n/k{key}"), "there");
+                world.places[0].put(WIDGETS, &format!("n/k{key}"), "there");
+            }
+            world.set(0, "a", &looks());
+            world.settle().await;
+            run(&world, &steps).await;
+            world.converges().await;
+            world.end().await;
+        });
     }
-
-    #[cfg(feature = "packed")]
-    #[test]
-    fn a_packed_store_equals_the_server_after_any_schedule_of_faults(
-        there in 0..8u8,
-        steps in prop::collection::vec(step(), 0..80),
-    ) {
-        equals_the_server(World::packed, there, &steps);
-    }
-}
-
-fn equals_the_server(world: fn(usize) -> World, there: u8, steps: &[Step]) {
-    paused(|| async move {
-        let world = world(1);
-        for key in 0..there {
-            world.places[0].put(MAPS, &format!("n/k{key}"), "there");
-            world.places[0].put(WIDGETS, &format!("n/k{key}"), "there");
-        }
-        world.set(0, "a", &looks());
-        world.settle().await;
-        run(&world, steps).await;
-        world.converges().await;
-        world.end().await;
-    });
 }
 
 /// What is there when a schedule begins.
-async fn world_of_one(new: fn(usize) -> World, objects: u8) -> World {
-    let world = new(1);
+async fn world_of_one(objects: u8) -> World {
+    let world = World::new(1);
     for key in 0..objects {
         world.places[0].put(MAPS, &format!("n/k{key}"), "there");
         world.places[0].put(WIDGETS, &format!("n/k{key}"), "there");
@@ -130,19 +117,9 @@ async fn world_of_one(new: fn(usize) -> World, objects: u8) -> World {
 
 #[test]
 fn what_was_deleted_during_each_fault_is_told_as_deleted_once() {
-    deletes_are_told_once(World::new);
-}
-
-#[cfg(feature = "packed")]
-#[test]
-fn what_was_deleted_of_a_packed_store_during_each_fault_is_told_as_deleted_once() {
-    deletes_are_told_once(World::packed);
-}
-
-fn deletes_are_told_once(new: fn(usize) -> World) {
     for fault in Fault::ALL {
         paused(|| async move {
-            let world = world_of_one(new, 5).await;
+            let world = world_of_one(5).await;
             let place = &world.places[0];
             let requests = [maps(), metadata(), widgets(), widget_metadata()];
             let witnesses = requests.map(|request| world.witness("a", &request));
@@ -158,10 +135,6 @@ fn deletes_are_told_once(new: fn(usize) -> World) {
             world.converges().await;
             for witness in witnesses {
                 assert_eq!(witness.deletes(), 2, "{fault:?}");
-            }
-            #[cfg(feature = "packed")]
-            if let Some(packing) = world.fleet.packing() {
-                assert!(packing.dictionaries > 0, "nothing was packed");
             }
             world.end().await;
         });
@@ -196,7 +169,7 @@ fn what_was_never_held_is_not_told_as_deleted() {
 fn an_object_that_can_be_read_again_is_there_again() {
     for fault in [Fault::Unreadable, Fault::Nameless] {
         paused(|| async move {
-            let world = world_of_one(World::new, 3).await;
+            let world = world_of_one(3).await;
             world.places[0].fail(Some(fault));
             world.places[0].put(MAPS, "n/k1", "changed while it could not be read");
             tokio::time::sleep(Duration::from_secs(10)).await;

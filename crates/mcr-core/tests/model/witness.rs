@@ -79,7 +79,7 @@ impl Witness {
 
 /// An object as told, in whichever form.
 pub(crate) fn stored(object: &Object) -> Stored {
-    let json: Value = serde_json::from_slice(&object.to_json().unwrap()).unwrap();
+    let json: Value = serde_json::from_slice(&object.to_json()).unwrap();
     let meta = &json["metadata"];
     assert!(meta["managedFields"].is_null());
     let value = json["data"]["value"].as_str().or(json["spec"]["value"].as_str());

@@ -12,8 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use mcr_core::{
-    Access, Cluster, ClusterState, Fleet, FleetEvent, FleetSettings, Store, StoreError, WatchHandle,
-    WatchRequest,
+    Access, Cluster, ClusterState, Fleet, FleetEvent, Store, StoreError, WatchHandle, WatchRequest,
 };
 use serde::de::DeserializeOwned;
 use tokio::{task::JoinHandle, time::Instant};
@@ -158,25 +157,15 @@ impl Stores {
 
 impl World {
     pub(crate) fn new(places: usize) -> Self {
-        Self::with(places, false, |_| {})
-    }
-
-    /// One whose fleet packs what it holds.
-    #[cfg(feature = "packed")]
-    pub(crate) fn packed(places: usize) -> Self {
-        Self::with(places, false, |settings| {
-            let mut packing = mcr_core::Packing::default();
-            packing.samples = 3;
-            settings.store = mcr_core::StoreFormat::Packed(packing);
-        })
+        Self::with(places, false)
     }
 
     /// For a runtime of several threads and real time, with short pauses.
     pub(crate) fn on_threads(places: usize) -> Self {
-        Self::with(places, true, |_| {})
+        Self::with(places, true)
     }
 
-    fn with(places: usize, threads: bool, settings: fn(&mut FleetSettings)) -> Self {
+    fn with(places: usize, threads: bool) -> Self {
         let places: Vec<Place> = (1..=places as u64).map(Place::new).collect();
         let addresses = places
             .iter()
@@ -198,7 +187,6 @@ impl World {
                     watch.retry_cap = SHORT;
                     chosen.reconnect_cap = SHORT;
                 }
-                settings(chosen);
             })
             .build();
         fleet.index("value", |map: &ConfigMap| {

@@ -3,7 +3,7 @@
 //! By itself in its process, for the allocator counts what all of it allocates. Figures:
 //!
 //! ```text
-//! cargo test --release -p mcr-core --features packed --test store_cost -- --nocapture
+//! cargo test --release -p mcr-core --test store_cost -- --nocapture
 //! ```
 
 #![allow(clippy::unwrap_used)]
@@ -23,8 +23,7 @@ use k8s_openapi::api::{
 };
 use kube::core::{ApiResource, DynamicObject};
 use mcr_core::{
-    Cluster, ClusterName, ClusterSpec, Fleet, FleetSettings, Object, ObjectKey, Store, WatchHandle,
-    WatchRequest,
+    Cluster, ClusterName, ClusterSpec, Fleet, Object, ObjectKey, Store, WatchHandle, WatchRequest,
 };
 use mcr_provider_clusters::ClustersProvider;
 use mcr_testkit::waiting::{Background, eventually};
@@ -67,10 +66,10 @@ struct Running {
 }
 
 impl Running {
-    async fn start(kind: Kind, settings: impl FnOnce(&mut FleetSettings)) -> Self {
+    async fn start(kind: Kind) -> Self {
         let provider = ClustersProvider::new();
         let added = provider.handle();
-        let fleet = Fleet::builder().provider(provider).settings(settings).build();
+        let fleet = Fleet::builder().provider(provider).build();
         let runs = fleet.clone();
         let running = Background::start(|stop| async move { runs.run(stop).await });
         let servers: Vec<Server> = (0..CLUSTERS).map(|cluster| Server::new(cluster, kind)).collect();
@@ -118,14 +117,6 @@ impl Running {
             handles.iter().all(|handle| handle.status().synced).then_some(())
         })
         .await;
-        #[cfg(feature = "packed")]
-        if request.label_selector().is_none() && self.fleet.packing().is_some() {
-            let dictionaries = || self.fleet.packing().map_or(0, |packing| packing.dictionaries);
-            eventually(Duration::from_secs(120), "there is a dictionary", || {
-                (dictionaries() > 0).then_some(())
-            })
-            .await;
-        }
         settled().await;
         handles
     }
@@ -241,73 +232,12 @@ async fn writing(running: &Running, round: usize) -> f64 {
     began.elapsed().as_nanos() as f64 / OBJECTS as f64
 }
 
-/// The defaults, or `PACKING=<bytes of a dictionary>,<level>`.
-#[cfg(feature = "packed")]
-fn packing() -> mcr_core::Packing {
-    let mut packing = mcr_core::Packing::default();
-    if let Ok(chosen) = std::env::var("PACKING") {
-        let (bytes, level) = chosen.split_once(',').unwrap();
-        packing.dictionary_bytes = bytes.parse().unwrap();
-        packing.level = level.parse().unwrap();
-    }
-    packing
-}
-
-#[cfg(feature = "packed")]
-#[test]
-fn what_a_packed_store_holds_is_half_of_the_json() {
-    /// Of objects that are as large as most are. Of small ones more than this is their name, UID and version.
-    const MOST_PACKED: f64 = 0.5;
-    alone(|| async {
-        for kind in Kind::ALL {
-            let json = json_bytes(kind);
-            let plain = Running::start(kind, |_| {}).await;
-            let plain_handles = plain.watch(plain.request()).await;
-            let format = mcr_core::StoreFormat::Packed(packing());
-            let packed = Running::start(kind, |settings| settings.store = format).await;
-            let (handles, held) = packed.held_by_objects().await;
-            // What zstd allocates our allocator does not see.
-            let shared = packed.fleet.packing().unwrap();
-            assert_eq!(shared.dictionaries, 1, "{kind:?}");
-            let (objects, packed_objects) = (plain.some_objects(), packed.some_objects());
-            let mut times = [(); 4].map(|()| Vec::new());
-            let chunks = objects.chunks(20).zip(packed_objects.chunks(20));
-            for (round, (some, packed_some)) in chunks.cycle().take(ROUNDS).enumerate() {
-                // The first of two finds the caches cold.
-                let mut sides = [(0, some), (1, packed_some)];
-                sides.rotate_left(round % 2);
-                for (side, objects) in sides {
-                    times[side].push(reading(kind, objects));
-                }
-                times[2].push(writing(&plain, round).await);
-                times[3].push(writing(&packed, round).await);
-            }
-            let ratio = (held + shared.bytes) as f64 / json as f64;
-            let count = CLUSTERS * OBJECTS;
-            let [read, packed_read, write, packed_write] = times.map(median);
-            println!(
-                "{kind:?}: {} bytes of JSON, {} held, with dictionary and contexts ({} kB) {ratio:.2}x; \
-                 read {read:.0} ns, packed {packed_read:.0} ns; written {write:.0} ns, packed {packed_write:.0} ns",
-                json / count,
-                held / count,
-                shared.bytes / 1_000,
-            );
-            if json / count >= 900 {
-                assert!(ratio <= MOST_PACKED, "{kind:?}: {ratio:.2}x");
-            }
-            drop((plain_handles, handles, objects, packed_objects));
-            plain.end().await;
-            packed.end().await;
-        }
-    });
-}
-
 #[test]
 fn what_is_held_of_an_object_is_less_than_its_json() {
     alone(|| async {
         for kind in Kind::ALL {
             let json = json_bytes(kind);
-            let running = Running::start(kind, |_| {}).await;
+            let running = Running::start(kind).await;
             let (handles, held) = running.held_by_objects().await;
             let objects = running.some_objects();
             let mut reads = Vec::new();

@@ -15,7 +15,7 @@ use super::*;
 use crate::WatchError;
 use crate::{
     AnswerBody, BoxError, ObjectMetadata, Placement, Upstream,
-    store::{Form, Holding, Shapes},
+    store::{Form, Shapes},
     watch::ChangeSink,
 };
 
@@ -186,7 +186,7 @@ impl Reading {
 struct World {
     scopes: Vec<Scoped>,
     readings: Vec<Reading>,
-    parser: Parser,
+    interner: Interner,
     version: u32,
     indexed: bool,
 }
@@ -196,10 +196,7 @@ impl World {
         Self {
             scopes: (0..SCOPES).map(|_| Scoped::new()).collect(),
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
-            parser: Parser::new(
-                &WatchRequest::of::<ConfigMap>(),
-                &Holding::Shaped(Arc::new(Shapes::new(Form::new("v1", "ConfigMap")))),
-            ),
+            interner: Interner::shaping(Arc::new(Shapes::new(Form::new("v1", "ConfigMap")))),
             version: 0,
             indexed: false,
         }
@@ -233,7 +230,7 @@ impl World {
                 let opened = Opened::open(&json).unwrap();
                 let put = scope
                     .watch
-                    .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.parser);
+                    .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.interner);
                 assert_eq!(put.unwrap().is_some(), place < PLACES);
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.insert(name.clone(), (uid, self.version));
@@ -244,7 +241,10 @@ impl World {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
                 let json = Self::json(place, &name, 0, self.version);
                 let opened = Opened::open(&json).unwrap();
-                scope.watch.delete(Ok(opened.object()), &mut self.parser).unwrap();
+                scope
+                    .watch
+                    .delete(Ok(opened.object()), &mut self.interner)
+                    .unwrap();
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.remove(&name);
                 }
