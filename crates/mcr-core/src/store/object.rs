@@ -399,6 +399,21 @@ mod tests {
     }
 
     #[test]
+    fn a_uid_that_is_no_uuid_is_held_as_it_is() {
+        for uid in [
+            "not-a-uuid",
+            "6E0C7B4E-0B7C-4B58-9D3E-0123456789AB",
+            "6e0c7b4e0b7c4b589d3e0123456789ab",
+            "{6e0c7b4e-0b7c-4b58-9d3e-0123456789ab}",
+            "",
+        ] {
+            let object = parse(&format!(r#"{{"metadata":{{"name":"a","uid":"{uid}"}}}}"#)).unwrap();
+            let map: ConfigMap = object.decode().unwrap();
+            assert_eq!(map.metadata.uid.as_deref(), Some(uid));
+        }
+    }
+
+    #[test]
     fn what_is_no_object_is_told_by_its_fault() {
         let text = |json: &str| parse(json).unwrap_err().to_string();
         assert_eq!(

@@ -96,10 +96,7 @@ impl<'a> Field<'a> {
     /// Writes it as one that follows upon another.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.push(b',');
-        match &self.name {
-            Cow::Borrowed(name) => quoted::write_plain(out, name),
-            Cow::Owned(name) => quoted::write(out, name),
-        }
+        quoted::write(out, &self.name);
         out.push(b':');
         out.extend_from_slice(self.value.as_bytes());
     }

@@ -252,7 +252,7 @@ fn say(said: &mut Vec<u8>, text: &str) {
     said.extend_from_slice(text.as_bytes());
 }
 
-/// None if [`quoted::write_escaped`] would not write the escapes again as they are. The first of `escapes` are those of the
+/// None if [`quoted::write`] would not write the escapes again as they are. The first of `escapes` are those of the
 /// string.
 fn say_without_escapes(said: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u32]) -> Option<()> {
     let (mut from, end) = (scalar.start(), scalar.end());
@@ -340,7 +340,12 @@ impl Filling<'_> {
     fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Plain(text) => out.extend_from_slice(text.as_bytes()),
-            Self::WithoutEscapes(text) => quoted::write_escaped(out, text),
+            Self::WithoutEscapes(text) => {
+                // With the quotes that the shape has before and behind it.
+                out.pop();
+                quoted::write(out, text);
+                out.pop();
+            }
             Self::Json(json) => {
                 let inner = json.get(1..json.len().saturating_sub(1));
                 out.extend_from_slice(inner.unwrap_or_default().as_bytes());
