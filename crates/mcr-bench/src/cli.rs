@@ -80,7 +80,7 @@ struct Args {
     /// Seconds between the sync and the look at memory [default: 6; on simulated clusters 43, and with many longer]
     #[arg(long)]
     idle: Option<u64>,
-    /// How many threads the subjects of `fleet` and `update` work with [default: what each syncs soonest with, which is one worker for `mcr` and `kube-rs-tuned` and all cores for the others]
+    /// How many threads the subjects of `fleet` and `update` work with [default: one for each core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes [default: 120]
@@ -183,7 +183,7 @@ fn root() -> Result<PathBuf> {
 }
 
 /// What is measured when no suite is named: all of them, `fleet` at several sizes for the plots.
-fn everything(options: &Options, cores: Option<NonZeroUsize>) -> Vec<(Suite, Options)> {
+fn everything(options: &Options) -> Vec<(Suite, Options)> {
     let fleet = |clusters, objects, sim, subjects: &[Subject]| {
         // The floor is asked for by nobody, and is of use to all.
         let asked = |subject: &Subject| *subject == Subject::Floor || options.subjects.contains(subject);
@@ -199,23 +199,14 @@ fn everything(options: &Options, cores: Option<NonZeroUsize>) -> Vec<(Suite, Opt
     };
     let all_and_floor = [&Subject::ALL[..], &[Subject::Floor]].concat();
     let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
-    let aimed_at = fleet(500, 102, false, &all_and_floor);
-    // What more threads are worth, and cost. Go's have them anyway.
-    let threaded = cores.filter(|cores| cores.get() > 1).map(|cores| {
-        let (suite, mut options) = aimed_at.clone();
-        options.threads = Some(cores);
-        options.subjects.retain(|subject| !subject.is_go());
-        (suite, options)
-    });
     let mut all = vec![
         fleet(100, 102, false, &Subject::ALL),
         fleet(250, 102, false, &Subject::ALL),
-        aimed_at,
+        fleet(500, 102, false, &all_and_floor),
         fleet(500, 20, true, &side_by_side),
         fleet(5_000, 20, true, &side_by_side[..2]),
         fleet(10_000, 20, true, &side_by_side[..1]),
     ];
-    all.extend(threaded);
     let others = Suite::value_variants()
         .iter()
         .filter(|suite| **suite != Suite::Fleet);
@@ -256,7 +247,7 @@ async fn measure(args: Args) -> Result<()> {
     // Asked now: to be told after an hour would be late.
     let root = write.then(root).transpose()?;
     let plan = match args.suites.as_slice() {
-        [] => everything(&options, std::thread::available_parallelism().ok()),
+        [] => everything(&options),
         suites => suites.iter().map(|suite| (*suite, options.clone())).collect(),
     };
     let mut told = |row: &Row| match args.format {
@@ -372,7 +363,7 @@ mod tests {
             subjects: vec![Subject::Mcr, Subject::GoSerial],
             ..Options::default()
         };
-        let plan = everything(&options, NonZeroUsize::new(2));
+        let plan = everything(&options);
         for suite in Suite::value_variants() {
             assert!(plan.iter().any(|(planned, _)| planned == suite), "{suite:?}");
         }
@@ -383,7 +374,6 @@ mod tests {
                 (
                     options.clusters.unwrap_or_default(),
                     options.sim,
-                    options.threads.map_or(0, NonZeroUsize::get),
                     options.subjects.len(),
                 )
             })
@@ -391,16 +381,14 @@ mod tests {
         assert_eq!(
             sizes,
             [
-                (100, false, 0, 2),
-                (250, false, 0, 2),
-                (500, false, 0, 3),
-                (500, true, 0, 1),
-                (5_000, true, 0, 1),
-                (10_000, true, 0, 1),
-                (500, false, 2, 2),
+                (100, false, 2),
+                (250, false, 2),
+                (500, false, 3),
+                (500, true, 1),
+                (5_000, true, 1),
+                (10_000, true, 1),
             ]
         );
-        assert_eq!(everything(&options, NonZeroUsize::new(1)).len(), plan.len() - 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use tokio::time::{Instant, sleep};
 
 use super::{real::Real, sim::Sim};
 
@@ -122,6 +123,31 @@ impl Backend {
         Some(crate::proc::Usage::of(pid).ok()?.cpu)
     }
 
+    /// Waits until a subject has opened a watch of every cluster, beside the `open` ones that were there before it. What was asked
+    /// of the servers by then; none where that can't be known.
+    ///
+    /// A subject has seen every object when its lists are read, and some open their watches only then.
+    ///
+    /// # Errors
+    ///
+    /// When fewer watches are open after a minute.
+    pub async fn watched(&mut self, open: u64) -> Result<Option<Counts>> {
+        let wanted = open + self.clusters() as u64;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.counts().await? {
+                Some(counts) if counts.open < wanted => {
+                    if Instant::now() >= deadline {
+                        let (open, clusters) = (counts.open.saturating_sub(open), self.clusters());
+                        bail!("after a minute the subject has {open} watches of {clusters} clusters open")
+                    }
+                    sleep(Duration::from_millis(50)).await;
+                }
+                counts => return Ok(counts),
+            }
+        }
+    }
+
     /// Waits until no subject is connected any more, so that the next one finds the server as the last one did.
     ///
     /// # Errors
@@ -130,7 +156,7 @@ impl Backend {
     pub async fn quiet(&mut self, open: u64) -> Result<()> {
         for _ in 0..300 {
             match self.counts().await? {
-                Some(counts) if counts.open > open => tokio::time::sleep(Duration::from_millis(200)).await,
+                Some(counts) if counts.open > open => sleep(Duration::from_millis(200)).await,
                 _ => return Ok(()),
             }
         }

@@ -53,13 +53,6 @@ impl Subject {
         self.program().is_none()
     }
 
-    /// How many threads it works with of its own accord; none for as many as there are cores. Each has what it syncs sooner
-    /// with beside servers on the same cores, which is one worker for whoever has measured and writes Rust.
-    fn threads(self) -> Option<NonZeroUsize> {
-        let one = matches!(self, Self::Mcr | Self::KubeRsTuned | Self::Floor);
-        one.then_some(NonZeroUsize::MIN)
-    }
-
     /// Its program, if it is written in Rust.
     fn program(self) -> Option<&'static str> {
         match self {
@@ -76,8 +69,7 @@ impl Subject {
         let expect = job.expect.to_string();
         let mut options = vec![("kubeconfig", file), ("expect", expect)];
         options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
-        let threads = job.threads.or(self.threads());
-        options.extend(threads.map(|threads| ("threads", threads.to_string())));
+        options.extend(job.threads.map(|threads| ("threads", threads.to_string())));
         options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
         let Some(program) = self.program() else {
             let go = programs.go.clone();
@@ -113,7 +105,7 @@ pub struct Job<'a> {
     pub workers: Option<usize>,
     /// How long each reconcile takes.
     pub work: Option<Duration>,
-    /// How many threads it works with, if not as many as it has of its own accord.
+    /// How many threads it works with, if not one for each core.
     pub threads: Option<NonZeroUsize>,
     /// Whether what is allocated is to be counted. Of mcr only.
     pub heap: bool,
@@ -207,9 +199,7 @@ mod tests {
         ] {
             let (path, args) = command(subject, heap).unwrap();
             assert_eq!(path, folder.path().join(program));
-            let threads = (subject != Subject::KubeRs).then_some("--threads=1");
-            let all = [subject.name(), "--kubeconfig=file", "--expect=7"].into_iter();
-            assert_eq!(args, all.chain(threads).collect::<Vec<_>>());
+            assert_eq!(args, [subject.name(), "--kubeconfig=file", "--expect=7"]);
         }
         let job = Job {
             threads: NonZeroUsize::new(3),

@@ -246,9 +246,8 @@ pub fn page(rows: &[Row], verdicts: &[Verdict], machine: &Machine) -> String {
          Written by `cargo xtask bench` on {}: {}, {} cores, {} GB, {}.\n{}.\n\n\
          Each subject runs in a process of its own and does the same job; memory and CPU time are what the kernel says of that process. Each family \
          is a program of its own, as it would be deployed: `mcr`, both of kube-rs, both of Go, the floor; those in Rust are built with \
-         the profile `deployed` (fat LTO, one codegen unit). `mcr`, `kube-rs-tuned` and `floor` have one \
-         worker thread, the others all cores, which is what each syncs soonest with where the server shares two cores; in variant `threads N` each has \
-         so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
+         the profile `deployed` (fat LTO, one codegen unit). Each has its default runtime, tokio's or Go's, with a thread \
+         for each core; the server shares the cores. In variant `threads N` each has so many. Subjects take turns within a run, figures are medians of the runs. `cargo xtask bench fleet --kubeconfig FILE` measures on clusters of yours, `--help` \
          tells the rest.\n\n\
          ## Targets\n\n\
          Ratios are of one call on one machine. The rows behind them are below.\n\n{}\n",

@@ -103,9 +103,9 @@ fn fleet(rows: &[Row]) -> Vec<Verdict> {
     vec![
         of.ratio("time until all is synced", "go-serial", "", 1.0 / 45.0, time),
         of.ratio("time until all is synced", "go-concurrent", "", 0.5, time),
-        of.ratio("time until all is synced", "kube-rs-tuned", "", 1.0, time),
-        of.ratio("CPU until synced", "go-serial", "", 1.0 / 8.0, cpu),
-        of.ratio("CPU until synced", "kube-rs-tuned", "", 0.75, cpu),
+        of.ratio("time until all is synced", "kube-rs-tuned", "", 1.10, time),
+        of.ratio("CPU until synced", "go-serial", "", 0.18, cpu),
+        of.ratio("CPU until synced", "kube-rs-tuned", "", 0.95, cpu),
         of.ratio("idle memory", "go-serial", "", 1.0 / 6.0, memory),
         of.ratio("idle memory", "kube-rs-tuned", "", 1.0 / 4.0, memory),
         of.at_most("peak memory, of idle", 1.1, "", peak),

@@ -17,7 +17,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 ///
-/// When the servers don't start, or a subject does not sync within ten minutes.
+/// When the servers don't start, when a subject does not sync within ten minutes, and when it does not watch every cluster within
+/// another one.
 pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     let options = session.options.clone();
     if options.subjects.is_empty() {
@@ -78,9 +79,10 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let settled = process.usage()?;
     tokio::time::sleep(idle_after - settle).await;
     let idle = process.usage()?;
-    let after = backend.counts().await?;
+    let open = before.map_or(0, |before| before.open);
+    let after = backend.watched(open).await?;
     process.stop().await?;
-    backend.quiet(before.map_or(0, |before| before.open)).await?;
+    backend.quiet(open).await?;
     let asked = before.zip(after);
     let idle_for = (idle_after - settle).as_secs_f64();
     Ok(Row {

@@ -27,7 +27,7 @@ pub struct Options {
     pub sim: bool,
     /// Clusters that someone brings.
     pub kubeconfig: Option<PathBuf>,
-    /// How many threads the subjects of `fleet` and `update` work with, if not as many as they have of their own accord.
+    /// How many threads the subjects of `fleet` and `update` work with, if not one for each core.
     pub threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes.
     pub seconds: Option<usize>,
