@@ -97,7 +97,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         for (task, least) in waiting.into_iter().zip(1..) {
-            let seen = tokio::time::timeout(Duration::from_secs(10), task)
+            let seen = tokio::time::timeout(Duration::from_secs(60), task)
                 .await
                 .unwrap()
                 .unwrap();

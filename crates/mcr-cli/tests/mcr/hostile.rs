@@ -176,7 +176,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
             "-n",
             "fleet",
             "--timeout",
-            "6s",
+            "9s",
             "-q",
         ])
         .await

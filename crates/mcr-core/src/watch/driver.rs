@@ -728,7 +728,7 @@ mod tests {
         assert!(same.await.is_err(), "the same again is none");
         line.set_phase(Phase::Down);
         line.set_phase(Phase::Up { endpoint: 1 });
-        let changed = timeout(Duration::from_secs(10), line.changed(number));
+        let changed = timeout(Duration::from_secs(60), line.changed(number));
         changed.await.unwrap();
     }
 }
