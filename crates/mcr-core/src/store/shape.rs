@@ -489,11 +489,11 @@ mod tests {
 
     #[test]
     fn long_strings_come_back_whole() {
-        let lens = [0, 60, 61, 62, 4_092, 4_093, 4_094, 262_140, 262_141, 20_000_000];
+        let lens = [0, 60, 61, 62, 4_092, 4_093, 4_094, 262_140, 262_141];
         let plain_and_not = lens
             .into_iter()
             .flat_map(|len| [(len, ""), (len, r"\n"), (len, r"\/")]);
-        for (len, escape) in plain_and_not {
+        for (len, escape) in plain_and_not.chain([(17_000_000, "")]) {
             let json = |uid: &str| {
                 format!(
                     r#"{{"metadata":{{"name":"a","uid":"{uid}"}},"data":{{"a":"{escape}{}","b":"c"}}}}"#,
