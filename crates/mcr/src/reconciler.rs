@@ -23,10 +23,7 @@ use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Fai
 /// grace period is aborted at its next await. A panic is a failed call: it is counted, logged and retried like an error.
 ///
 /// # Tasks
-/// A call that awaits nothing that takes time has no task of its own: it is polled by a task that makes many such calls.
-/// One that has to wait goes on in a task of its own, and is polled there at once. So [`tokio::task::id`] is not the same
-/// before and after its first await, and before it not that of this call alone; what is to be known throughout a call belongs
-/// in [`Request`] or in the context. A call that keeps its thread keeps others from that thread, as in any task; for
+/// Each call runs in a task of its own. One that keeps its thread keeps others from that thread, as in any task; for
 /// that there is [`tokio::task::spawn_blocking`].
 ///
 /// ```

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ControllerHandle,
-    dispatch::dispatch,
     engine::{Core, Engine},
     follow::follow,
+    run::dispatch,
     source,
 };
 use crate::{ControllerError, failure::panic_text};
@@ -86,7 +86,7 @@ impl BuiltController {
         let _ends = (following.clone().drop_guard(), working.clone().drop_guard());
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(engine.clone(), following.clone()));
-        let dispatching = tasks.spawn(dispatch(engine.clone()));
+        tasks.spawn(dispatch(engine.clone()));
         let mut sources = JoinSet::new();
         for run in &core.plan.sources {
             sources.spawn(source::run(engine.clone(), run.clone(), working.clone()));
@@ -121,8 +121,6 @@ impl BuiltController {
             tracing::warn!(controller = %core.plan.name, running = core.tracker.len(), "work did not end within {} s; it is aborted", grace.as_secs_f32());
         }
         sources.shutdown().await;
-        // A reconcile that never awaits may keep a dispatcher.
-        dispatching.abort();
         // The follower ends what is left when it ends.
         following.cancel();
         while tasks.join_next().await.is_some() {}

@@ -18,7 +18,7 @@ pub(super) fn judge(
     member: &Member,
     work: &Job,
     standing: Standing,
-    ended: Result<Result<Ended, Panic>, Duration>,
+    ended: Result<Result<Ended, Duration>, Panic>,
 ) -> Outcome {
     let core = &engine.core;
     if !matches!(ended, Ok(Ok(Ended::Undecodable(..)))) {
@@ -61,12 +61,12 @@ pub(super) fn judge(
             }
             Outcome::Drop
         }
-        Ok(Err(panic)) => {
+        Err(panic) => {
             count(&core.counters.panics);
             tracing::error!(panic = panic_text(&*panic), "the reconciler panicked");
             Outcome::Retry
         }
-        Err(limit) => {
+        Ok(Err(limit)) => {
             count(&core.counters.timeouts);
             tracing::warn!("the reconciler did not end within {} s", limit.as_secs_f32());
             Outcome::Retry

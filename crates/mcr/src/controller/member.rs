@@ -33,9 +33,6 @@ pub(crate) struct Member {
 #[derive(Default)]
 struct Running {
     closed: bool,
-    aborted: bool,
-    /// Runs that have no task, or not yet.
-    begun: usize,
     next: u64,
     tasks: HashMap<u64, AbortHandle>,
 }
@@ -133,70 +130,31 @@ impl Member {
         if running.closed {
             return false;
         }
-        self.start(&mut running, tracker, task);
-        true
-    }
-
-    /// A run begins that has no task; to be told back with [`ended`](Self::ended). Returns `false` if the cluster has been
-    /// let go: then it must not begin.
-    pub(crate) fn begin(&self) -> bool {
-        let mut running = lock(&self.running);
-        running.begun += usize::from(!running.closed);
-        !running.closed
-    }
-
-    /// Gives a run that has begun a task, also when the cluster was let go meanwhile: it has its grace period, as all have.
-    /// Returns `false`, without running it, if that is over.
-    pub(crate) fn go_on<F>(&self, tracker: &TaskTracker, task: impl FnOnce(u64) -> F) -> bool
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let mut running = lock(&self.running);
-        if running.aborted {
-            return false;
-        }
-        running.begun -= 1;
-        self.start(&mut running, tracker, task);
-        true
-    }
-
-    fn start<F>(&self, running: &mut Running, tracker: &TaskTracker, task: impl FnOnce(u64) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
         let id = running.next;
         running.next += 1;
         let handle = self.cluster.spawn(tracker.track_future(task(id)));
         running.tasks.insert(id, handle.abort_handle());
+        true
     }
 
-    /// A task has ended, or a run that had none.
-    pub(crate) fn ended(&self, task: Option<u64>) {
-        let mut running = lock(&self.running);
-        match task {
-            Some(id) => drop(running.tasks.remove(&id)),
-            None => running.begun -= 1,
-        }
+    pub(crate) fn ended(&self, id: u64) {
+        lock(&self.running).tasks.remove(&id);
     }
 
-    /// Tells what runs to end and takes no more; says whether there is anything.
+    /// Tells running tasks to end and takes no more; says whether there are any.
     pub(crate) fn close(&self) -> bool {
         self.token.cancel();
         let mut running = lock(&self.running);
         running.closed = true;
-        !running.tasks.is_empty() || running.begun > 0
+        !running.tasks.is_empty()
     }
 
     /// Ends what still runs, at its next await.
     pub(crate) fn abort(&self) -> usize {
-        let (tasks, begun): (Vec<AbortHandle>, usize) = {
-            let mut running = lock(&self.running);
-            running.aborted = true;
-            (running.tasks.values().cloned().collect(), running.begun)
-        };
+        let tasks: Vec<AbortHandle> = lock(&self.running).tasks.values().cloned().collect();
         for task in &tasks {
             task.abort();
         }
-        tasks.len() + begun
+        tasks.len()
     }
 }

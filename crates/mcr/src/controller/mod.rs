@@ -2,13 +2,11 @@
 
 mod builder;
 mod built;
-mod dispatch;
 mod engine;
 mod enqueue;
 mod finish;
 mod follow;
 mod gate;
-mod habit;
 mod judge;
 mod measure;
 mod member;

@@ -47,7 +47,7 @@ struct Ended {
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.enqueue.member.ended(Some(self.id));
+        self.enqueue.member.ended(self.id);
     }
 }
 

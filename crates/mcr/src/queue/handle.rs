@@ -34,22 +34,9 @@ pub struct FairQueue<C, K> {
 }
 
 struct Shared<C, K> {
-    state: Mutex<State<C, K>>,
+    core: Mutex<QueueCore<C, K>>,
     changed: Notify,
     closed: AtomicBool,
-}
-
-struct State<C, K> {
-    core: QueueCore<C, K>,
-    /// Somebody was woken, or will be on coming, who has not looked yet: there is no need to wake anybody else.
-    woken: bool,
-}
-
-impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> State<C, K> {
-    /// Whether to wake somebody for what there is to do.
-    fn wakes(&mut self) -> bool {
-        self.core.has_dispatchable() && !std::mem::replace(&mut self.woken, true)
-    }
 }
 
 impl<C, K> Clone for FairQueue<C, K> {
@@ -63,8 +50,8 @@ impl<C, K> Clone for FairQueue<C, K> {
 impl<C, K> fmt::Debug for FairQueue<C, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("FairQueue");
-        match self.shared.state.try_lock() {
-            Ok(state) => debug.field("core", &state.core),
+        match self.shared.core.try_lock() {
+            Ok(core) => debug.field("core", &*core),
             Err(_) => debug.field("core", &"<locked>"),
         };
         debug
@@ -76,35 +63,30 @@ impl<C, K> fmt::Debug for FairQueue<C, K> {
 impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// An empty queue without clusters.
     pub fn new(config: QueueConfig) -> Self {
-        let state = Mutex::new(State {
-            core: QueueCore::new(config, Instant::now()),
-            woken: false,
-        });
         Self {
             shared: Arc::new(Shared {
-                state,
+                core: Mutex::new(QueueCore::new(config, Instant::now())),
                 changed: Notify::new(),
                 closed: AtomicBool::new(false),
             }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C, K>> {
+    fn lock(&self) -> MutexGuard<'_, QueueCore<C, K>> {
         // Only a panic in the keys' own Hash, Eq or Clone poisons it; a fleet must not stop for that.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the core and wakes whom the change concerns.
     fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K>) -> R) -> R {
-        let mut state = self.lock();
-        let before = state.core.earliest();
-        let result = change(&mut state.core);
-        let sooner = state
-            .core
+        let mut core = self.lock();
+        let before = core.earliest();
+        let result = change(&mut core);
+        let sooner = core
             .earliest()
             .is_some_and(|after| before.is_none_or(|before| after < before));
-        let ready = state.wakes();
-        drop(state);
+        let ready = core.has_dispatchable();
+        drop(core);
         if ready {
             self.shared.changed.notify_one();
         }
@@ -122,29 +104,22 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// Cancel safe: an item is taken in the poll that returns it, and never before. Dropping the future loses nothing, and
     /// other waiters notice what this one would have.
     pub async fn next(&self) -> Option<Work<C, K>> {
-        Some(self.next_of_several().await?.0)
-    }
-
-    /// [`next`](Self::next), and whether there is more, for which another waiter was woken.
-    pub(crate) async fn next_of_several(&self) -> Option<(Work<C, K>, bool)> {
         loop {
             // Registered before the look, so that a change between look and wait is not missed.
             let changed = self.shared.changed.notified();
             if self.is_closed() {
                 return None;
             }
-            let (work, wakes, more, deadline) = {
-                let mut state = self.lock();
-                state.woken = false;
-                let work = state.core.pop(Instant::now());
-                let wakes = work.is_some() && state.wakes();
-                (work, wakes, state.woken, state.core.next_deadline())
+            let (work, more, deadline) = {
+                let mut core = self.lock();
+                let work = core.pop(Instant::now());
+                (work, core.has_dispatchable(), core.next_deadline())
             };
             if let Some(work) = work {
-                if wakes {
+                if more {
                     self.shared.changed.notify_one();
                 }
-                return Some((work, more));
+                return Some(work);
             }
             match deadline {
                 Some(deadline) => {
@@ -154,38 +129,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
                 None => changed.await,
             }
         }
-    }
-
-    /// [`done`](Self::done), if there is something done, and then the next item, if there is one and it is wanted and the
-    /// queue is open: in one turn of the lock.
-    pub(crate) fn exchange(
-        &self,
-        done: Option<(&Work<C, K>, Outcome)>,
-        next: bool,
-        now: Instant,
-    ) -> Option<Work<C, K>> {
-        self.update(|core| {
-            if let Some((work, outcome)) = done {
-                core.done(work, outcome, now);
-            }
-            if next && !self.is_closed() {
-                core.pop(now)
-            } else {
-                None
-            }
-        })
-    }
-
-    /// Wakes another waiter if there is something to do; whether there is.
-    pub(crate) fn nudge(&self) -> bool {
-        let mut state = self.lock();
-        state.woken = false;
-        let wakes = state.wakes();
-        drop(state);
-        if wakes {
-            self.shared.changed.notify_one();
-        }
-        wakes
     }
 
     /// Closes the queue: every waiting and every further [`next`](Self::next) returns `None` and adds are refused. Runs
@@ -260,36 +203,36 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
 
     /// How many items wait, ready or delayed. Running ones are not counted.
     pub fn len(&self) -> usize {
-        self.lock().core.len()
+        self.lock().len()
     }
 
     /// Whether no item waits. Some may be running.
     pub fn is_empty(&self) -> bool {
-        self.lock().core.is_empty()
+        self.lock().is_empty()
     }
 
     /// How many runs are not done, orphaned ones included.
     pub fn running(&self) -> usize {
-        self.lock().core.running()
+        self.lock().running()
     }
 
     /// What there is of one cluster; `None` if it is not engaged.
     pub fn depth(&self, cluster: &C) -> Option<Depth> {
-        self.lock().core.depth(cluster, Instant::now())
+        self.lock().depth(cluster, Instant::now())
     }
 
     /// The engaged clusters, in no particular order but always the same one.
     pub fn clusters(&self) -> Vec<C> {
-        self.lock().core.clusters().cloned().collect()
+        self.lock().clusters().cloned().collect()
     }
 
     /// [`QueueCore::oldest_wait`]: looks at every cluster, for metrics.
     pub fn oldest_wait(&self) -> Option<Duration> {
-        self.lock().core.oldest_wait(Instant::now())
+        self.lock().oldest_wait(Instant::now())
     }
 
     /// What happened since the queue was made.
     pub fn counters(&self) -> Counters {
-        self.lock().core.counters()
+        self.lock().counters()
     }
 }
