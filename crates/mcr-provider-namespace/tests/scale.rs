@@ -61,7 +61,11 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_namespaces_are_one_watch_for_each_kind() {
-    let server = SimCluster::builder().finish_namespaces(true).build();
+    // A watch that falls behind on a busy machine must find all that it missed, or it lists again.
+    let server = SimCluster::builder()
+        .finish_namespaces(true)
+        .history(10 * NAMESPACES)
+        .build();
     for number in 0..MORE {
         add(&server, number);
     }
