@@ -188,7 +188,7 @@ fn is_running(pid_file: &str) -> bool {
 
 /// In real time, so that it works while the clock is held.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < end, "{what}");
         tokio::task::yield_now().await;

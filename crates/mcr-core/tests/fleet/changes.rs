@@ -358,7 +358,7 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     let (_watch, log) = watch_config_maps(&cluster);
     synced(&cluster).await;
     // Said to live for five seconds, and taken for longer: the next one is fetched because of what is said.
-    eventually(SOON, "renewed before it expires", || {
+    eventually(Duration::from_secs(30), "renewed before it expires", || {
         (issuer.asked().len() > 1).then_some(())
     })
     .await;
