@@ -18,7 +18,7 @@ use crate::workspace;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// How many tests run at once: they wait more than they work.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
 
 /// A test that did not pass.
 pub(super) struct Failed {

@@ -238,27 +238,30 @@ pub(crate) fn hasty(settings: &mut FleetSettings) {
 }
 
 /// Compares figures that are taken in two ways, turn by turn, until those of the second way stay within 1.25 times, or 10 ms
-/// more, of those of the first. What else the machine does only adds to a figure, so of each the least of all turns counts;
-/// what slows each turn of the second way is in its least, too.
+/// more, of those of the first. What else the machine does only adds to a figure, so of each the least of some turns counts;
+/// what slows each turn of the second way is in its least, too. Only the last turns count: one that the machine was idle for
+/// stands for nothing that is measured long after it.
 pub(crate) async fn compare<const N: usize>(
     names: [&str; N],
     mut measure: impl AsyncFnMut(bool) -> [Duration; N],
 ) {
     const FEWEST: usize = 2;
     const MOST: usize = 12;
-    let mut least = [[Duration::MAX; N]; 2];
+    const LAST: usize = 4;
+    let mut turns = [[[Duration::MAX; N]; LAST]; 2];
     for turn in 1..=MOST {
         // The same one is not always first.
         for second in [turn % 2 == 0, turn % 2 == 1] {
-            let measured = measure(second).await;
-            for (least, measured) in least[usize::from(second)].iter_mut().zip(measured) {
-                *least = measured.min(*least);
-            }
+            turns[usize::from(second)][turn % LAST] = measure(second).await;
         }
-        let [first, second] = least;
         let mut slower = Vec::new();
         for (i, name) in names.iter().enumerate() {
-            let (without, with) = (first[i], second[i]);
+            let [without, with] = turns.map(|last| {
+                last.map(|measured| measured[i])
+                    .into_iter()
+                    .min()
+                    .unwrap_or_default()
+            });
             println!("turn {turn}, {name}: {without:?} without, {with:?} with");
             if with > without.mul_f64(1.25).max(without + Duration::from_millis(10)) {
                 slower.push(format!("{name}: {with:?} instead of {without:?}"));
