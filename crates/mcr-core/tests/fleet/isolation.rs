@@ -28,12 +28,7 @@ async fn seven_healthy_clusters_do_not_wait_for_three_sick_ones() {
     };
     let nobody = plane.user("nobody").create().await.or_fail();
 
-    // So that nobody who waits for the silent one ends that wait by patience.
-    let running = Running::start_with(|settings| {
-        let transport = Arc::make_mut(&mut settings.transport);
-        transport.connect_timeout = Duration::from_secs(3600);
-        transport.head_timeout = Duration::from_secs(3600);
-    });
+    let running = Running::start_with(cut_no_request_short);
     let silent = at(format!("https://{}", silent_server.local_addr().or_fail()));
     running.clusters.add(spec("silent", &silent));
     running
@@ -135,12 +130,9 @@ async fn engaging_a_hundred_clusters_costs_little_more_than_a_hundred_lists() {
     let plane = ControlPlane::builder().audit(true).start().await.or_fail();
     create(&plane, "hello").await;
     let mark = plane.audit().await.or_fail().mark();
-    // A request that a slow machine cuts short is made again: so none is.
     let running = Running::start_with(|settings| {
         settings.probe_after = Duration::from_secs(3600);
-        let transport = Arc::make_mut(&mut settings.transport);
-        transport.connect_timeout = Duration::from_secs(3600);
-        transport.head_timeout = Duration::from_secs(3600);
+        cut_no_request_short(settings);
     });
     let mut events = running.fleet.subscribe();
     for i in 0..CLUSTERS {
