@@ -28,6 +28,9 @@ pub(crate) fn add(stages: &mut Stages) {
         Ok(Done::Passed)
     });
     stages.run("crate rules", || crates::check().map(|()| Done::Passed));
+    stages.run("planted bugs' patch", || {
+        crate::planted::check().map(|()| Done::Passed)
+    });
     stages.run("clippy", || {
         workspace::check(workspace::cargo().args([
             "clippy",

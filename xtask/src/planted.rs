@@ -1,15 +1,15 @@
 //! `cargo xtask planted`: is the suite any good? Bugs that are planted on purpose must each make a test fail.
 //!
-//! The bugs stand in the code behind `--cfg mcr_planted` (`mcr-core/src/planted.rs`). The test programs are built once
-//! with it and then told by `MCR_PLANTED` which bug to have. The cfg reaches the crates of this workspace
-//! only: cargo is told to call this program in rustc's place for them, so dependencies are not built again.
+//! All bugs are one patch, `planted/bugs.patch`. It is applied to a copy of the workspace, whose test programs are built once
+//! and told by `MCR_PLANTED` which bug to have. The copy shares the target folder, so dependencies are not built again.
 
 mod bugs;
+mod copy;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -20,7 +20,8 @@ use crate::workspace::TestProgram;
 use crate::{assets, workspace};
 use bugs::{BUGS, Planted};
 
-/// Says that this program is called in rustc's place.
+/// Says that this program is called in rustc's place. Cargo tells builds with such a wrapper from builds without, and so the
+/// crates of the copy from those of the workspace.
 const AS_RUSTC: &str = "MCR_XTASK_AS_RUSTC";
 
 /// Arguments of `cargo xtask planted`.
@@ -46,23 +47,24 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
 }
 
-/// What cargo asks of rustc, with the cfg added; none if nobody called this program in rustc's place.
+/// Checks that the patch applies and has the bugs of the table.
+pub(crate) fn check() -> Result<()> {
+    copy::check()
+}
+
+/// Passes on what cargo asks of rustc; none if cargo did not call this program in rustc's place.
 pub(crate) fn as_rustc() -> Option<ExitCode> {
     std::env::var_os(AS_RUSTC)?;
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let rustc = (!args.is_empty()).then(|| args.remove(0))?;
-    let ended = Command::new(rustc)
-        .args(args)
-        .args(["--cfg", "mcr_planted"])
-        .status();
-    Some(match ended {
+    Some(match Command::new(rustc).args(args).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
 }
 
-fn try_all(args: &Args, assets: &std::path::Path) -> Result<()> {
-    same_names()?;
+fn try_all(args: &Args, assets: &Path) -> Result<()> {
+    copy::check()?;
     let chosen: Vec<&Planted> = BUGS
         .iter()
         .filter(|bug| args.only.as_ref().is_none_or(|only| only == bug.name))
@@ -72,10 +74,11 @@ fn try_all(args: &Args, assets: &std::path::Path) -> Result<()> {
         "no such bug; the names are in xtask/src/planted/bugs.rs"
     );
     let started = Instant::now();
-    let programs = build(&chosen)?;
+    let copy = copy::make()?;
+    let programs = build(&chosen, &copy)?;
     eprintln!("built in {:.1} s", started.elapsed().as_secs_f64());
 
-    let bench = trial::Bench::new(programs, assets)?;
+    let bench = trial::Bench::new(programs, assets, copy)?;
     let mut wrong = Vec::new();
     // Without a bug the same tests must pass, or their failing says nothing.
     let tests: BTreeSet<_> = chosen.iter().map(|bug| bug.test).collect();
@@ -116,26 +119,8 @@ fn try_all(args: &Args, assets: &std::path::Path) -> Result<()> {
     }
 }
 
-/// The table here and the bugs in the code must be the same.
-fn same_names() -> Result<()> {
-    let path = workspace::root().join("crates/mcr-core/src/planted.rs");
-    let code = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let planted: BTreeSet<&str> = code
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix("\",")?.split_once(" = \""))
-        .map(|(_, name)| name)
-        .collect();
-    let listed: BTreeSet<&str> = BUGS.iter().map(|bug| bug.name).collect();
-    let differ: Vec<_> = planted.symmetric_difference(&listed).collect();
-    ensure!(
-        differ.is_empty(),
-        "only in one of xtask/src/planted/bugs.rs and mcr-core/src/planted.rs: {differ:?}"
-    );
-    Ok(())
-}
-
 /// Builds the test programs; returns where they are, by package and name.
-fn build(chosen: &[&Planted]) -> Result<BTreeMap<(String, String), PathBuf>> {
+fn build(chosen: &[&Planted], copy: &Path) -> Result<BTreeMap<(String, String), PathBuf>> {
     let names: BTreeSet<&str> = chosen.iter().map(|bug| bug.test.program).collect();
     let mut command = workspace::cargo();
     // The whole workspace, so that dependencies have the features that they have in all other builds.
@@ -145,17 +130,21 @@ fn build(chosen: &[&Planted]) -> Result<BTreeMap<(String, String), PathBuf>> {
         command.args(["--test", name]);
     });
     command
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", workspace::target()?)
         .env("RUSTC_WORKSPACE_WRAPPER", std::env::current_exe()?)
         .env(AS_RUSTC, "1")
         .stderr(Stdio::inherit());
     eprintln!(
-        "+ cargo test --no-run --test {} # with --cfg mcr_planted",
-        names.into_iter().collect::<Vec<_>>().join(" --test ")
+        "+ cargo test --no-run --test {} # in {}",
+        names.into_iter().collect::<Vec<_>>().join(" --test "),
+        copy.display()
     );
     let output = command.output().context("starting cargo")?;
     ensure!(
         output.status.success(),
-        "the tests do not build with --cfg mcr_planted"
+        "the tests do not build with the bugs in {}",
+        copy.display()
     );
     let mut programs = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {

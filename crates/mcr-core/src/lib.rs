@@ -15,9 +15,6 @@ pub mod fuzzing;
 mod latest;
 pub mod layer;
 mod name;
-#[cfg(mcr_planted)]
-#[doc(hidden)]
-pub mod planted;
 mod provider;
 mod rounds;
 pub mod scope;

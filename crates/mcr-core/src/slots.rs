@@ -16,10 +16,6 @@ pub(crate) struct Slot(Option<OwnedSemaphorePermit>);
 
 impl Slot {
     pub(crate) async fn take(slots: &Arc<Semaphore>) -> Self {
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::NoCap.on() {
-            return Self(None);
-        }
         // The semaphores are never closed; if one were, going on without a bound beats standing still.
         Self(slots.clone().acquire_owned().await.ok())
     }
@@ -34,10 +30,6 @@ impl Slot {
     /// Does the work, keeping the place for at most `limit` of it.
     pub(crate) async fn hold<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::SlotKept.on() {
-            return work.await;
-        }
         if self.0.is_some() {
             if let Ok(done) = timeout(limit, &mut work).await {
                 return done;

@@ -2,7 +2,7 @@
 
 /// One bug and the test that must fail with it.
 pub(super) struct Planted {
-    /// Its name in `mcr-core/src/planted.rs`.
+    /// Its name in `bugs.patch`.
     pub(super) name: &'static str,
     /// The promise of `docs/architecture.md` that it breaks.
     pub(super) promise: u8,

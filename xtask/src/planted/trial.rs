@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::bugs::Test;
-use crate::workspace;
 
 /// Longer than any test in the table takes. A test that hangs has its own deadlines to fail by: to be ended from here
 /// does not count as catching a bug.
@@ -46,17 +45,24 @@ impl fmt::Display for Failed {
 pub(super) struct Bench {
     programs: BTreeMap<(String, String), PathBuf>,
     assets: PathBuf,
+    /// The workspace with the bugs.
+    workspace: PathBuf,
     /// What the tests print, one file for each.
     output: PathBuf,
 }
 
 impl Bench {
-    pub(super) fn new(programs: BTreeMap<(String, String), PathBuf>, assets: &Path) -> Result<Self> {
-        let output = workspace::target()?.join("planted");
+    pub(super) fn new(
+        programs: BTreeMap<(String, String), PathBuf>,
+        assets: &Path,
+        workspace: PathBuf,
+    ) -> Result<Self> {
+        let output = crate::workspace::target()?.join("planted").join("logs");
         std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
         Ok(Self {
             programs,
             assets: assets.to_path_buf(),
+            workspace,
             output,
         })
     }
@@ -123,7 +129,7 @@ impl Bench {
         let mut command = Command::new(program);
         command
             .args(["--exact", test.name, "--include-ignored", "--nocapture"])
-            .current_dir(workspace::root().join("crates").join(test.package))
+            .current_dir(self.workspace.join("crates").join(test.package))
             .env("KUBEBUILDER_ASSETS", &self.assets)
             .env_remove("MCR_PLANTED")
             .stdout(output.try_clone()?)

@@ -329,10 +329,6 @@ impl Drop for WatchHandle {
         entry.handles -= 1;
         if entry.handles == 0 {
             watches.entries.swap_remove(at);
-            #[cfg(mcr_planted)]
-            if crate::planted::Bug::WatchLeft.on() {
-                return;
-            }
             // Without the lock: it waits for sinks, which may look at their cluster.
             drop(watches);
             self.watch.stop();

@@ -449,10 +449,6 @@ pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Result<Shape, St
 
 /// When to ask for the next credential: in good time before this one expires.
 pub(super) fn refresh_time(credential: &Credential, every: Option<Duration>) -> Option<Instant> {
-    #[cfg(mcr_planted)]
-    if every.is_none() && crate::planted::Bug::NotRenewed.on() {
-        return None;
-    }
     let before_expiry = credential.expires_at.map(|expires| {
         let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
         // A fifth of the life that is left, but not more than five minutes before the end; spread, so that

@@ -116,10 +116,6 @@ impl Desired {
         };
         let removed = claims.remove(at);
         let heir = claims.first().map(|claim| (claim.provider, claim.spec.clone()));
-        #[cfg(mcr_planted)]
-        if claims.is_empty() && crate::planted::Bug::ClaimsKept.on() {
-            return vec![Effect::Unset(name.clone())];
-        }
         if claims.is_empty() {
             self.clusters.remove(name);
         }

@@ -268,12 +268,6 @@ impl<'a> Life<'a> {
     }
 
     pub(super) fn unreachable(&mut self, why: NotConnected) {
-        #[cfg(mcr_planted)]
-        let why = if crate::planted::Bug::NoReason.on() {
-            NotConnected::new("")
-        } else {
-            why
-        };
         self.refused = why.unauthorized;
         self.cluster.set_phase(Phase::Down);
         self.cluster.transport().block(Some(why.reason.clone()));

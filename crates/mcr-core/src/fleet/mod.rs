@@ -285,10 +285,6 @@ impl Fleet {
     /// # Errors
     /// [`ClusterNotFound`] if no such cluster is engaged, with what is known about the name all the same.
     pub fn get(&self, name: &str) -> Result<Cluster, ClusterNotFound> {
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::SlowLookup.on() {
-            drop(self.snapshot());
-        }
         self.0.cluster(name).ok_or_else(|| ClusterNotFound {
             name: name.to_owned(),
             hint: self.0.hint(name),

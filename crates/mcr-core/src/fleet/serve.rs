@@ -50,8 +50,6 @@ impl Life<'_> {
             .unwrap_or(self.last_probe)
             .max(self.last_probe);
         let probe_at = heard + self.fleet.probe_after();
-        #[cfg(mcr_planted)]
-        let probe_at = probe_at + Duration::from_secs(3600) * u32::from(crate::planted::Bug::NotProbed.on());
         let soonest = [
             (link.refresh_at, Due::Renewal),
             (self.pending, Due::Spec),
@@ -224,13 +222,6 @@ impl Life<'_> {
                 tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
                 count(&self.fleet.counts().renewed);
                 self.adopt(connected);
-                #[cfg(mcr_planted)]
-                if crate::planted::Bug::RotationLists.on() {
-                    self.endpoint += 1;
-                    self.cluster.set_phase(Phase::Up {
-                        endpoint: self.endpoint,
-                    });
-                }
             }
             Err(error) => {
                 count(&self.fleet.counts().failed);

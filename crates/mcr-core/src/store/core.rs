@@ -175,11 +175,6 @@ impl StoreCore {
     /// Takes an object out; the last state is the one the delete came with.
     pub(crate) fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::DeletedTwice.on() {
-            inner.remove(object.key());
-            return Some(ObjectChange::deleted(object, false));
-        }
         let old = inner.remove(object.key())?;
         drop(old);
         Some(ObjectChange::deleted(object, false))
@@ -247,15 +242,6 @@ impl StoreCore {
     pub(crate) fn finish_listing(&self, complete: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
         let unseen = inner.unseen.take().unwrap_or_default();
-        #[cfg(mcr_planted)]
-        let complete = complete || crate::planted::Bug::IncompleteDeletes.on();
-        #[cfg(mcr_planted)]
-        if complete && crate::planted::Bug::SilentDeletes.on() {
-            unseen
-                .values()
-                .for_each(|object| drop(inner.remove(object.key())));
-            return Vec::new();
-        }
         if !complete {
             return Vec::new();
         }

@@ -131,10 +131,6 @@ impl Transport {
     /// Ends everything for good: every request, also of clients handed out long ago, answers `Gone`, and
     /// running answers end with an error.
     pub(crate) fn close(&self) {
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::LeftOpen.on() {
-            return;
-        }
         self.core.closed.cancel();
         if let Some(old) = self.core.current.swap(None) {
             old.bodies.cut();

@@ -340,10 +340,6 @@ impl Driver {
         } else if error.is_blocked() {
             self.env.line.answered();
         }
-        #[cfg(mcr_planted)]
-        if error.is_blocked() && crate::planted::Bug::KindBlocksCluster.on() {
-            self.env.transport.block(Some(error.to_string().into()));
-        }
         let goes_on = self.go_on_watching(&error, pause);
         self.watch.failed(error);
         if goes_on {

@@ -141,10 +141,6 @@ impl SharedWatch {
 
     /// The cluster is gone: the store must not be read any more.
     pub(crate) fn mark_gone(&self) {
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::StaysReadable.on() {
-            return self.stop.cancel();
-        }
         self.gone.store(true, Ordering::Release);
         self.stop();
     }

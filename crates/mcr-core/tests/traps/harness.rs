@@ -125,7 +125,7 @@ pub(crate) fn follow(cluster: &Cluster, request: WatchRequest) -> (WatchHandle, 
 }
 
 /// What is waited for comes at once, unless the machine is busy; where a bug is planted it may never come.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(mcr_planted) { 15 } else { 60 });
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks again and again until there is an answer.
 #[track_caller]

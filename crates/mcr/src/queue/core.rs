@@ -338,10 +338,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         };
         slot.running += 1;
         slot.turn -= 1;
-        #[cfg(mcr_planted)]
-        if mcr_core::planted::Bug::EndlessTurn.on() {
-            slot.turn = slot.turn.max(1);
-        }
         if slot.turn == 0 {
             slot.turn = slot.weight;
             self.ring.unlink(&mut self.slots, at, ring);

@@ -188,10 +188,6 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     /// [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: what was seen in an earlier
     /// life of the cluster never becomes work of a later one. Returns `false` otherwise.
     pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
-        #[cfg(mcr_planted)]
-        if mcr_core::planted::Bug::OldEpoch.on() {
-            return self.add_after(cluster, key, priority, delay);
-        }
         !self.is_closed()
             && self.update(|core| core.add_in(cluster, epoch, key, priority, delay, Instant::now()))
     }

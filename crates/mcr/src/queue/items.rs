@@ -247,10 +247,6 @@ impl<K: Clone + Eq + Hash> Items<K> {
     pub(super) fn disown(&mut self, hasher: &impl BuildHasher) -> (usize, Items<K>) {
         let pending = self.ready() + self.delayed();
         let mut old = std::mem::replace(self, Self::new());
-        #[cfg(mcr_planted)]
-        if mcr_core::planted::Bug::RunsForgotten.on() {
-            return (pending, old);
-        }
         if old.slab.len() == pending {
             return (pending, old);
         }

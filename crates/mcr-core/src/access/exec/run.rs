@@ -132,14 +132,6 @@ impl Running {
         let mut stderr = self.child.stderr.take();
         // Read, or a plugin that complains a lot would block; then forgotten.
         let discard = async {
-            #[cfg(mcr_planted)]
-            if let Some(stderr) = &mut stderr
-                && crate::planted::Bug::StderrLogged.on()
-            {
-                let mut said = String::new();
-                stderr.read_to_string(&mut said).await.ok();
-                tracing::debug!(%said, "an exec plugin says");
-            }
             if let Some(stderr) = &mut stderr {
                 tokio::io::copy(stderr, &mut tokio::io::sink()).await.ok();
             }
@@ -182,10 +174,6 @@ async fn collect(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Re
 
 impl Drop for Running {
     fn drop(&mut self) {
-        #[cfg(mcr_planted)]
-        if crate::planted::Bug::ChildrenLeft.on() {
-            return;
-        }
         #[cfg(unix)]
         if let Some(group) = self
             .group

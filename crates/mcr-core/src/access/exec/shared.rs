@@ -96,8 +96,6 @@ impl Shared {
                 .is_none_or(|at| at > SystemTime::now() + MARGIN);
             let news = why == Refresh::First || issued.serial != last;
             let too_soon = state.renewed.is_some_and(|renewed| now < renewed + PAUSE);
-            #[cfg(mcr_planted)]
-            let too_soon = too_soon && !crate::planted::Bug::RunForEach401.on();
             if alive && (news || too_soon) {
                 return Ok(Ok(issued.clone()));
             }
