@@ -108,10 +108,8 @@ impl Inner {
         context: &mut Context<'_>,
         whole: &mut Vec<u8>,
     ) -> Poll<Option<Result<(), Broken>>> {
-        if let Self::Wire(Answer::Plain(content)) = self {
-            return content
-                .poll_append(context, whole)
-                .map_err(|error| Broken::Error(error.into()));
+        if let Self::Wire(body) = self {
+            return body.poll_append(context, whole).map_err(Broken::Error);
         }
         let frame = ready!(self.poll_frame(context));
         Poll::Ready(frame.map(|frame| {

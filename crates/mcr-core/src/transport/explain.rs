@@ -27,15 +27,15 @@ const CLIENT_ENDED: &str = "the client given for the cluster has ended, most lik
      cluster with a new client";
 
 /// An answer ended before its end.
-pub(super) const CUT_OFF: &str =
+const CUT_OFF: &str =
     "the connection was closed in the middle of an answer; the API server may be restarting";
 
 /// Something answered that is no web server.
-pub(super) const NOT_HTTP: &str =
+const NOT_HTTP: &str =
     "the server sent something that is not HTTP; check the port, and https where it should be";
 
-/// See [`LONGEST_HEAD`](super::framing::LONGEST_HEAD).
-pub(super) const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
+/// More than [`mcr_h1::MAX_HEAD`].
+const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
      answers, which it should not do for API clients";
 
 /// Says in words what is at the root of an error and what to do about it.
@@ -59,6 +59,9 @@ pub(crate) fn explain(error: &(dyn Error + 'static)) -> String {
         }
         if let Some(error) = error.downcast_ref::<hyper::Error>() {
             http = http.or_else(|| of_http(error));
+        }
+        if let Some(error) = error.downcast_ref::<mcr_h1::Error>() {
+            http = http.or_else(|| of_h1(error));
         }
         root = Some(error);
         next = match error.downcast_ref::<io::Error>() {
@@ -88,6 +91,15 @@ fn of_http(error: &hyper::Error) -> Option<&'static str> {
         Some("the connection was closed")
     } else {
         None
+    }
+}
+
+fn of_h1(error: &mcr_h1::Error) -> Option<&'static str> {
+    match error {
+        mcr_h1::Error::Truncated => Some(CUT_OFF),
+        mcr_h1::Error::HeadTooLong => Some(HEAD_TOO_LONG),
+        mcr_h1::Error::Malformed(_) => Some(NOT_HTTP),
+        _ => None,
     }
 }
 

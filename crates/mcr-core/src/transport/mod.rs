@@ -4,8 +4,6 @@ mod body;
 mod connect;
 mod error;
 mod explain;
-mod framing;
-mod get;
 mod guard;
 mod path;
 mod pool;

@@ -5,8 +5,8 @@
 //! make another, each with a TLS handshake and the memory of a connection. Here a connection comes back with the last
 //! piece of its answer, and whoever takes it waits until it is ready.
 //!
-//! A connection that has only been asked by GET is [plain](super::get): it can become one of hyper's at any time, and
-//! never goes back.
+//! A GET goes over a [plain connection](mcr_h1), which costs a watch 25 kB less than one of hyper's. A plain connection can
+//! become one of hyper's at any time, and never goes back.
 
 use std::{
     pin::Pin,
@@ -24,6 +24,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
+use mcr_h1::{MAX_HEAD, RequestFailed, serialize};
 use tokio::{
     runtime::Handle,
     task::JoinHandle,
@@ -34,11 +35,12 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     Settings,
     connect::{Connector, Stream},
-    framing::LONGEST_HEAD,
-    get::{self, Connection, Content, GetError},
     request::Class,
 };
 use crate::BoxError;
+
+type Connection = mcr_h1::Connection<Box<Stream>>;
+type Content = mcr_h1::Content<Box<Stream>>;
 
 /// How many idle connections are kept; clusters that are well have one, which their watch is about to take.
 const MAX_IDLE: usize = 2;
@@ -62,7 +64,7 @@ pub(super) enum SendError {
     #[error("no answer")]
     Send(#[source] hyper::Error),
     #[error("no answer")]
-    Get(#[source] GetError),
+    Get(#[source] mcr_h1::Error),
 }
 
 impl Pool {
@@ -106,9 +108,8 @@ impl Pool {
         // What lasts is worth a connection of its own that needs less memory.
         let lasts = matches!(class, Class::Watch | Class::Follow);
         if is_plain && (lasts || !self.idle.has_only_hyper()) {
-            let request = get::written(&request);
-            let response = self.get(&request).await?;
-            return Ok(response.map(Answer::Plain));
+            let response = self.get(&serialize(&request)).await?;
+            return Ok(response.map(|content| Answer::plain(content, &self.idle)));
         }
         loop {
             let (mut sender, fresh) = match self.idle.take_hyper().await {
@@ -141,13 +142,15 @@ impl Pool {
         loop {
             let (connection, is_fresh) = match self.idle.take_plain() {
                 Some(connection) => (connection, false),
-                None => (Connection::new(self.dial().await?), true),
+                None => (Connection::new(Box::new(self.dial().await?)), true),
             };
-            match connection.send(request, Arc::downgrade(&self.idle)).await {
+            match connection.send(request).await {
                 Ok(response) => return Ok(response),
                 // The server closed it while it was idle. Nothing came back, and a GET can be sent again (RFC 9110,
                 // section 9.2.2).
-                Err(failed) if !is_fresh && !failed.answered => {}
+                Err(RequestFailed {
+                    response_began: false, ..
+                }) if !is_fresh => {}
                 Err(failed) => return Err(SendError::Get(failed.error)),
             }
         }
@@ -170,11 +173,11 @@ impl Pool {
     /// The task of the connection ends with the sender and the body.
     async fn hyper(&self) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), SendError> {
         let stream = match self.idle.take_plain() {
-            Some(connection) => connection.into_stream(),
+            Some(connection) => *connection.into_inner(),
             None => self.dial().await?,
         };
         let mut http = Builder::new();
-        http.max_buf_size(LONGEST_HEAD);
+        http.max_buf_size(MAX_HEAD);
         let (sender, connection) = http
             .handshake(TokioIo::new(stream))
             .await
@@ -186,7 +189,10 @@ impl Pool {
 /// The body of an answer. Its connection is free for the next request when it has been read to its end, and closes when it
 /// is dropped before.
 pub(super) enum Answer {
-    Plain(Content),
+    Plain {
+        content: Content,
+        idle: Weak<Idle>,
+    },
     Hyper {
         body: Incoming,
         way_back: Option<(SendRequest<Body>, Weak<Idle>)>,
@@ -194,13 +200,50 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    fn plain(content: Content, idle: &Arc<Idle>) -> Self {
+        let mut answer = Self::Plain {
+            content,
+            idle: Arc::downgrade(idle),
+        };
+        answer.free();
+        answer
+    }
+
+    /// Hands the connection to the next request if the answer has been received.
     fn free(&mut self) {
-        if let Self::Hyper { way_back, .. } = self
-            && let Some((sender, idle)) = way_back.take()
-            && let Some(idle) = idle.upgrade()
-        {
-            idle.put(Free::Hyper(sender));
+        match self {
+            Self::Plain { content, idle } => {
+                if let Some(connection) = content.take_connection()
+                    && let Some(idle) = idle.upgrade()
+                {
+                    idle.put(Free::Plain(connection));
+                }
+            }
+            Self::Hyper { way_back, .. } => {
+                if let Some((sender, idle)) = way_back.take()
+                    && let Some(idle) = idle.upgrade()
+                {
+                    idle.put(Free::Hyper(sender));
+                }
+            }
         }
+    }
+
+    /// Appends what has come to `whole`; for the rest as [`poll_frame`](http_body::Body::poll_frame).
+    pub(super) fn poll_append(
+        &mut self,
+        context: &mut Context<'_>,
+        whole: &mut Vec<u8>,
+    ) -> Poll<Option<Result<(), BoxError>>> {
+        if let Self::Plain { content, .. } = self {
+            let read = ready!(content.poll_append(context, whole));
+            self.free();
+            return Poll::Ready(read.map(|read| read.map_err(Into::into)));
+        }
+        let frame = ready!(Pin::new(self).poll_frame(context));
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| whole.extend_from_slice(frame.data_ref().map_or(&[], |data| data)))
+        }))
     }
 }
 
@@ -213,7 +256,11 @@ impl http_body::Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let (body, way_back) = match &mut *self {
-            Self::Plain(content) => return Pin::new(content).poll_frame(context).map_err(Into::into),
+            Self::Plain { content, .. } => {
+                let next = ready!(Pin::new(content).poll_frame(context));
+                self.free();
+                return Poll::Ready(next.map(|next| next.map_err(Into::into)));
+            }
             Self::Hyper { body, way_back } => (body, way_back),
         };
         let next = ready!(Pin::new(&mut *body).poll_frame(context));
@@ -227,14 +274,14 @@ impl http_body::Body for Answer {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Plain(content) => content.is_end_stream(),
+            Self::Plain { content, .. } => content.is_end_stream(),
             Self::Hyper { body, .. } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Plain(content) => content.size_hint(),
+            Self::Plain { content, .. } => content.size_hint(),
             Self::Hyper { body, .. } => body.size_hint(),
         }
     }

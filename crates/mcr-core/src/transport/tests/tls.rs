@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use mcr_h1::{Connection, internal::HEAD_READ};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, SupportedProtocolVersion, version};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
@@ -23,7 +24,6 @@ use crate::{
     transport::{
         Dialer, Stack,
         connect::Connector,
-        get::{Connection, FIRST},
         tls::TlsCache,
     },
 };
@@ -196,9 +196,9 @@ async fn what_was_decrypted_behind_an_answer_spoils_its_connection() {
         for behind in ["", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"] {
             // The answer is all that is read at once; what is behind it comes in the same record.
             let head = |len: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
-            let len = FIRST - head(FIRST).len();
+            let len = HEAD_READ - head(HEAD_READ).len();
             let all = format!("{}{}", head(len), "x".repeat(len));
-            assert_eq!(all.len(), FIRST);
+            assert_eq!(all.len(), HEAD_READ);
             let all = all + behind;
             let authority = Authority::new();
             let acceptor = TlsAcceptor::from(Arc::new(config(&authority, version)));
