@@ -1,8 +1,13 @@
 //! Named stages with a time each, so that a slow or failing one is seen at a glance.
 
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
 
 /// How a stage ended.
 enum Outcome {
@@ -20,9 +25,61 @@ pub(crate) enum Done {
 }
 
 /// The stages run so far.
-#[derive(Default)]
 pub(crate) struct Stages {
+    started: Instant,
     all: Vec<(String, Duration, Outcome)>,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            all: Vec::new(),
+        }
+    }
+}
+
+/// A task of xtask that runs beside the stages, as a process of its own. Dropping it ends it.
+pub(crate) struct Beside {
+    name: &'static str,
+    child: Child,
+    started: Instant,
+    output: PathBuf,
+}
+
+impl Beside {
+    /// Starts `cargo xtask <task>`; its output goes to a file until the task is waited for.
+    pub(crate) fn start(name: &'static str, task: &str) -> Result<Self> {
+        let output = workspace::target()?.join(format!("xtask-{task}.log"));
+        let file = File::create(&output).with_context(|| output.display().to_string())?;
+        let child = Command::new(std::env::current_exe()?)
+            .arg(task)
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting `cargo xtask {task}`"))?;
+        eprintln!("\n== {name}: beside what follows, {}", output.display());
+        Ok(Self {
+            name,
+            child,
+            started: Instant::now(),
+            output,
+        })
+    }
+
+    fn wait(&mut self) -> Result<ExitStatus> {
+        let ended = self.child.wait().context("waiting")?;
+        eprint!("{}", std::fs::read_to_string(&self.output)?);
+        Ok(ended)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // It has ended already, unless the caller gave up.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Stages {
@@ -44,14 +101,25 @@ impl Stages {
         self.all.push((name.to_owned(), started.elapsed(), outcome));
     }
 
+    /// Waits for what was started beside the stages; it is one of them. Its time is from its start until it was waited for.
+    pub(crate) fn wait(&mut self, beside: Result<Beside>) {
+        let started = beside.as_ref().map_or_else(|_| Instant::now(), |beside| beside.started);
+        let name = beside.as_ref().map_or("a stage beside others", |beside| beside.name);
+        self.run(name, || match beside?.wait()? {
+            ended if ended.success() => Ok(Done::Passed),
+            ended => bail!("{ended}, see above"),
+        });
+        if let Some((_, time, _)) = self.all.last_mut() {
+            *time = started.elapsed();
+        }
+    }
+
     /// Prints the table; an error if any stage failed.
     pub(crate) fn finish(self) -> Result<()> {
         let width = self.all.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
         eprintln!();
-        let mut total = Duration::ZERO;
         let mut failed = Vec::new();
         for (name, time, outcome) in &self.all {
-            total += *time;
             let text = match outcome {
                 Outcome::Passed => "ok".to_owned(),
                 Outcome::Skipped(why) => format!("SKIPPED {}", why.lines().next().unwrap_or_default()),
@@ -62,7 +130,7 @@ impl Stages {
             };
             eprintln!("{name:width$}  {:>7.1} s  {text}", time.as_secs_f64());
         }
-        eprintln!("{:width$}  {:>7.1} s", "total", total.as_secs_f64());
+        eprintln!("{:width$}  {:>7.1} s", "total", self.started.elapsed().as_secs_f64());
         if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         }
