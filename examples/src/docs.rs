@@ -45,12 +45,15 @@ mod tests {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// The pages of the folder `docs`.
+    /// The pages of the folders `docs` and `docs/design`.
     fn pages() -> Vec<String> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        let mut pages: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| format!("docs/{}", entry.unwrap().file_name().display()))
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut pages: Vec<String> = ["docs", "docs/design"]
+            .into_iter()
+            .flat_map(|folder| {
+                let entries = fs::read_dir(root.join(folder)).unwrap();
+                entries.map(move |entry| format!("{folder}/{}", entry.unwrap().file_name().display()))
+            })
             .filter(|page| page.ends_with(".md"))
             .collect();
         pages.sort();

@@ -3,4 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| mcr_core::fuzzing::kubeconfig(bytes));
+#[path = "../rules.rs"]
+mod rules;
+
+fuzz_target!(|bytes: &[u8]| rules::kubeconfig(bytes));

@@ -103,8 +103,12 @@ impl Stages {
 
     /// Waits for what was started beside the stages; it is one of them. Its time is from its start until it was waited for.
     pub(crate) fn wait(&mut self, beside: Result<Beside>) {
-        let started = beside.as_ref().map_or_else(|_| Instant::now(), |beside| beside.started);
-        let name = beside.as_ref().map_or("a stage beside others", |beside| beside.name);
+        let started = beside
+            .as_ref()
+            .map_or_else(|_| Instant::now(), |beside| beside.started);
+        let name = beside
+            .as_ref()
+            .map_or("a stage beside others", |beside| beside.name);
         self.run(name, || match beside?.wait()? {
             ended if ended.success() => Ok(Done::Passed),
             ended => bail!("{ended}, see above"),
@@ -130,7 +134,11 @@ impl Stages {
             };
             eprintln!("{name:width$}  {:>7.1} s  {text}", time.as_secs_f64());
         }
-        eprintln!("{:width$}  {:>7.1} s", "total", self.started.elapsed().as_secs_f64());
+        eprintln!(
+            "{:width$}  {:>7.1} s",
+            "total",
+            self.started.elapsed().as_secs_f64()
+        );
         if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         }

@@ -3,13 +3,11 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use futures::StreamExt;
+use mcr_client::internal::foreign::{DISCOVERY, Foreign, call};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Change, Discovery, Provider,
-    foreign::{DISCOVERY, Foreign, call},
-};
+use crate::{Change, Discovery, Provider};
 
 /// A discovery of a provider that runs. However it ends, and be it with a panic, that is an error in words.
 ///

@@ -163,7 +163,7 @@ mod tests {
 
     impl Source {
         fn name(&mut self, name: &'static str) {
-            let name = ClusterName::known(name);
+            let name = ClusterName::unchecked(name);
             let round = self.rounds.named(&name);
             self.known.insert(name, round);
         }
@@ -254,7 +254,7 @@ mod tests {
             (source.held(), source.due(now + GRACE)),
             ("bc".into(), String::new())
         );
-        source.rounds.forget(&ClusterName::known("b"));
+        source.rounds.forget(&ClusterName::unchecked("b"));
         assert_eq!(source.held(), "c");
         source.rounds.forget_all();
         assert_eq!(source.rounds.missing().count(), 0);

@@ -3,7 +3,8 @@
 
 use std::{fs, panic, path::Path};
 
-use mcr_core::fuzzing;
+#[path = "../../../fuzz/rules.rs"]
+mod rules;
 
 fn replay(target: &str, read: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -27,20 +28,20 @@ fn replay(target: &str, read: fn(&[u8])) {
 
 #[test]
 fn kubeconfigs_break_no_rule() {
-    replay("kubeconfig", fuzzing::kubeconfig);
+    replay("kubeconfig", rules::kubeconfig);
 }
 
 #[test]
 fn lists_break_no_rule() {
-    replay("list", fuzzing::list);
+    replay("list", rules::list);
 }
 
 #[test]
 fn watches_break_no_rule() {
-    replay("watch", fuzzing::watch);
+    replay("watch", rules::watch);
 }
 
 #[test]
 fn plugins_break_no_rule() {
-    replay("exec_output", fuzzing::exec_output);
+    replay("exec_output", rules::exec_output);
 }

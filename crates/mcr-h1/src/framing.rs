@@ -208,15 +208,9 @@ mod tests {
             );
         }
         let endless = format!("1;{}", "x".repeat(1 << 20));
-        assert_eq!(
-            read(Framing::chunked(), &[endless.as_bytes()]),
-            Err(Malformed)
-        );
+        assert_eq!(read(Framing::chunked(), &[endless.as_bytes()]), Err(Malformed));
         let endless = format!("0\r\n{}", "a: b\r\n".repeat(1 << 16));
-        assert_eq!(
-            read(Framing::chunked(), &[endless.as_bytes()]),
-            Err(Malformed)
-        );
+        assert_eq!(read(Framing::chunked(), &[endless.as_bytes()]), Err(Malformed));
     }
 
     proptest! {

@@ -154,7 +154,9 @@ mod tests {
     /// How an answer with these headers ends, and whether its connection can be used again.
     fn ends(status: &str, headers: &str) -> Result<(Framing, bool), Malformed> {
         match head(&format!("{status}\r\n{headers}\r\n"))? {
-            Head::Final { framing, keep_alive, .. } => Ok((framing, keep_alive)),
+            Head::Final {
+                framing, keep_alive, ..
+            } => Ok((framing, keep_alive)),
             other => panic!("{other:?}"),
         }
     }

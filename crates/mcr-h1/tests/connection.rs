@@ -22,7 +22,10 @@ fn connection() -> (Connection<DuplexStream>, DuplexStream) {
 /// The response to a request whose answer is there already, and the server's end.
 async fn answered(
     answer: &str,
-) -> (Result<http::Response<Content<DuplexStream>>, RequestFailed>, DuplexStream) {
+) -> (
+    Result<http::Response<Content<DuplexStream>>, RequestFailed>,
+    DuplexStream,
+) {
     let (connection, mut server) = connection();
     server.write_all(answer.as_bytes()).await.unwrap();
     (connection.send(REQUEST).await, server)
@@ -43,7 +46,10 @@ async fn the_connection_comes_back_after_the_content() {
     let mut request = [0; REQUEST.len()];
     server.read_exact(&mut request).await.unwrap();
     assert_eq!(request, REQUEST);
-    server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+    server
+        .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+        .await
+        .unwrap();
     let mut content = connection.send(REQUEST).await.unwrap().into_body();
     assert!(content.is_end_stream() && content.take_connection().is_some());
 }
@@ -59,7 +65,11 @@ async fn a_connection_is_not_given_back_that_can_not_be_used_again() {
     ] {
         let (response, _server) = answered(answer).await;
         let mut content = response.unwrap().into_body();
-        assert_eq!((&mut content).collect().await.unwrap().to_bytes(), "x", "{answer}");
+        assert_eq!(
+            (&mut content).collect().await.unwrap().to_bytes(),
+            "x",
+            "{answer}"
+        );
         assert!(content.take_connection().is_none(), "{answer}");
     }
 }
@@ -81,7 +91,10 @@ async fn a_closed_or_talking_connection_is_not_usable() {
 async fn a_response_that_is_cut_off_is_an_error_unless_it_ends_with_the_connection() {
     for (answer, whole) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc", false),
-        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", false),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n",
+            false,
+        ),
         ("HTTP/1.1 200 OK\r\n\r\nabc", true),
     ] {
         let (response, server) = answered(answer).await;
@@ -118,22 +131,37 @@ async fn a_head_has_an_upper_bound_with_all_that_comes_before_it() {
     let (response, _server) = answered(&long).await;
     assert!(matches!(response.err().unwrap().error, Error::HeadTooLong));
     let interim = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(MAX_HEAD / 28 + 1);
-    let (response, _server) = answered(&format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")).await;
+    let (response, _server) =
+        answered(&format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")).await;
     assert!(matches!(response.err().unwrap().error, Error::HeadTooLong));
 }
 
 #[tokio::test]
 async fn content_is_appended_as_it_arrives() {
-    let (response, mut server) = answered("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n").await;
+    let (response, mut server) =
+        answered("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n").await;
     let mut content = pin!(response.unwrap().into_body());
     let mut all = Vec::new();
-    poll_fn(|context| content.poll_append(context, &mut all)).await.unwrap().unwrap();
+    poll_fn(|context| content.poll_append(context, &mut all))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(all, b"a");
     let mut context = Context::from_waker(Waker::noop());
-    assert!(matches!(content.poll_append(&mut context, &mut all), Poll::Pending));
+    assert!(matches!(
+        content.poll_append(&mut context, &mut all),
+        Poll::Pending
+    ));
     server.write_all(b"2\r\nbc\r\n0\r\nx: y\r\n\r\n").await.unwrap();
-    poll_fn(|context| content.poll_append(context, &mut all)).await.unwrap().unwrap();
+    poll_fn(|context| content.poll_append(context, &mut all))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(all, b"abc");
-    assert!(poll_fn(|context| content.poll_append(context, &mut all)).await.is_none());
+    assert!(
+        poll_fn(|context| content.poll_append(context, &mut all))
+            .await
+            .is_none()
+    );
     assert!(content.take_connection().is_some());
 }

@@ -75,8 +75,10 @@ pub(super) fn check() -> Result<()> {
 /// Which workspace members a crate's users may come to depend on. `None`: any.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "mcr-h1" => Some(&[]),
-        "mcr-core" => Some(&["mcr-h1"]),
+        "mcr-access" | "mcr-h1" | "mcr-store" => Some(&[]),
+        "mcr-client" => Some(&["mcr-access", "mcr-h1"]),
+        "mcr-watch" => Some(&["mcr-access", "mcr-client", "mcr-store"]),
+        "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),
         "mcr" | "mcr-testkit" => Some(&["mcr-core"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
         _ => None,
@@ -152,9 +154,7 @@ fn has_kubernetes_types(package: &Value, members: &[Value]) -> bool {
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
     let mut normal = dependencies.filter(|dependency| dependency["kind"].is_null());
     normal.any(|dependency| {
-        let member = members
-            .iter()
-            .find(|member| member["name"] == dependency["name"]);
+        let member = members.iter().find(|member| member["name"] == dependency["name"]);
         match member {
             Some(member) => has_kubernetes_types(member, members),
             None => dependency["name"] == "k8s-openapi" || dependency["name"] == "kube",
@@ -199,8 +199,14 @@ mod tests {
     #[test]
     fn kubernetes_types_come_by_way_of_other_crates_too() {
         let member = |name: &str, dependencies| json!({"name": name, "dependencies": dependencies});
-        let leaf = member("leaf", json!([{"name": "http", "kind": null}, {"name": "kube", "kind": "dev"}]));
-        let core = member("core", json!([{"name": "leaf", "kind": null}, {"name": "kube", "kind": null}]));
+        let leaf = member(
+            "leaf",
+            json!([{"name": "http", "kind": null}, {"name": "kube", "kind": "dev"}]),
+        );
+        let core = member(
+            "core",
+            json!([{"name": "leaf", "kind": null}, {"name": "kube", "kind": null}]),
+        );
         let provider = member("provider", json!([{"name": "core", "kind": null}]));
         let all = [leaf.clone(), core.clone(), provider.clone()];
         assert!(has_kubernetes_types(&provider, &all) && has_kubernetes_types(&core, &all));

@@ -4,7 +4,7 @@
 pub(super) struct Planted {
     /// Its name in `bugs.patch`.
     pub(super) name: &'static str,
-    /// The promise of `docs/architecture.md` that it breaks.
+    /// The promise of `docs/design/promises.md` that it breaks.
     pub(super) promise: u8,
     pub(super) test: Test,
 }
@@ -47,10 +47,10 @@ pub(super) const BUGS: &[Planted] = &[
     bug(4, "old-store-stays-readable", "mcr-core", "model", "promises::promise_4_same_name_other_identity_and_the_old_cache_is_never_readable_again"),
     bug(5, "forbidden-kind-blocks-cluster", "mcr-core", "model", "promises::promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running"),
     bug(6, "rotation-lists-again", "mcr-core", "model", "credentials::promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_twice"),
-    bug(7, "plugin-run-for-each-401", "mcr-core", "exec", "a_401_bypasses_the_cache_once"),
+    bug(7, "plugin-run-for-each-401", "mcr-access", "exec", "a_401_bypasses_the_cache_once"),
     bug(7, "credentials-not-renewed-in-time", "mcr-core", "fleet", "changes::credentials_are_renewed_before_they_expire_and_once_when_refused"),
-    bug(8, "plugin-children-left", "mcr-core", "exec", "a_hung_plugin_is_killed_with_its_children"),
-    bug(8, "plugin-stderr-logged", "mcr-core", "exec", "nothing_a_plugin_prints_is_logged"),
+    bug(8, "plugin-children-left", "mcr-access", "exec", "a_hung_plugin_is_killed_with_its_children"),
+    bug(8, "plugin-stderr-logged", "mcr-access", "exec", "nothing_a_plugin_prints_is_logged"),
     bug(10, "turn-never-ends", "mcr", "queue_fairness", "a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round"),
     bug(11, "no-cap-on-lists", "mcr-core", "model", "promises::promise_11_no_herd_of_lists_when_a_thousand_clusters_join"),
     bug(12, "relist-tells-no-deletes", "mcr-core", "model", "store::what_was_deleted_during_each_fault_is_told_as_deleted_once"),

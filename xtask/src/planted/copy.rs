@@ -66,7 +66,10 @@ fn patched() -> Result<tempfile::TempDir> {
         .arg(&patch)
         .current_dir(folder.path())
         // Or git would take the paths for those of a repository around the folder.
-        .env("GIT_CEILING_DIRECTORIES", folder.path().parent().unwrap_or(folder.path()))
+        .env(
+            "GIT_CEILING_DIRECTORIES",
+            folder.path().parent().unwrap_or(folder.path()),
+        )
         .env_remove("GIT_DIR")
         .env_remove("GIT_WORK_TREE")
         .output()

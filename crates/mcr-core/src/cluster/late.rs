@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::transport::Transport;
+use mcr_client::Transport;
 
 /// See the module.
 #[derive(Default)]

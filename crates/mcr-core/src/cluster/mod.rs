@@ -16,19 +16,18 @@ use kube::{
     core::NamespaceResourceScope,
     runtime::events::{Recorder, Reporter},
 };
+use mcr_access::internal::namespace;
+use mcr_client::{Transport, internal::Latest};
+use mcr_watch::internal::{Health, Phase};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Capabilities, ClusterName,
-    access::usual_namespace,
     fleet::{ClusterState, Description, FleetShared, Seat},
-    latest::Latest,
-    transport::Transport,
-    watch::{Line, Phase},
 };
-
 use late::LateTransport;
 use watches::Watches;
+
 pub use watches::{KindStatus, WatchHandle};
 
 /// One cluster of the fleet, from its engagement to its end.
@@ -48,7 +47,7 @@ struct Inner {
     state: Latest<StateSince>,
     transport: LateTransport,
     /// None for clusters in scopes.
-    line: OnceLock<Arc<Line>>,
+    health: OnceLock<Arc<Health>>,
     token: CancellationToken,
     /// Everything that must end before the cluster counts as gone: its watches and running reconciles.
     tasks: TaskTracker,
@@ -88,7 +87,7 @@ impl Facts {
         Self {
             spec: spec.clone(),
             identity: spec.identity.clone(),
-            default_namespace: spec.default_namespace.clone().unwrap_or_else(usual_namespace),
+            default_namespace: spec.default_namespace.clone().unwrap_or_else(namespace::usual),
             credential_expires: None,
             last_probe: None,
             warning: None,
@@ -126,7 +125,7 @@ impl Cluster {
             facts: ArcSwap::from_pointee(facts),
             state: Latest::new(first),
             transport: LateTransport::default(),
-            line: OnceLock::new(),
+            health: OnceLock::new(),
             token: fleet.token().child_token(),
             tasks: TaskTracker::new(),
             watches: Mutex::default(),
@@ -352,8 +351,8 @@ impl Cluster {
     }
 
     /// What its supervisor and its watches tell each other.
-    pub(crate) fn line(&self) -> &Arc<Line> {
-        self.0.line.get_or_init(|| Arc::new(Line::new(Phase::Down)))
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        self.0.health.get_or_init(|| Arc::new(Health::new(Phase::Down)))
     }
 
     /// Says whether it is another than before.
@@ -392,7 +391,7 @@ impl Cluster {
     }
 
     pub(crate) fn set_phase(&self, phase: Phase) {
-        self.line().set_phase(phase);
+        self.health().set_phase(phase);
     }
 
     /// Ends everything: no store is readable and no request gets through after this.

@@ -7,14 +7,14 @@ use std::{
 };
 
 use kube::Resource;
+use mcr_watch::{
+    ChangeSink, Store, StoreError, WatchRequest,
+    internal::{DriverEnv, SharedWatch, drive},
+};
 use serde::de::DeserializeOwned;
 
 use super::{Cluster, Inner, Standing};
-use crate::{
-    fleet::Seat,
-    store::{Store, StoreError},
-    watch::{ChangeSink, DriverEnv, SharedWatch, WatchRequest, drive},
-};
+use crate::fleet::Seat;
 
 #[derive(Default)]
 pub(super) struct Watches {
@@ -165,7 +165,7 @@ impl Cluster {
         if let Some(env) = self.driver_env(watch.request()) {
             if let Some(fleet) = self.0.fleet.upgrade() {
                 for (name, indexer) in fleet.indexers_of(watch.request()) {
-                    watch.contents().store().add_index(name, indexer);
+                    watch.cache().store().add_index(name, indexer);
                 }
             }
             self.0.tasks.spawn(drive(watch.clone(), env));
@@ -178,11 +178,11 @@ impl Cluster {
         Some(DriverEnv {
             cluster: self.0.name.clone(),
             transport: self.transport().clone(),
-            line: self.line().clone(),
-            list_slots: fleet.list_slots(),
+            health: self.health().clone(),
+            list_permits: fleet.list_permits(),
             settings: fleet.settings().watch.clone(),
             counts: fleet.counts().kind(request),
-            shapes: fleet.shapes(request),
+            templates: fleet.templates(request),
         })
     }
 
@@ -226,8 +226,8 @@ impl Cluster {
                         .as_ref()
                         .is_some_and(|problem| problem.error.is_blocked()),
                     synced: status.synced,
-                    objects: entry.watch.contents().store().len(),
-                    bytes: entry.watch.contents().store().bytes(),
+                    objects: entry.watch.cache().store().len(),
+                    bytes: entry.watch.cache().store().bytes(),
                     skipped: status.skipped,
                     lists: status.lists,
                     last_event: status.last_event,
@@ -240,7 +240,7 @@ impl Cluster {
     }
 
     /// Adds an index to the watches of a kind that already run.
-    pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &crate::store::Indexer) {
+    pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &mcr_store::Indexer) {
         // Those of a scope are indexed where they are held.
         if self.is_seated() {
             return;
@@ -253,7 +253,7 @@ impl Cluster {
         {
             entry
                 .watch
-                .contents()
+                .cache()
                 .store()
                 .add_index(name.clone(), indexer.clone());
         }
@@ -304,7 +304,7 @@ impl WatchHandle {
     }
 
     /// How the watch is doing.
-    pub fn status(&self) -> crate::watch::WatchStatus {
+    pub fn status(&self) -> crate::WatchStatus {
         self.watch.status()
     }
 }

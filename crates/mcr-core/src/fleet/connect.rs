@@ -5,6 +5,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use mcr_access::Resolved;
+use mcr_client::{
+    Channel, explain_error as explain,
+    internal::{
+        Backoff,
+        foreign::{self, Foreign, SOURCE},
+    },
+};
+use mcr_watch::internal::{Permit, Phase, Seen};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
@@ -15,19 +24,13 @@ use super::{
     state::{KnownIdentity, Place, Shape, Target, suspended},
 };
 use crate::{
-    Access, Cluster, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust,
-    access::{Resolved, at_hand, resolve},
-    backoff::Backoff,
-    foreign::{self, Foreign, SOURCE},
-    slots::Slot as WorkSlot,
-    transport::{Stack, explain},
-    watch::{Phase, Seen},
+    Cluster, Credential, CredentialSource, Endpoint, Fingerprint, Refresh, Trust, access::ResolvedAccess,
 };
 
 /// What the cluster is connected by.
 pub(super) struct Link {
     pub(super) shape: Shape,
-    pub(super) stack: Stack,
+    pub(super) channel: Channel,
     /// Where the next credential comes from; none for a ready client, which has its own.
     pub(super) source: Option<Source>,
     pub(super) credential: Fingerprint,
@@ -53,11 +56,15 @@ pub(super) struct Given {
 }
 
 impl Source {
-    pub(super) fn stack(&self, fleet: &FleetShared, credential: &Credential) -> Result<Stack, NotConnected> {
+    pub(super) fn channel(
+        &self,
+        fleet: &FleetShared,
+        credential: &Credential,
+    ) -> Result<Channel, NotConnected> {
         fleet
             .dialer
-            .stack(&self.endpoint, credential, self.trust)
-            .map(|stack| stack.below(&self.prefix))
+            .channel(&self.endpoint, credential, self.trust)
+            .map(|channel| channel.below(&self.prefix))
             .map_err(|error| NotConnected::new(explain(&error)))
     }
 
@@ -130,11 +137,11 @@ impl Life<'_> {
         let dialled = tokio::select! {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
-                let mut slot = WorkSlot::take(&self.fleet.connect_slots).await;
+                let mut permit = Permit::take(&self.fleet.connect_permits).await;
                 // In a box, as all that is large here: thousands wait, for a place or for their first answer, and none of
                 // them has the room for what it does before or after that.
                 let dial = Box::pin(dial(self.fleet, &spec, why, &prefix));
-                slot.hold(SLOT_WHILE_SILENT, dial).await
+                permit.hold(SLOT_WHILE_SILENT, dial).await
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
@@ -259,7 +266,7 @@ impl Life<'_> {
             facts.warning = None;
         });
         if !in_use {
-            let generation = self.cluster.transport().swap(link.stack.clone());
+            let generation = self.cluster.transport().swap(link.channel.clone());
             tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
         }
         self.cluster.transport().block(None);
@@ -281,10 +288,10 @@ async fn begin_with_the_watches(
     const WATCHES_TO_COME: Duration = Duration::from_millis(50);
     // Thousands that join at once stand in line for their lists; asking as well would be one more connection for each.
     let answer_to_come = Duration::from_secs(2) + Duration::from_millis(2) * fleet.size();
-    let seen = &cluster.line().seen;
+    let seen = &cluster.health().seen;
     let before = seen.read(Seen::clone);
     let news = || seen.wait(move |seen| (*seen != before).then_some(seen.answers > before.answers));
-    cluster.transport().swap(connected.link.stack.clone());
+    cluster.transport().swap(connected.link.channel.clone());
     cluster.transport().block(None);
     cluster.set_phase(Phase::Up { endpoint });
     // Of thousands that join at once, those who follow the fleet look at one after the other.
@@ -315,11 +322,11 @@ fn asked_who(clusters: u32, probe_after: Duration) -> (Duration, Duration) {
 
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
-    let mut slot = WorkSlot::take(&fleet.connect_slots).await;
+    let mut permit = Permit::take(&fleet.connect_permits).await;
     // Longer than a connection may take to be made, so that the reason told is that of the connection.
     let limit = fleet.settings().transport.connect_timeout + TO_IDENTIFY;
-    let identify = Box::pin(probe::identify(&connected.link.stack, Afterwards::Keep, limit));
-    connected.identity.uid = slot.hold(SLOT_WHILE_SILENT, identify).await?;
+    let identify = Box::pin(probe::identify(&connected.link.channel, Afterwards::Keep, limit));
+    connected.identity.uid = permit.hold(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)
 }
@@ -342,8 +349,8 @@ pub(super) async fn dial(
     let shape = shape(spec, &resolved).map_err(NotConnected::new)?;
     let refresh_backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
     match resolved {
-        Resolved::Client(client) => Ok(Connected {
-            namespace: client.default_namespace().into(),
+        ResolvedAccess::Client(ready) => Ok(Connected {
+            namespace: ready.client().default_namespace().into(),
             identity: KnownIdentity {
                 declared: spec.identity.clone(),
                 uid: None,
@@ -354,7 +361,7 @@ pub(super) async fn dial(
             },
             link: Link {
                 shape,
-                stack: fleet.dialer.client_stack(client).below(prefix),
+                channel: fleet.dialer.client_channel(ready.client().clone()).below(prefix),
                 source: None,
                 credential: Fingerprint::of(&()),
                 refresh_at: None,
@@ -364,12 +371,13 @@ pub(super) async fn dial(
             in_use: false,
             asked: false,
         }),
-        Resolved::Link {
+        ResolvedAccess::Endpoint(Resolved {
             endpoint,
             credentials,
             default_namespace,
             trust,
-        } => {
+            ..
+        }) => {
             let place = Place::Server(endpoint.clone());
             let source = Source {
                 endpoint,
@@ -378,12 +386,12 @@ pub(super) async fn dial(
                 credentials,
             };
             let Given { credential, every } = source.credential(fleet, why).await?;
-            let stack = source.stack(fleet, &credential)?;
+            let channel = source.channel(fleet, &credential)?;
             Ok(Connected {
                 expires: credential.expires_at,
                 link: Link {
                     shape,
-                    stack,
+                    channel,
                     credential: credential.fingerprint(),
                     refresh_at: refresh_time(&credential, every),
                     source: Some(source),
@@ -403,12 +411,12 @@ pub(super) async fn dial(
 }
 
 /// Finds out what a description asks for: off the executor, since a kubeconfig may name files.
-pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<Resolved, String> {
-    if let Some(resolved) = at_hand(&spec.access, &fleet.settings().access_policy) {
+pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<ResolvedAccess, String> {
+    if let Some(resolved) = spec.access.resolved(&fleet.settings().access_policy) {
         return Ok(resolved);
     }
     let (access, policy) = (spec.access.clone(), fleet.settings().access_policy.clone());
-    match tokio::task::spawn_blocking(move || resolve(&access, &policy)).await {
+    match tokio::task::spawn_blocking(move || access.resolve(&policy)).await {
         Ok(Ok(resolved)) => Ok(resolved),
         Ok(Err(error)) => Err(format!("its description can't be used: {error}")),
         // The text of the error has that of the panic in it, which may quote a kubeconfig.
@@ -422,22 +430,14 @@ pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<
 ///
 /// # Errors
 /// If the source of its credentials can't be told from others.
-pub(super) fn shape(spec: &Description, resolved: &Resolved) -> Result<Shape, String> {
-    let (target, credentials) = match (resolved, &spec.access) {
-        (
-            Resolved::Link {
-                endpoint,
-                credentials,
-                ..
-            },
-            _,
-        ) => {
-            let fingerprint = foreign::call(SOURCE, || credentials.fingerprint());
+pub(super) fn shape(spec: &Description, resolved: &ResolvedAccess) -> Result<Shape, String> {
+    let (target, credentials) = match resolved {
+        ResolvedAccess::Endpoint(resolved) => {
+            let fingerprint = foreign::call(SOURCE, || resolved.credentials.fingerprint());
             let fingerprint = fingerprint.map_err(|panicked| panicked.to_string())?;
-            (Target::Endpoint(endpoint.clone()), fingerprint)
+            (Target::Endpoint(resolved.endpoint.clone()), fingerprint)
         }
-        (Resolved::Client(_), Access::Client(ready)) => (Target::Client(ready.id()), Fingerprint::of(&())),
-        (Resolved::Client(_), _) => (Target::Client(u64::MAX), Fingerprint::of(&())),
+        ResolvedAccess::Client(ready) => (Target::Client(ready.id()), Fingerprint::of(&())),
     };
     Ok(Shape {
         identity: spec.identity.clone(),

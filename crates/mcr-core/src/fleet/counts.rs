@@ -5,13 +5,16 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+};
+
+use mcr_watch::{
+    KindCounts, WatchRequest,
+    internal::{KindCounters, count},
 };
 
 use super::ClusterState;
-use crate::{WatchError, WatchRequest};
 
 /// What a fleet did since it was built; made by [`Fleet::counts`](super::Fleet::counts).
 #[derive(Debug, Clone, Default, serde::Serialize)]
@@ -39,31 +42,9 @@ pub struct CredentialCounts {
     pub failed: u64,
 }
 
-/// What the watches of a kind did in all clusters together.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct KindCounts {
-    /// Complete lists.
-    pub lists: u64,
-    /// How many bytes of lists were read, those of lists that broke off included.
-    pub list_bytes: u64,
-    /// How long the complete lists took, waiting for their turn included.
-    pub list_time: Duration,
-    /// Objects that watches told of.
-    pub events: u64,
-    /// Objects that were left out because they could not be read, each time they came.
-    pub skipped: u64,
-    /// Lists and watches that failed, by [`WatchError::reason`].
-    pub failures: BTreeMap<&'static str, u64>,
-}
-
 /// Watches of kinds beyond this many are counted together: names of kinds may come from outside.
 const MAX_KINDS: usize = 256;
 const OTHER_KINDS: &str = "other";
-
-/// Room for no more than this is made before it is needed.
-const MAX_EXPECTED: usize = 512 << 10;
 
 /// The counts as they grow.
 #[derive(Debug, Default)]
@@ -72,24 +53,7 @@ pub(crate) struct Counts {
     pub(crate) renewed: AtomicU64,
     pub(crate) unchanged: AtomicU64,
     pub(crate) failed: AtomicU64,
-    kinds: Mutex<BTreeMap<Arc<str>, Arc<KindCells>>>,
-}
-
-/// The counts of one kind as they grow. A watch keeps a handle, so that counting takes no lock.
-#[derive(Debug, Default)]
-pub(crate) struct KindCells {
-    pub(crate) lists: AtomicU64,
-    pub(crate) list_bytes: AtomicU64,
-    /// As large as the last pages of lists.
-    page_bytes: AtomicUsize,
-    list_micros: AtomicU64,
-    pub(crate) events: AtomicU64,
-    pub(crate) skipped: AtomicU64,
-    failures: [AtomicU64; WatchError::REASONS.len()],
-}
-
-pub(crate) fn count(cell: &AtomicU64) {
-    cell.fetch_add(1, Ordering::Relaxed);
+    kinds: Mutex<BTreeMap<Arc<str>, Arc<KindCounters>>>,
 }
 
 fn read(cell: &AtomicU64) -> u64 {
@@ -106,7 +70,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn kind(&self, request: &WatchRequest) -> Arc<KindCells> {
+    pub(crate) fn kind(&self, request: &WatchRequest) -> Arc<KindCounters> {
         let name = request.resource_name();
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = kinds.get(name.as_str()) {
@@ -140,73 +104,13 @@ impl Counts {
     }
 }
 
-impl KindCells {
-    pub(crate) fn listed(&self, took: Duration) {
-        count(&self.lists);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.list_micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    /// Counts a page of a list, of so many bytes.
-    pub(crate) fn read_page(&self, bytes: usize) {
-        self.list_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        // A large one is forgotten in the course of some smaller ones.
-        let before = self.page_bytes.load(Ordering::Relaxed);
-        self.page_bytes
-            .store(bytes.max(before - before / 4), Ordering::Relaxed);
-    }
-
-    /// How many bytes the next page of a list may have: clusters of a fleet are often alike. Room for more than that is
-    /// not touched until it is used.
-    pub(crate) fn expected_page(&self) -> usize {
-        let last = self.page_bytes.load(Ordering::Relaxed);
-        last.saturating_add(last / 16).min(MAX_EXPECTED)
-    }
-
-    pub(crate) fn failure(&self, error: &WatchError) {
-        let at = WatchError::REASONS
-            .iter()
-            .position(|reason| *reason == error.reason());
-        if let Some(cell) = at.and_then(|at| self.failures.get(at)) {
-            count(cell);
-        }
-    }
-
-    fn read(&self) -> KindCounts {
-        KindCounts {
-            lists: read(&self.lists),
-            list_bytes: read(&self.list_bytes),
-            list_time: Duration::from_micros(read(&self.list_micros)),
-            events: read(&self.events),
-            skipped: read(&self.skipped),
-            failures: WatchError::REASONS
-                .into_iter()
-                .zip(self.failures.iter().map(read))
-                .collect(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn the_next_page_is_expected_to_be_like_the_last() {
-        let cells = KindCells::default();
-        assert_eq!(cells.expected_page(), 0);
-        cells.read_page(160_000);
-        assert_eq!(cells.expected_page(), 170_000);
-        // The last page of a list is small, and says nothing of the next list.
-        cells.read_page(1_000);
-        assert_eq!(cells.expected_page(), 127_500);
-        for _ in 0..40 {
-            cells.read_page(1_000);
-        }
-        assert_eq!(cells.expected_page(), 1_062);
-        cells.read_page(usize::MAX);
-        assert_eq!(cells.expected_page(), MAX_EXPECTED);
-    }
+    use mcr_watch::WatchError;
+
+    use super::*;
 
     fn kind(plural: &str) -> WatchRequest {
         let resource = kube::core::ApiResource {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Access, Availability, ClusterName, ClusterSpec, access::default_namespace};
+use crate::{Access, Availability, ClusterName, ClusterSpec};
 
 /// A [`ClusterSpec`], held for as long as the cluster is there.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl From<ClusterSpec> for Description {
         } = spec;
         Self {
             name,
-            default_namespace: default_namespace(&access),
+            default_namespace: access.default_namespace(),
             access,
             identity,
             labels: labels.into(),

@@ -5,6 +5,10 @@ use std::{
     time::Duration,
 };
 
+use mcr_client::internal::{
+    Backoff,
+    foreign::{self, DISCOVERED},
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
@@ -12,14 +16,7 @@ use super::{
     desired::{Desired, Effect, ProviderId},
     supervisor,
 };
-use crate::{
-    Access, Change, Provider,
-    access::{is_unread, look_into, settled},
-    attempt::Attempt,
-    backoff::Backoff,
-    foreign::{self, DISCOVERED},
-    rounds::Held,
-};
+use crate::{Access, Change, Provider, attempt::Attempt, rounds::Held};
 
 impl FleetShared {
     pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
@@ -81,15 +78,15 @@ impl FleetShared {
     /// namespace.
     async fn read(&self, access: &Access) {
         const PATIENCE: Duration = Duration::from_secs(1);
-        if !is_unread(access) {
+        if !access.is_unread() {
             return;
         }
         let (read, policy) = (access.clone(), self.settings.access_policy.clone());
         // Off the executor, since it may be long.
-        let reading = tokio::task::spawn_blocking(move || look_into(&read, &policy));
+        let reading = tokio::task::spawn_blocking(move || read.read(&policy));
         if timeout(PATIENCE, reading).await.is_err() {
             // The threads there are for such things wait for files that don't come; the other clusters must not.
-            look_into(access, &self.settings.access_policy);
+            access.read(&self.settings.access_policy);
         }
     }
 
@@ -97,7 +94,7 @@ impl FleetShared {
         let name = &self.providers[id].name;
         match change {
             Change::Upsert(mut spec) => {
-                spec.access = settled(spec.access, &self.settings.access_policy);
+                spec.access = spec.access.settled(&self.settings.access_policy);
                 self.change_desired(|desired| desired.upsert(id, spec));
             }
             Change::Broken(broken) => {

@@ -13,6 +13,15 @@ use std::{
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use mcr_client::{
+    AnswerBody,
+    internal::{Complete, prefixed},
+};
+use mcr_store::Indexer;
+use mcr_watch::{
+    WatchError,
+    internal::{SharedWatch, drive},
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -20,15 +29,12 @@ use super::{
     ClusterState, FleetShared,
     life::{End, Life},
     member,
-    snapshot::ScopeStatus,
+    snapshot::{ScopeStatus, ScopeWatchStatus},
     supervisor::Wanted,
 };
 use crate::{
     Access, BoxError, Cluster, ClusterName, ClusterSpec, WatchRequest,
-    scope::{Endpoints, Scope, ScopeRefusal, ScopedAccess},
-    store::Indexer,
-    transport::{AnswerBody, Complete, prefixed},
-    watch::{ScopeWatch, SharedWatch, WatchError, drive},
+    scope::{Endpoints, Scope, ScopeRefusal, ScopeWatch, ScopedAccess},
 };
 
 /// The hosts of a fleet.
@@ -153,7 +159,7 @@ async fn run(fleet: Arc<FleetShared>, host: Arc<Host>) {
 impl Host {
     fn new(fleet: &Arc<FleetShared>, at: &ScopedAccess) -> Self {
         Self {
-            name: ClusterName::of_endpoint(at.scope.name(), &at.endpoint),
+            name: ClusterName::unchecked(format!("scope {}, endpoint {}", at.scope.name(), at.endpoint)),
             scope: at.scope.clone(),
             endpoint: at.endpoint.clone(),
             fleet: Arc::downgrade(fleet),
@@ -363,7 +369,7 @@ impl Host {
         let state = self.state();
         let watches = state.watches.values().map(|watch| {
             let (places, clusters) = watch.counts();
-            watch.status().of_scope(watch.request(), places, clusters)
+            ScopeWatchStatus::of(watch.status(), watch.request(), places, clusters)
         });
         let mut watches: Vec<_> = watches.collect();
         watches.sort_by(|a, b| a.watch.cmp(&b.watch));

@@ -10,6 +10,11 @@ use std::{
 };
 
 use futures::FutureExt;
+use mcr_client::internal::{
+    Backoff,
+    foreign::{self, DISCOVERED},
+};
+use mcr_watch::internal::Phase;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -25,10 +30,7 @@ use super::{
 };
 use crate::{
     Cluster,
-    backoff::Backoff,
     cluster::{Facts, Standing},
-    foreign::{self, DISCOVERED},
-    watch::Phase,
 };
 
 /// Why an engagement ended.

@@ -8,6 +8,11 @@ use std::{
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
+use mcr_client::{
+    AnswerBody, Route, Transport,
+    internal::foreign::{Foreign, LAYOUT},
+};
+use mcr_watch::internal::SharedWatch;
 
 use super::{
     ClusterState, FleetShared,
@@ -20,10 +25,7 @@ use super::{
 use crate::{
     Access, BoxError, Cluster, ClusterName,
     cluster::{Facts, Standing},
-    foreign::{Foreign, LAYOUT},
     scope::{ScopeLayout, ScopedAccess},
-    transport::{AnswerBody, Route, Transport},
-    watch::SharedWatch,
 };
 
 /// Where a cluster stands: behind which endpoint, and at which place there.
@@ -244,7 +246,7 @@ impl FleetShared {
         // Whoever is the first to send something need not be in a runtime.
         let _entered = self.runtime.get().map(tokio::runtime::Handle::enter);
         let transport = Transport::new(name.clone());
-        transport.swap(self.dialer.route_stack(seat.clone()));
+        transport.swap(self.dialer.route_channel(seat.clone()));
         transport
     }
 }

@@ -28,21 +28,18 @@ use std::{
 use dashmap::DashMap;
 use futures::{StreamExt, stream};
 use kube::{Client, Resource};
+use mcr_access::internal::WeakMap;
+use mcr_client::Dialer;
+use mcr_store::{Indexer, Object, TemplateRegistry};
+use mcr_watch::{Store, WatchRequest};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{counts::Counts, desired::Desired, events::Subscribers, host::Hosts, supervisor::Slots};
-use crate::{
-    Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider,
-    store::{Indexer, Object, Shapes, Store},
-    transport::Dialer,
-    watch::WatchRequest,
-    weak::WeakMap,
-};
+use crate::{Access, Change, Cluster, ClusterName, ClusterSpec, Discovery, Provider};
 
-pub use counts::{CredentialCounts, FleetCounts, KindCounts};
-pub(crate) use counts::{KindCells, count};
+pub use counts::{CredentialCounts, FleetCounts};
 pub(crate) use description::Description;
 pub use events::{FleetEvent, FleetEvents};
 pub use host::Upstream;
@@ -93,11 +90,11 @@ pub(crate) struct FleetShared {
     subscribers: Subscribers,
     counts: Counts,
     /// Of each kind, as long as a watch of it holds them.
-    shapes: WeakMap<Shapes, WatchRequest>,
+    templates: WeakMap<TemplateRegistry, WatchRequest>,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
-    connect_slots: Arc<Semaphore>,
-    list_slots: Arc<Semaphore>,
+    connect_permits: Arc<Semaphore>,
+    list_permits: Arc<Semaphore>,
     next_epoch: AtomicU64,
     token: CancellationToken,
     tasks: TaskTracker,
@@ -179,11 +176,11 @@ impl FleetBuilder {
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
             counts: Counts::default(),
-            shapes: WeakMap::default(),
+            templates: WeakMap::default(),
             indexes: RwLock::default(),
             dialer: Dialer::with_settings(&self.settings.access_policy, self.settings.transport.clone()),
-            connect_slots: Arc::new(Semaphore::new(self.settings.connects.max(1))),
-            list_slots: Arc::new(Semaphore::new(self.settings.lists.max(1))),
+            connect_permits: Arc::new(Semaphore::new(self.settings.connects.max(1))),
+            list_permits: Arc::new(Semaphore::new(self.settings.lists.max(1))),
             next_epoch: AtomicU64::new(1),
             lives: AtomicUsize::new(0),
             token,
@@ -473,8 +470,8 @@ impl FleetShared {
         &self.token
     }
 
-    pub(crate) fn list_slots(&self) -> Arc<Semaphore> {
-        self.list_slots.clone()
+    pub(crate) fn list_permits(&self) -> Arc<Semaphore> {
+        self.list_permits.clone()
     }
 
     /// How many clusters there are, as far as it matters for what is spread over time.
@@ -491,10 +488,10 @@ impl FleetShared {
     }
 
     /// What objects of a kind have in common.
-    pub(crate) fn shapes(&self, request: &WatchRequest) -> Arc<Shapes> {
-        let make = || Ok::<_, Infallible>(Arc::new(Shapes::new(request.form())));
-        let Ok(shapes) = self.shapes.get_or(request.whole_kind(), make);
-        shapes
+    pub(crate) fn templates(&self, request: &WatchRequest) -> Arc<TemplateRegistry> {
+        let make = || Ok::<_, Infallible>(Arc::new(TemplateRegistry::new(request.encoding())));
+        let Ok(templates) = self.templates.get_or(request.whole_kind(), make);
+        templates
     }
 
     pub(crate) fn publish(&self, name: &ClusterName) {

@@ -5,10 +5,9 @@ use std::{sync::Arc, time::Duration};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
+use mcr_client::{Channel, explain_error as explain, internal::LastRequest};
 use serde::Deserialize;
 use tokio::time::timeout;
-
-use crate::transport::{LastRequest, Stack, explain};
 
 /// Why a cluster can't be used, in words for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +43,7 @@ const MAX_ANSWER: usize = 256 << 10;
 /// Asks for the `kube-system` namespace: proves that the server answers and takes the credential, and tells
 /// its UID where it may be read.
 pub(crate) async fn identify(
-    stack: &Stack,
+    channel: &Channel,
     afterwards: Afterwards,
     limit: Duration,
 ) -> Result<Option<Arc<str>>, ProbeError> {
@@ -60,34 +59,51 @@ pub(crate) async fn identify(
         header::ACCEPT,
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     );
-    let (_, body) = ask(stack, request, Body::empty(), afterwards, limit).await?;
+    let (_, body) = ask(channel, request, Body::empty(), afterwards, limit).await?;
     Ok(serde_json::from_slice::<Namespace>(&body)
         .ok()
         .map(|namespace| namespace.metadata.uid.into()))
 }
 
 /// Asks for the version: the cheapest question there is.
-pub(crate) async fn alive(stack: &Stack, afterwards: Afterwards, limit: Duration) -> Result<(), ProbeError> {
-    ask(stack, Request::get("/version"), Body::empty(), afterwards, limit)
-        .await
-        .map(|_| ())
+pub(crate) async fn alive(
+    channel: &Channel,
+    afterwards: Afterwards,
+    limit: Duration,
+) -> Result<(), ProbeError> {
+    ask(
+        channel,
+        Request::get("/version"),
+        Body::empty(),
+        afterwards,
+        limit,
+    )
+    .await
+    .map(|_| ())
 }
 
 /// Asks who we are, to find out whether a credential is taken before it replaces one that works.
-pub(crate) async fn try_credential(stack: &Stack, limit: Duration) -> Result<(), ProbeError> {
+pub(crate) async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ProbeError> {
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(header::CONTENT_TYPE, "application/json");
     let body: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-    let (status, _) = ask(stack, request, Body::from(body.to_vec()), Afterwards::Keep, limit).await?;
+    let (status, _) = ask(
+        channel,
+        request,
+        Body::from(body.to_vec()),
+        Afterwards::Keep,
+        limit,
+    )
+    .await?;
     // Servers without the API, and those that forbid it, still check who asks on a cheap read.
     if status == StatusCode::NOT_FOUND || status == StatusCode::FORBIDDEN {
-        alive(stack, Afterwards::Keep, limit).await?;
+        alive(channel, Afterwards::Keep, limit).await?;
     }
     Ok(())
 }
 
 async fn ask(
-    stack: &Stack,
+    channel: &Channel,
     request: http::request::Builder,
     body: Body,
     afterwards: Afterwards,
@@ -101,7 +117,7 @@ async fn ask(
         request.extensions_mut().insert(LastRequest);
     }
     let answer = async {
-        let response = stack
+        let response = channel
             .send(request)
             .await
             .map_err(|error| unreachable(explain(&error)))?;

@@ -5,22 +5,19 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use mcr_client::Channel;
+use mcr_watch::internal::{Health, Phase, count};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     ClusterState, FleetShared,
     connect::{Given, NotConnected, Source, dial, refresh_time, resolved, shape},
-    counts::count,
     description::Description,
     life::{End, Life},
     probe::{self, Afterwards, ProbeError},
     state::{SpecChange, classify, suspended},
 };
-use crate::{
-    Fingerprint, Refresh,
-    transport::Stack,
-    watch::{Line, Phase},
-};
+use crate::{Fingerprint, Refresh};
 
 /// What is to be done for a cluster at some time.
 #[derive(Clone, Copy)]
@@ -43,7 +40,7 @@ impl Life<'_> {
             return None;
         };
         let transport = self.cluster.transport().clone();
-        let line = self.cluster.line().clone();
+        let line = self.cluster.health().clone();
         let known_failures = line.seen.read(|seen| seen.failures);
         let heard = transport
             .last_heard_at()
@@ -93,7 +90,7 @@ impl Life<'_> {
         }
         let Some(link) = &self.link else { return };
         let answer = probe::identify(
-            &link.stack,
+            &link.channel,
             Afterwards::Close,
             self.fleet.settings().probe_timeout,
         )
@@ -140,8 +137,8 @@ impl Life<'_> {
         let known = self.identity.as_ref().filter(|known| known.declared.is_none());
         let known = known.and_then(|known| known.uid.clone());
         let answer = match &known {
-            Some(_) => probe::identify(&link.stack, Afterwards::Close, limit).await,
-            None => probe::alive(&link.stack, Afterwards::Close, limit)
+            Some(_) => probe::identify(&link.channel, Afterwards::Close, limit).await,
+            None => probe::alive(&link.channel, Afterwards::Close, limit)
                 .await
                 .map(|()| None),
         };
@@ -207,7 +204,7 @@ impl Life<'_> {
         let attempt = async {
             let connected = dial(self.fleet, spec, Refresh::First, &prefix).await?;
             let limit = self.fleet.settings().probe_timeout;
-            probe::try_credential(&connected.link.stack, limit).await?;
+            probe::try_credential(&connected.link.channel, limit).await?;
             Ok::<_, NotConnected>(connected)
         };
         let result = tokio::select! {
@@ -264,12 +261,12 @@ impl Life<'_> {
             Err(_) => count(&counts.failed),
         }
         let (every, problem) = match renewed {
-            Ok(Some((Given { credential, every }, Some(stack)))) => {
+            Ok(Some((Given { credential, every }, Some(channel)))) => {
                 link.refresh_backoff.reset();
                 link.refresh_at = refresh_time(&credential, every);
                 link.credential = credential.fingerprint();
-                link.stack = stack.clone();
-                transport.swap(stack);
+                link.channel = channel.clone();
+                transport.swap(channel);
                 transport.refresh_done();
                 self.cluster
                     .change_facts(|facts| facts.credential_expires = credential.expires_at);
@@ -300,7 +297,7 @@ impl Life<'_> {
         }
         let Some(link) = &self.link else { return };
         let answer = probe::alive(
-            &link.stack,
+            &link.channel,
             Afterwards::Close,
             self.fleet.settings().probe_timeout,
         )
@@ -312,23 +309,23 @@ impl Life<'_> {
     }
 }
 
-/// What the source hands out now, with a stack that uses it if it is another credential than the one in use and the API
+/// What the source hands out now, with a channel that uses it if it is another credential than the one in use and the API
 /// server takes it.
 async fn fresh(
     fleet: &FleetShared,
     source: &Source,
     in_use: Fingerprint,
     why: Refresh,
-) -> Result<(Given, Option<Stack>), NotConnected> {
+) -> Result<(Given, Option<Channel>), NotConnected> {
     let given = source.credential(fleet, why).await?;
     if given.credential.fingerprint() == in_use {
         return Ok((given, None));
     }
-    let stack = source.stack(fleet, &given.credential)?;
-    probe::try_credential(&stack, fleet.settings().probe_timeout).await?;
-    Ok((given, Some(stack)))
+    let channel = source.channel(fleet, &given.credential)?;
+    probe::try_credential(&channel, fleet.settings().probe_timeout).await?;
+    Ok((given, Some(channel)))
 }
 
-fn failed_since(line: &Line, known: u64) -> impl Future<Output = ()> {
+fn failed_since(line: &Health, known: u64) -> impl Future<Output = ()> {
     line.seen.wait(move |seen| (seen.failures != known).then_some(()))
 }

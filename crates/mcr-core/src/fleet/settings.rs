@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{AccessPolicy, transport, watch::WatchSettings};
+use crate::{AccessPolicy, WatchSettings};
 
 /// How a fleet behaves. The defaults are meant to be left alone.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ pub struct FleetSettings {
     pub event_reporter: String,
     /// Times of connections, which tests shorten and stretch. Not part of the API.
     #[doc(hidden)]
-    pub transport: Arc<transport::Settings>,
+    pub transport: Arc<mcr_client::Settings>,
 }
 
 impl Default for FleetSettings {

@@ -232,17 +232,17 @@ impl ScopeStatus {
     }
 }
 
-impl WatchStatus {
-    pub(crate) fn of_scope(self, request: &WatchRequest, places: usize, clusters: usize) -> ScopeWatchStatus {
-        ScopeWatchStatus {
+impl ScopeWatchStatus {
+    pub(crate) fn of(status: WatchStatus, request: &WatchRequest, places: usize, clusters: usize) -> Self {
+        Self {
             watch: request.to_string(),
-            synced: self.synced,
+            synced: status.synced,
             places,
             clusters,
-            skipped: self.skipped,
-            lists: self.lists,
-            last_event: self.last_event,
-            problem: self.problem.map(|problem| problem.error.to_string()),
+            skipped: status.skipped,
+            lists: status.lists,
+            last_event: status.last_event,
+            problem: status.problem.map(|problem| problem.error.to_string()),
         }
     }
 }

@@ -153,12 +153,15 @@ mod tests {
     #[test]
     fn the_task_of_a_cluster_is_small() {
         let fleet = Fleet::builder().build();
-        let spec = ClusterSpec::new(ClusterName::known("a"), Access::kubeconfig("", Trust::Trusted));
+        let spec = ClusterSpec::new(
+            ClusterName::unchecked("a"),
+            Access::kubeconfig("", Trust::Trusted),
+        );
         let wanted = Wanted::of_endpoint("test", spec);
         let (_wanted, mut changes) = watch::channel(Some(wanted.clone()));
         let task = size_of_val(&supervise(
             fleet.0.clone(),
-            ClusterName::known("a"),
+            ClusterName::unchecked("a"),
             changes.clone(),
         ));
         let life = size_of_val(&*Life::begin(&fleet.0, wanted, &mut changes, None));

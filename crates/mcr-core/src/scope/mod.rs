@@ -10,6 +10,7 @@
 //! - [`Scope::place`] is the [`Access`] of one cluster in it.
 
 mod layout;
+mod watch;
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +21,10 @@ use std::{
     },
 };
 
-use tokio::sync::watch;
+use tokio::sync::watch as channel;
 
 pub use layout::{Capabilities, Placement, ScopeLayout, ScopeRefusal};
+pub(crate) use watch::ScopeWatch;
 
 use crate::Access;
 pub use crate::fleet::Upstream;
@@ -55,7 +57,7 @@ struct Inner {
     name: Box<str>,
     watch_prefix: Box<str>,
     layout: Arc<dyn ScopeLayout>,
-    endpoints: watch::Sender<Endpoints>,
+    endpoints: channel::Sender<Endpoints>,
 }
 
 /// A new allocation each time an endpoint is announced, so that it can be told which one was.
@@ -70,7 +72,7 @@ impl Scope {
             name: layout.name().into(),
             watch_prefix: layout.watch_prefix().into(),
             layout: Arc::new(layout),
-            endpoints: watch::Sender::default(),
+            endpoints: channel::Sender::default(),
         }))
     }
 
@@ -130,7 +132,7 @@ impl Scope {
         &self.0.layout
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Endpoints> {
+    pub(crate) fn subscribe(&self) -> channel::Receiver<Endpoints> {
         self.0.endpoints.subscribe()
     }
 }

@@ -1,4 +1,4 @@
-//! The promises of docs/architecture.md that are about many clusters or many rounds, without sockets.
+//! The promises of docs/design/promises.md that are about many clusters or many rounds, without sockets.
 
 use std::{
     collections::{BTreeSet, HashMap},

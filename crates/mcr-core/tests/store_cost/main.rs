@@ -41,7 +41,7 @@ const CLUSTERS: usize = if cfg!(debug_assertions) { 10 } else { 100 };
 /// Times say something of optimised programs only.
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 61 };
 
-/// The targets of the project: see docs/architecture.md.
+/// The targets of the project: see docs/design/store.md.
 const MOST_HELD: f64 = 0.8;
 
 /// One test at a time, in one thread. Time is paused and goes on when nothing is left to be done, on other threads either.

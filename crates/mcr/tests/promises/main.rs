@@ -1,4 +1,4 @@
-//! The promises of the architecture document that need a whole fleet, on simulated API servers and a real one.
+//! The promises of docs/design/promises.md that need a whole fleet, on simulated API servers and a real one.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
 mod fleet;

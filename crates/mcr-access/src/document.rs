@@ -1,0 +1,339 @@
+//! The form of a kubeconfig.
+//!
+//! These types and not `kube::config::Kubeconfig`, because kube's keep unknown fields by flattening, through
+//! which `token: 12345` and `name: 1.10` no longer parse (kubectl accepts both), and show `exec.env` in Debug.
+
+use std::{borrow::Cow, ops::Deref};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{AccessError, Place};
+
+/// A text that is most of a kubeconfig: certificates, keys and tokens are long. A file of hundreds of contexts is not
+/// held a second time for them, unless they are escaped or folded.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A kubeconfig. No Debug: it holds secrets.
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Document<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) current_context: Option<String>,
+    #[serde(default)]
+    pub(crate) contexts: Option<Vec<NamedContext>>,
+    #[serde(borrow, default)]
+    pub(crate) clusters: Option<Vec<NamedCluster<'a>>>,
+    #[serde(borrow, default)]
+    pub(crate) users: Option<Vec<NamedUser<'a>>>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct NamedContext {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) context: Option<Context>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct Context {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct NamedCluster<'a> {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(borrow, default)]
+    pub(crate) cluster: Option<Cluster<'a>>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Cluster<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_server_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) insecure_skip_tls_verify: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_authority: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_authority_data: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proxy_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) disable_compression: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) extensions: Option<Vec<Extension>>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct Extension {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) extension: serde_json::Value,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct NamedUser<'a> {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(borrow, default)]
+    pub(crate) user: Option<User<'a>>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct User<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_certificate: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_certificate_data: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key: Option<String>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key_data: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "tokenFile")]
+    pub(crate) token_file: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) username: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) password: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "as")]
+    pub(crate) as_user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) as_uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) as_groups: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) as_user_extra: Option<std::collections::BTreeMap<String, Vec<String>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) auth_provider: Option<AuthProvider>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) exec: Option<Exec>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct AuthProvider {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Exec {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) api_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) args: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) env: Option<Vec<ExecEnv>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) install_hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interactive_mode: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) provide_cluster_info: Option<bool>,
+}
+
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct ExecEnv {
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) value: Option<String>,
+}
+
+/// An entry of one of the lists.
+pub(crate) trait Named {
+    fn name(&self) -> Option<&str>;
+}
+
+impl Named for NamedContext {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl Named for NamedCluster<'_> {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl Named for NamedUser<'_> {
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl User<'_> {
+    /// Whether all that there is to know about it stands here: it names no files and no programs.
+    pub(crate) fn stays(&self) -> bool {
+        self.client_certificate.is_none()
+            && self.client_key.is_none()
+            && self.token_file.is_none()
+            && self.exec.is_none()
+    }
+}
+
+impl<'a> Document<'a> {
+    /// Parses a kubeconfig. What it says about broken ones holds no part of them.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AccessError> {
+        /// etcd does not hold Secrets of more than 1 MiB; files of hundreds of contexts do exist.
+        const MOST: usize = 64 << 20;
+        if bytes.len() > MOST {
+            return Err(AccessError::Syntax {
+                problem: "it is longer than 64 MiB",
+                place: Place { line: 0, column: 0 },
+            });
+        }
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let nowhere = Place { line: 0, column: 0 };
+        if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+            return Err(AccessError::Syntax {
+                problem: "it is UTF-16 and must be saved as UTF-8",
+                place: nowhere,
+            });
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| AccessError::Syntax {
+            problem: "it is not UTF-8 text",
+            place: nowhere,
+        })?;
+        let blank = |line: &str| {
+            let line = line.trim();
+            line.is_empty() || line.starts_with('#') || line == "---"
+        };
+        if text.lines().all(blank) {
+            return Err(AccessError::Empty);
+        }
+        // JSON is YAML, but not to the last key: those of YAML end at 1024 characters. What `to_bytes` wrote must come
+        // back as it was.
+        if text.starts_with('{')
+            && let Ok(document) = serde_json::from_str(text)
+        {
+            return Ok(document);
+        }
+        // A short text can stand for a very long one: who repeats a user a thousand times is still below this.
+        let mut options = serde_saphyr::options! { with_snippet: false };
+        options.alias_limits.max_total_replayed_events = 10_000;
+        // What is read may be as long as it likes otherwise: a file with the contexts of a large fleet has more parts than
+        // the parser's defaults allow, and no more than it has characters.
+        if let Some(budget) = &mut options.budget {
+            budget.max_nodes = budget.max_nodes.max(text.len());
+            budget.max_events = budget.max_events.max(2 * text.len());
+            budget.max_total_scalar_bytes = budget.max_total_scalar_bytes.max(text.len());
+        }
+        let document: Option<Self> =
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| syntax(&error))?;
+        document.ok_or(AccessError::Empty)
+    }
+
+    /// The kubeconfig as JSON, which is YAML.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Maps with string keys and strings only: this can't fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Says what is wrong without any text of the parser's: its messages quote the source.
+fn syntax(error: &serde_saphyr::Error) -> AccessError {
+    use serde_saphyr::Error;
+    let place = error.location().map_or(Place { line: 0, column: 0 }, |at| Place {
+        line: at.line(),
+        column: at.column(),
+    });
+    let mut inner = error;
+    while let Error::WithSnippet { error, .. } | Error::AliasError { error, .. } = inner {
+        inner = error;
+    }
+    let problem = match inner {
+        Error::Eof { .. } => "it ends too early",
+        Error::MultipleDocuments { .. } => "it holds more than one YAML document",
+        Error::DuplicateMappingKey { .. } => "a key is there twice",
+        Error::UnknownAnchor { .. } => "an alias refers to an anchor that does not exist",
+        Error::Unexpected { .. }
+        | Error::SerdeInvalidType { .. }
+        | Error::SerdeInvalidValue { .. }
+        | Error::InvalidScalar { .. }
+        | Error::InvalidBooleanStrict { .. }
+        | Error::SerdeInvalidLength { .. } => "a value has the wrong form (text, list or mapping expected)",
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => "it is nested too deeply or expands to too much",
+        _ => "it is not valid YAML",
+    };
+    AccessError::Syntax { problem, place }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_stay_where_they_stand() {
+        let stays = |text: &str, expected: &str| {
+            let document = Document::parse(text.as_bytes()).unwrap();
+            let user = document.users.unwrap().remove(0).user.unwrap();
+            let cluster = document.clusters.unwrap().remove(0).cluster.unwrap();
+            let texts = [
+                user.token,
+                user.client_certificate_data,
+                user.client_key_data,
+                cluster.certificate_authority_data,
+            ];
+            let stay = texts.map(|found| {
+                let found = found.unwrap();
+                assert_eq!(&*found, expected, "{text}");
+                matches!(found.0, Cow::Borrowed(_))
+            });
+            assert_eq!(stay, [stay[0]; 4], "{text}");
+            stay[0]
+        };
+        let yaml = |text: &str| {
+            format!(
+                "users:\n- user:\n    token: &text {text}\n    client-certificate-data: {text}\n    client-key-data: {text}\n\
+                 clusters:\n- cluster:\n    certificate-authority-data: {text}\n"
+            )
+        };
+        let json = |text: &str| {
+            format!(
+                r#"{{"users": [{{"user": {{"token": {text}, "client-certificate-data": {text}, "client-key-data": {text}}}}}],
+                    "clusters": [{{"cluster": {{"certificate-authority-data": {text}}}}}]}}"#
+            )
+        };
+        assert!(stays(&yaml("LS0tLS1CRUdJTiB+/A=="), "LS0tLS1CRUdJTiB+/A=="));
+        assert!(stays(&yaml("'LS0t'"), "LS0t"));
+        assert!(stays(&yaml("007"), "007"));
+        assert!(stays(&json(r#""LS0t""#), "LS0t"));
+        // Not as it stands there.
+        assert!(!stays(&yaml(r#""LS\x30t""#), "LS0t"));
+        assert!(!stays(&yaml(">-\n      LS\n      0t"), "LS 0t"));
+        assert!(!stays(&yaml("|\n      LS\n      0t"), "LS\n0t\n"));
+        assert!(!stays(&yaml("!!binary TFMwdA=="), "LS0t"));
+        assert!(!stays(&json(r#""LS\u0030t""#), "LS0t"));
+    }
+}

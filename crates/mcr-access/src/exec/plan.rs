@@ -1,0 +1,38 @@
+//! What a plugin is run with.
+
+use std::{path::PathBuf, time::Duration};
+
+/// How long a plugin may run unless told otherwise.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The version of the exec credential protocol that a plugin speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ApiVersion {
+    /// `client.authentication.k8s.io/v1`
+    V1,
+    /// `client.authentication.k8s.io/v1beta1`
+    V1Beta1,
+}
+
+impl ApiVersion {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "client.authentication.k8s.io/v1",
+            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// Everything that tells one plugin run from another.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Plan {
+    pub(super) command: PathBuf,
+    pub(super) args: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+    pub(super) version: ApiVersion,
+    /// `spec.cluster` of the input, as JSON.
+    pub(super) cluster: Option<String>,
+    pub(super) deadline: Duration,
+    pub(super) install_hint: Option<String>,
+}

@@ -1,0 +1,135 @@
+//! What a plugin is told and what it answers.
+
+use std::time::SystemTime;
+
+use base64::Engine;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::plan::{ApiVersion, Plan};
+use crate::{ClientCertificate, Credential, Endpoint, pem};
+
+/// `spec.cluster` of the input. Empty fields are left out; a missing configuration is `null`.
+pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compression: bool) -> String {
+    let mut cluster = Map::new();
+    cluster.insert(
+        "server".into(),
+        endpoint.server.to_string().trim_end_matches('/').into(),
+    );
+    if let Some(name) = &endpoint.tls_server_name {
+        cluster.insert("tls-server-name".into(), name.as_ref().into());
+    }
+    if endpoint.insecure_skip_tls_verify {
+        cluster.insert("insecure-skip-tls-verify".into(), true.into());
+    }
+    if let Some(pem) = &endpoint.certificate_authority {
+        let data = base64::engine::general_purpose::STANDARD.encode(pem);
+        cluster.insert("certificate-authority-data".into(), data.into());
+    }
+    if let Some(proxy) = &endpoint.proxy {
+        cluster.insert("proxy-url".into(), proxy.to_string().into());
+    }
+    if disable_compression {
+        cluster.insert("disable-compression".into(), true.into());
+    }
+    cluster.insert("config".into(), config.unwrap_or(Value::Null));
+    Value::Object(cluster).to_string()
+}
+
+/// The value of `KUBERNETES_EXEC_INFO`.
+pub(super) fn input(plan: &Plan) -> String {
+    let mut spec = json!({ "interactive": false });
+    if let Some(cluster) = &plan.cluster
+        && let Ok(cluster) = serde_json::from_str::<Value>(cluster)
+    {
+        spec["cluster"] = cluster;
+    }
+    json!({ "kind": "ExecCredential", "apiVersion": plan.version.as_str(), "spec": spec }).to_string()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Output {
+    #[serde(default)]
+    api_version: Option<String>,
+    #[serde(default)]
+    kind: Option<String>,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(default)]
+    expiration_timestamp: Option<String>,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    client_certificate_data: Option<String>,
+    #[serde(default)]
+    client_key_data: Option<String>,
+}
+
+/// Reads a plugin's answer. What is wrong with it is told without any part of it.
+pub fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("printed nothing instead of an ExecCredential".into());
+    }
+    let output: Output = serde_json::from_slice(bytes).map_err(|error| {
+        format!(
+            "printed something that is not an ExecCredential in JSON (line {}, column {})",
+            error.line(),
+            error.column()
+        )
+    })?;
+    if output.kind.as_deref() != Some("ExecCredential") {
+        return Err("printed an object whose kind is not ExecCredential".into());
+    }
+    if output.api_version.as_deref() != Some(version.as_str()) {
+        return Err(format!(
+            "printed an ExecCredential whose apiVersion is not {}, which its configuration asks for",
+            version.as_str()
+        ));
+    }
+    let status = output
+        .status
+        .ok_or("printed an ExecCredential without a status")?;
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let mut credential = Credential::default();
+    match (
+        filled(status.client_certificate_data),
+        filled(status.client_key_data),
+    ) {
+        (Some(chain), Some(key)) => {
+            let checked = ClientCertificate::checked(chain.as_bytes(), &key);
+            credential.certificate = Some(checked.map_err(|(half, problem)| {
+                let field = if half == pem::Half::Key {
+                    "clientKeyData"
+                } else {
+                    "clientCertificateData"
+                };
+                format!("printed an ExecCredential whose {field} {problem}")
+            })?);
+        }
+        (Some(_), None) => return Err("printed a clientCertificateData without a clientKeyData".into()),
+        (None, Some(_)) => return Err("printed a clientKeyData without a clientCertificateData".into()),
+        (None, None) => {}
+    }
+    if let Some(token) = filled(status.token) {
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("printed a token with characters that don't fit into a header".into());
+        }
+        credential.token = Some(token.into());
+    }
+    if credential.token.is_none() && credential.certificate.is_none() {
+        return Err("printed an ExecCredential with neither a token nor a client certificate".into());
+    }
+    if let Some(at) = filled(status.expiration_timestamp) {
+        let at: jiff::Timestamp = at
+            .parse()
+            .map_err(|_| "printed an ExecCredential whose expirationTimestamp is not an RFC 3339 time")?;
+        credential.expires_at = Some(SystemTime::from(at));
+    }
+    Ok(credential)
+}

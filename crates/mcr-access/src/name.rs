@@ -1,0 +1,192 @@
+//! Names of clusters.
+
+use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
+
+/// The name of one cluster of the fleet.
+///
+/// A name is opaque: its form belongs to the provider (`path+context` for files, `namespace/name` for
+/// custom resources, `kind#dev` behind a prefix layer). It is not empty, at most [`ClusterName::MAX_LEN`]
+/// bytes long and has no control characters, so that it can stand in a log line, a metric label or a
+/// JSON document as it is. Cloning is a reference count.
+///
+/// ```
+/// use mcr_access::ClusterName;
+///
+/// let name = ClusterName::new("kind#dev")?;
+/// assert_eq!(name.as_str(), "kind#dev");
+/// assert!(ClusterName::new("").is_err());
+/// # Ok::<(), mcr_access::InvalidClusterName>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterName(Arc<str>);
+
+/// Why a string is not a [`ClusterName`]. The text names the fault; the offending string is cut to 64 characters.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidClusterName {
+    /// The name has no characters.
+    #[error("a cluster name must not be empty")]
+    Empty,
+    /// The name is longer than [`ClusterName::MAX_LEN`] bytes.
+    #[error(
+        "cluster name {start:?}… has {len} bytes, more than the {} allowed",
+        ClusterName::MAX_LEN
+    )]
+    TooLong {
+        /// The first characters of the name.
+        start: String,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The name has a control character (line feed, tab, escape, …).
+    #[error("cluster name {start:?} has a control character at byte {at}")]
+    ControlCharacter {
+        /// The first characters of the name.
+        start: String,
+        /// Where the control character stands, in bytes.
+        at: usize,
+    },
+}
+
+impl ClusterName {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 1024;
+
+    /// Checks a string and makes it a name.
+    ///
+    /// # Errors
+    /// [`InvalidClusterName`] if the string is empty, too long or has control characters.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidClusterName> {
+        let name = name.as_ref();
+        let start = || name.chars().take(64).collect::<String>();
+        if name.is_empty() {
+            return Err(InvalidClusterName::Empty);
+        }
+        if name.len() > Self::MAX_LEN {
+            return Err(InvalidClusterName::TooLong {
+                start: start(),
+                len: name.len(),
+            });
+        }
+        if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(InvalidClusterName::ControlCharacter { start: start(), at });
+        }
+        Ok(Self(Arc::from(name)))
+    }
+
+    /// A name that is known to be valid, or is for the log only.
+    #[doc(hidden)]
+    pub fn unchecked(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as a string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Deref for ClusterName {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for ClusterName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for ClusterName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for ClusterName {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for ClusterName {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl TryFrom<&str> for ClusterName {
+    type Error = InvalidClusterName;
+    fn try_from(name: &str) -> Result<Self, Self::Error> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = InvalidClusterName;
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::new(name)
+    }
+}
+
+impl std::str::FromStr for ClusterName {
+    type Err = InvalidClusterName;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::new(name)
+    }
+}
+
+impl serde::Serialize for ClusterName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ClusterName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Self::new(name).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_empty_not_long_and_printable() {
+        assert_eq!(ClusterName::new(""), Err(InvalidClusterName::Empty));
+        assert!(matches!(
+            ClusterName::new("x".repeat(ClusterName::MAX_LEN + 1)),
+            Err(InvalidClusterName::TooLong { len: 1025, .. })
+        ));
+        assert!(ClusterName::new("x".repeat(ClusterName::MAX_LEN)).is_ok());
+        assert!(matches!(
+            ClusterName::new("a\nb"),
+            Err(InvalidClusterName::ControlCharacter { at: 1, .. })
+        ));
+        assert!(ClusterName::new("/home/me/über.kubeconfig+kind-dev").is_ok());
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        assert_eq!(
+            ClusterName::new("a\u{7}").map_err(|e| e.to_string()),
+            Err("cluster name \"a\\u{7}\" has a control character at byte 1".into())
+        );
+    }
+}

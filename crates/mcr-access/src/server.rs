@@ -1,0 +1,142 @@
+//! The endpoint that the `cluster` entry of a kubeconfig describes.
+
+use crate::{
+    AccessError, Endpoint, Fingerprint,
+    document::Cluster,
+    fields::{Fields, base64, filled},
+    kubeconfig::literal,
+    pem,
+};
+
+pub(crate) fn endpoint(at: &Fields<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
+    let Some(server) = filled(cluster.server.clone()) else {
+        return Err(at.invalid(
+            "server",
+            "is missing; write the address of the API server, https://host:port",
+        ));
+    };
+    let mut endpoint = Endpoint::new(server_url(at, &server)?);
+    endpoint.insecure_skip_tls_verify = cluster.insecure_skip_tls_verify == Some(true);
+    if endpoint.insecure_skip_tls_verify && at.is_untrusted() && !at.policy.insecure_tls {
+        return Err(at.refused(
+            "insecure-skip-tls-verify",
+            "is set, which untrusted kubeconfigs may not do; give certificate-authority-data instead, or allow it \
+             with AccessPolicy::allow_insecure_tls",
+        ));
+    }
+    if let Some(data) = filled(cluster.certificate_authority_data.clone()) {
+        let field = "certificate-authority-data";
+        let problem = |problem| at.invalid(field, problem);
+        let pem = pem::authority(
+            Fingerprint::of(&(field, &*data)),
+            || base64(&data).map_err(problem),
+            problem,
+        )?;
+        endpoint.certificate_authority = Some(pem);
+    } else if let Some(path) = filled(cluster.certificate_authority.clone()) {
+        let path = at.file(
+            "certificate-authority",
+            &path,
+            "put the certificates into certificate-authority-data",
+        )?;
+        if at.read {
+            let field = "certificate-authority";
+            let pem = at.read(field, &path)?;
+            let problem = |problem| at.invalid(field, problem);
+            let pem = pem::authority(Fingerprint::of(&(field, &pem)), || Ok(pem), problem)?;
+            endpoint.certificate_authority = Some(pem);
+        }
+    }
+    if endpoint.insecure_skip_tls_verify && endpoint.certificate_authority.is_some() {
+        return Err(at.invalid(
+            "insecure-skip-tls-verify",
+            "is set together with a certificate authority; remove one of the two",
+        ));
+    }
+    if let Some(name) = filled(cluster.tls_server_name.clone()) {
+        if rustls_pki_types::ServerName::try_from(name.as_str()).is_err() {
+            return Err(at.invalid(
+                "tls-server-name",
+                "is neither a DNS name nor an IP address; correct it",
+            ));
+        }
+        endpoint.tls_server_name = Some(name.into());
+    }
+    endpoint.proxy = match filled(cluster.proxy_url.clone()) {
+        Some(url) => Some(proxy_url(at, &url)?),
+        None => None,
+    };
+    Ok(endpoint)
+}
+
+/// The address itself is not shown: some put a password into it.
+fn server_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
+    let problem = |problem: &str| at.invalid("server", problem);
+    let url = url.trim();
+    let Ok(uri) = url.parse::<http::Uri>() else {
+        return Err(problem("is not an address; write https://host:port"));
+    };
+    match uri.scheme_str() {
+        Some("https" | "http") => {}
+        Some(_) => {
+            return Err(problem(
+                "must begin with https:// (or http://); correct the scheme",
+            ));
+        }
+        None => return Err(problem("has no scheme; write https://host:port")),
+    }
+    let authority = uri
+        .authority()
+        .ok_or_else(|| problem("has no host; write https://host:port"))?;
+    if authority.as_str().contains('@') {
+        return Err(problem(
+            "holds a user name or password; put it into the user's username and password",
+        ));
+    }
+    if authority.host().is_empty()
+        || (authority.as_str() != authority.host() && authority.port_u16().is_none())
+    {
+        return Err(problem("has no host or a bad port; write https://host:port"));
+    }
+    if uri.query().is_some() || url.contains('#') {
+        return Err(problem(
+            "has a query or fragment; write https://host:port and at most a path",
+        ));
+    }
+    if let Some(address) = literal(&uri)
+        && at.is_untrusted()
+        && let Err(error) = at.policy.addresses.check(address)
+    {
+        return Err(at.refused("server", error.to_string()));
+    }
+    Ok(uri)
+}
+
+fn proxy_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
+    let Ok(uri) = url.trim().parse::<http::Uri>() else {
+        return Err(at.invalid(
+            "proxy-url",
+            "is not an address; write http://host:port, https:// or socks5://",
+        ));
+    };
+    let known = matches!(uri.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
+    if !known || uri.host().is_none_or(str::is_empty) {
+        return Err(at.invalid(
+            "proxy-url",
+            "must begin with http://, https:// or socks5:// and name a host; correct it",
+        ));
+    }
+    let same = |allowed: &http::Uri| {
+        allowed.scheme() == uri.scheme()
+            && allowed.host() == uri.host()
+            && allowed.port_u16() == uri.port_u16()
+    };
+    if at.is_untrusted() && !at.policy.proxies.iter().any(same) {
+        return Err(at.refused(
+            "proxy-url",
+            "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
+             AccessPolicy::allow_proxy",
+        ));
+    }
+    Ok(uri)
+}

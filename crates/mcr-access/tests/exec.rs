@@ -1,0 +1,398 @@
+//! Exec credential plugins, played by shell scripts.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    path::Path,
+    time::{Duration, Instant, SystemTime},
+};
+
+use mcr_access::{ApiVersion, CredentialError, CredentialSource, Endpoint, ExecPlugin, Refresh};
+use mcr_testkit::{log::Log, waiting::hold_clock};
+use tokio::time::advance;
+use tracing::Level;
+
+const CANARY: &str = "canary-31c9";
+
+/// A plugin that appends a line to `runs` on every run and then does as told.
+struct Plugin {
+    dir: tempfile::TempDir,
+}
+
+impl Plugin {
+    fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn source(&self, script: &str) -> ExecPlugin {
+        let script = format!("echo run >> {}\n{script}", self.path("runs"));
+        ExecPlugin::new("sh").args(["-c".to_owned(), script])
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(self.path("runs"))
+            .unwrap_or_default()
+            .lines()
+            .count()
+    }
+}
+
+fn answer(token: &str) -> String {
+    format!(
+        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{{"token":"{token}"}}}}'"#
+    )
+}
+
+fn token(credential: &mcr_access::Credential) -> String {
+    use secrecy::ExposeSecret;
+    credential.token.as_ref().unwrap().expose_secret().to_owned()
+}
+
+fn shown(error: &CredentialError) -> String {
+    let text = error.to_string();
+    assert!(!format!("{text} {error:?}").contains(CANARY), "{error:?}");
+    text
+}
+
+async fn failure(script: &str) -> String {
+    let plugin = Plugin::new();
+    let error = plugin
+        .source(script)
+        .credential(Refresh::First)
+        .await
+        .unwrap_err();
+    shown(&error)
+}
+
+#[tokio::test]
+async fn failures_say_what_to_do_and_show_no_output() {
+    const RIGHT: &str = "; check that it is the right program and version, and its arguments";
+    let fails = |what: &str| format!("exec plugin \"sh\" {what}{RIGHT}");
+    assert_eq!(
+        failure("echo canary-31c9; echo canary-31c9 >&2; exit 3").await,
+        "exec plugin \"sh\" failed (exit status: 3); run it by hand with the same arguments to see why (its output is \
+         not shown since it may hold credentials)"
+    );
+    assert_eq!(
+        failure("kill -9 $$").await,
+        "exec plugin \"sh\" failed (signal: 9 (SIGKILL)); run it by hand with the same arguments to see why (its output \
+         is not shown since it may hold credentials)"
+    );
+    assert_eq!(
+        failure("true").await,
+        fails("printed nothing instead of an ExecCredential")
+    );
+    assert_eq!(
+        failure("echo 'Please log in, canary-31c9'").await,
+        fails("printed something that is not an ExecCredential in JSON (line 1, column 1)")
+    );
+    assert_eq!(
+        failure(r#"echo '{"kind":"canary-31c9"}'"#).await,
+        fails("printed an object whose kind is not ExecCredential")
+    );
+    assert_eq!(
+        failure(r#"echo '{"kind":"ExecCredential","apiVersion":"canary-31c9"}'"#).await,
+        fails(
+            "printed an ExecCredential whose apiVersion is not client.authentication.k8s.io/v1, which its configuration asks for"
+        )
+    );
+    let with = |status: &str| {
+        format!(
+            r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential"{status}}}'"#
+        )
+    };
+    assert_eq!(
+        failure(&with("")).await,
+        fails("printed an ExecCredential without a status")
+    );
+    assert_eq!(
+        failure(&with(r#","status":{"token":""}"#)).await,
+        fails("printed an ExecCredential with neither a token nor a client certificate")
+    );
+    assert_eq!(
+        failure(&with(r#","status":{"clientCertificateData":"canary-31c9"}"#)).await,
+        fails("printed a clientCertificateData without a clientKeyData")
+    );
+    assert_eq!(
+        failure(&with(r#","status":{"clientKeyData":"canary-31c9"}"#)).await,
+        fails("printed a clientKeyData without a clientCertificateData")
+    );
+    assert_eq!(
+        failure(&with(
+            r#","status":{"clientKeyData":"canary-31c9","clientCertificateData":"x"}"#
+        ))
+        .await,
+        fails(
+            "printed an ExecCredential whose clientCertificateData holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again"
+        )
+    );
+    assert_eq!(
+        failure(&with(r#","status":{"token":"canary-31c9 x"}"#)).await,
+        fails("printed a token with characters that don't fit into a header")
+    );
+    assert_eq!(
+        failure(&with(
+            r#","status":{"token":"t","expirationTimestamp":"canary-31c9"}"#
+        ))
+        .await,
+        fails("printed an ExecCredential whose expirationTimestamp is not an RFC 3339 time")
+    );
+    assert_eq!(
+        failure("head -c 3000000 /dev/zero; echo canary-31c9").await,
+        "exec plugin \"sh\" printed more than 1 MiB and was killed; it does not seem to be a credential plugin"
+    );
+}
+
+#[tokio::test]
+async fn a_missing_program_shows_its_hint() {
+    let missing = ExecPlugin::new("/opt/none/kubelogin");
+    let error = missing.clone().credential(Refresh::First).await.unwrap_err();
+    assert!(error.is_permanent());
+    assert_eq!(
+        shown(&error),
+        "exec plugin \"/opt/none/kubelogin\" is not there: install it, or correct the command or PATH"
+    );
+    let error = missing
+        .install_hint("brew install\nkubelogin")
+        .credential(Refresh::First)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        shown(&error),
+        "exec plugin \"/opt/none/kubelogin\" is not there: brew install kubelogin"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("plain");
+    std::fs::write(&file, "").unwrap();
+    let error = ExecPlugin::new(&file)
+        .credential(Refresh::First)
+        .await
+        .unwrap_err();
+    assert!(
+        shown(&error).ends_with("can't be started: permission denied; make it executable for this user"),
+        "{error}"
+    );
+}
+
+fn is_running(pid_file: &str) -> bool {
+    let pid = std::fs::read_to_string(pid_file).unwrap();
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// In real time, so that it works while the clock is held.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a script has written a whole line there.
+fn written(file: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_plugin_is_killed_with_its_children() {
+    let _clock = hold_clock();
+    let plugin = Plugin::new();
+    let (child, said) = (plugin.path("child"), plugin.path("said"));
+    let source = plugin
+        .source(&format!(
+            "sleep 1000 & echo $! > {child}; echo canary-31c9; echo yes > {said}; sleep 1000"
+        ))
+        .deadline(Duration::from_secs(7));
+    let asking = tokio::spawn(async move { source.credential(Refresh::First).await });
+    until("it hangs", || written(&said)).await;
+    advance(Duration::from_millis(6_900)).await;
+    tokio::task::yield_now().await;
+    assert!(!asking.is_finished() && is_running(&child));
+    advance(Duration::from_millis(200)).await;
+    let error = asking.await.unwrap().unwrap_err();
+    assert_eq!(
+        shown(&error),
+        "exec plugin \"sh\" did not finish within 7s and was killed; run it by hand with the same arguments to see \
+         why (its output is not shown since it may hold credentials), or raise AccessPolicy::plugin_deadline"
+    );
+    until("the child is dead", || !is_running(&child)).await;
+}
+
+#[tokio::test]
+async fn children_that_hold_the_pipe_open_do_not_matter() {
+    let plugin = Plugin::new();
+    let child = plugin.path("child");
+    let script = format!("sleep 1000 & echo $! > {child}\n{}", answer("t"));
+    // Whoever waited for them would wait until the plugin is killed at its deadline, and fail.
+    let credential = plugin.source(&script).credential(Refresh::First).await.unwrap();
+    assert_eq!(token(&credential), "t");
+    until("the child is dead", || !is_running(&child)).await;
+}
+
+#[tokio::test]
+async fn giving_up_kills_the_plugin() {
+    let plugin = Plugin::new();
+    let pid = plugin.path("pid");
+    let source = plugin.source(&format!("echo $$ > {pid}; exec sleep 1000"));
+    tokio::select! {
+        ended = source.credential(Refresh::First) => panic!("{ended:?}"),
+        () = until("it runs", || written(&pid)) => {}
+    }
+    until("the plugin is dead", || !is_running(&pid)).await;
+}
+
+#[tokio::test]
+async fn one_run_serves_all_clusters_that_ask_the_same() {
+    let plugin = Plugin::new();
+    let script = format!("sleep 0.3\n{}", answer("shared"));
+    let sources: Vec<_> = (0..50).map(|_| plugin.source(&script)).collect();
+    let all = futures::future::join_all(sources.iter().map(|source| source.credential(Refresh::First))).await;
+    assert!(
+        all.iter()
+            .all(|credential| token(credential.as_ref().unwrap()) == "shared")
+    );
+    assert_eq!(plugin.runs(), 1);
+    // Cached for the next cluster, too.
+    plugin.source(&script).credential(Refresh::First).await.unwrap();
+    assert_eq!(plugin.runs(), 1);
+    // Not shared with those that ask something else.
+    plugin
+        .source(&script)
+        .env("PROFILE", "other")
+        .credential(Refresh::First)
+        .await
+        .unwrap();
+    assert_eq!(plugin.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_401_bypasses_the_cache_once() {
+    let plugin = Plugin::new();
+    let script = format!("n=$(wc -l < {})\n{}", plugin.path("runs"), answer("t'$n'"));
+    let (one, two) = (plugin.source(&script), plugin.source(&script));
+    assert_eq!(token(&one.credential(Refresh::First).await.unwrap()), "t1");
+    assert_eq!(token(&two.credential(Refresh::First).await.unwrap()), "t1");
+    assert_eq!(token(&one.credential(Refresh::Unauthorized).await.unwrap()), "t2");
+    // The other one's refused credential is no longer the one in the cache.
+    assert_eq!(token(&two.credential(Refresh::Unauthorized).await.unwrap()), "t2");
+    // Not in a loop.
+    assert_eq!(token(&two.credential(Refresh::Unauthorized).await.unwrap()), "t2");
+    assert_eq!(plugin.runs(), 2);
+}
+
+#[tokio::test]
+async fn expired_credentials_are_not_handed_out() {
+    let plugin = Plugin::new();
+    let soon = SystemTime::now() + Duration::from_secs(5);
+    let soon = jiff::Timestamp::try_from(soon).unwrap();
+    let script = format!(
+        r#"echo '{{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{{"token":"t","expirationTimestamp":"{soon}"}}}}'"#
+    );
+    let source = plugin.source(&script).api_version(ApiVersion::V1Beta1);
+    let credential = source.credential(Refresh::First).await.unwrap();
+    assert_eq!(credential.expires_at, Some(SystemTime::from(soon)));
+    source.credential(Refresh::First).await.unwrap();
+    assert_eq!(plugin.runs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_not_repeated_at_once() {
+    let _clock = hold_clock();
+    let plugin = Plugin::new();
+    let source = plugin.source("exit 1");
+    let first = shown(&source.credential(Refresh::First).await.unwrap_err());
+    for _ in 0..5 {
+        advance(Duration::from_millis(150)).await;
+        assert_eq!(
+            shown(&source.credential(Refresh::First).await.unwrap_err()),
+            first
+        );
+    }
+    assert_eq!(plugin.runs(), 1);
+    advance(Duration::from_millis(500)).await;
+    source.credential(Refresh::First).await.unwrap_err();
+    assert_eq!(plugin.runs(), 2);
+}
+
+#[tokio::test]
+async fn the_plugin_is_told_what_it_may_know() {
+    let plugin = Plugin::new();
+    let info = plugin.path("info");
+    let script = format!(
+        "printf '%s' \"$KUBERNETES_EXEC_INFO\" > {info}; readlink /proc/self/fd/0 >> {info}\n{}",
+        answer("t")
+    );
+    let source = plugin.source(&script).env("A", "b");
+    source.credential(Refresh::First).await.unwrap();
+    assert_eq!(
+        std::fs::read_to_string(&info).unwrap(),
+        "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"spec\":{\"interactive\":false}}/dev/null\n"
+    );
+    let mut endpoint = Endpoint::new("https://h:6443".parse().unwrap()).certificate_authority("pem");
+    endpoint.tls_server_name = Some("name".into());
+    let told = source.cluster_info(&endpoint, Some(serde_json::json!({"clusterName": "x"})), false);
+    told.credential(Refresh::First).await.unwrap();
+    let text = std::fs::read_to_string(&info).unwrap();
+    let told: serde_json::Value = serde_json::from_str(text.strip_suffix("/dev/null\n").unwrap()).unwrap();
+    assert_eq!(
+        told["spec"]["cluster"],
+        serde_json::json!({"server": "https://h:6443", "tls-server-name": "name",
+            "certificate-authority-data": "cGVt", "config": {"clusterName": "x"}})
+    );
+}
+
+#[tokio::test]
+async fn nothing_a_plugin_prints_is_logged() {
+    let log = Log::of_this_thread(Level::TRACE);
+    tracing::info!("the log works");
+    let plugin = Plugin::new();
+    let credential = plugin
+        .source(&format!("echo {CANARY} >&2\n{}", answer(CANARY)))
+        .credential(Refresh::First)
+        .await
+        .unwrap();
+    assert!(!format!("{credential:?}").contains(CANARY));
+    failure("echo canary-31c9 >&2; echo canary-31c9; exit 1").await;
+    let text = log.text();
+    assert!(text.contains("the log works"));
+    assert!(!text.contains(CANARY), "{text}");
+}
+
+#[tokio::test]
+async fn no_more_than_eight_plugins_run_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = dir.path().to_str().unwrap();
+    // The first ones wait for each other.
+    let script = format!(
+        "touch {here}/$$; until [ -e {here}.full ] || [ $(ls {here} | wc -l) -ge 8 ]; do sleep 0.01; done; \
+         sleep 0.1; ls {here} | wc -l >> {here}.count; touch {here}.full; sleep 0.1; rm {here}/$$\n{}",
+        answer("t")
+    );
+    let sources: Vec<_> = (0..24)
+        .map(|n| {
+            ExecPlugin::new("sh")
+                .args(["-c", &script])
+                .env("N", n.to_string())
+        })
+        .collect();
+    let all = futures::future::join_all(sources.iter().map(|source| source.credential(Refresh::First))).await;
+    assert!(all.iter().all(Result::is_ok));
+    let most = std::fs::read_to_string(format!("{here}.count")).unwrap();
+    let most = most
+        .split_whitespace()
+        .map(|n| n.parse::<usize>().unwrap())
+        .max()
+        .unwrap();
+    for file in ["count", "full"] {
+        std::fs::remove_file(format!("{here}.{file}")).unwrap();
+    }
+    assert_eq!(most, 8);
+}

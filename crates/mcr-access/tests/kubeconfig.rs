@@ -1,0 +1,531 @@
+//! What is said about kubeconfigs that can't be used: every text names the field and what to do, none holds a secret.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use mcr_access::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, KubeconfigAccess, Trust, check};
+
+const CANARY: &str = "canary-77aa";
+const V1_CERTIFICATE: &str = include_str!("data/client-v1.crt");
+const V1_KEY: &str = include_str!("data/client-v1.key");
+
+fn kubeconfig(cluster: &str, user: &str) -> String {
+    format!(
+        "current-context: c\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{{cluster}}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n"
+    )
+}
+
+fn message(yaml: &str, trust: Trust, policy: &AccessPolicy) -> String {
+    let access = KubeconfigAccess::new(yaml, trust).base_dir("/nonexistent");
+    let error = check(&access, policy)
+        .map(|()| "fine".to_owned())
+        .unwrap_or_else(|error| {
+            assert!(!format!("{error:?}").contains(CANARY), "{error:?}");
+            error.to_string()
+        });
+    assert!(!error.contains(CANARY), "{error}");
+    error
+}
+
+fn cluster(fields: &str) -> String {
+    message(&kubeconfig(fields, ""), Trust::Trusted, &AccessPolicy::default())
+}
+
+fn user(fields: &str) -> String {
+    message(
+        &kubeconfig("server: 'https://h:6443'", fields),
+        Trust::Trusted,
+        &AccessPolicy::default(),
+    )
+}
+
+fn untrusted(cluster: &str, user: &str) -> String {
+    let cluster = if cluster.contains("server") {
+        cluster.to_owned()
+    } else {
+        format!("server: 'https://h:6443', {cluster}")
+    };
+    message(
+        &kubeconfig(&cluster, user),
+        Trust::Untrusted,
+        &AccessPolicy::default(),
+    )
+}
+
+fn signed() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["h".to_owned()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn b64(text: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(text)
+}
+
+#[test]
+fn references() {
+    let trusted = |yaml: &str| message(yaml, Trust::Trusted, &AccessPolicy::default());
+    assert_eq!(
+        trusted("clusters: []"),
+        "current-context: is missing and no context was chosen (there are none); set one of the two"
+    );
+    assert_eq!(
+        trusted("current-context: x\ncontexts: [{name: a}, {name: b}]"),
+        "current-context: context \"x\" is not defined (there are \"a\", \"b\"); define it or correct the name"
+    );
+    let chosen = KubeconfigAccess::new("contexts: [{name: a}]", Trust::Trusted).context("z\n");
+    assert_eq!(
+        check(&chosen, &AccessPolicy::default()).unwrap_err().to_string(),
+        "contexts[name=\"z\\n\"]: context \"z\\n\" is not defined (there are \"a\"); define it or correct the name"
+    );
+    assert_eq!(
+        trusted(
+            "current-context: a\ncontexts: [{name: a, context: {cluster: k, user: u}}]\nclusters: [{name: k}]"
+        ),
+        "contexts[name=\"a\"].context.user: user \"u\" is not defined (there are none); define it or correct the name"
+    );
+    assert_eq!(
+        trusted("current-context: a\ncontexts: [{name: a, context: {cluster: k}}]\nclusters: [{name: k}]"),
+        "clusters[name=\"k\"].cluster.server: is missing; write the address of the API server, https://host:port"
+    );
+    assert_eq!(
+        trusted("current-context: a\ncontexts: [{name: a}, {name: a}]"),
+        "contexts[name=\"a\"]: is defined more than once in this file; remove or rename all but one"
+    );
+    // Unknown fields, no user, and JSON are fine.
+    assert_eq!(
+        trusted(
+            r#"{"future":1,"current-context":"a","contexts":[{"name":"a","context":{"cluster":"k","x":{}}}],"clusters":[{"name":"k","cluster":{"server":"https://h","y":[1]}}]}"#
+        ),
+        "fine"
+    );
+}
+
+#[test]
+fn default_namespaces() {
+    let said = |namespace: &str| {
+        let yaml = kubeconfig("server: 'https://h:6443'", "token: t")
+            .replace("user: u}", &format!("user: u, namespace: {namespace}}}"));
+        message(&yaml, Trust::Untrusted, &AccessPolicy::default())
+    };
+    for namespace in ["team-a", "''", "' '", "1", "~"] {
+        assert_eq!(said(namespace), "fine", "{namespace}");
+    }
+    let too_long = "a".repeat(64);
+    for namespace in [
+        "../secrets",
+        "a/b",
+        "'a?x=y'",
+        "Team",
+        "a.b",
+        "' a'",
+        too_long.as_str(),
+    ] {
+        assert_eq!(
+            said(namespace),
+            "contexts[name=\"c\"].context.namespace: is not the name of a namespace, which has at most 63 lower-case letters, \
+             digits and hyphens and begins and ends with a letter or digit; correct it",
+            "{namespace}"
+        );
+    }
+}
+
+#[test]
+fn clusters() {
+    let server = |url: &str| cluster(&format!("server: '{url}'"));
+    let field = "clusters[name=\"k\"].cluster";
+    for url in [
+        "https://h",
+        "http://h:80",
+        "https://h:6443/clusters/a/",
+        "https://[::1]:6443",
+        "https://1.2.3.4",
+    ] {
+        assert_eq!(server(url), "fine", "{url}");
+    }
+    assert_eq!(
+        server("h:6443"),
+        format!("{field}.server: has no scheme; write https://host:port")
+    );
+    assert_eq!(
+        server("ftp://h"),
+        format!("{field}.server: must begin with https:// (or http://); correct the scheme")
+    );
+    assert_eq!(
+        server("https://me:canary-77aa@h"),
+        format!(
+            "{field}.server: holds a user name or password; put it into the user's username and password"
+        )
+    );
+    assert_eq!(
+        server("https://h?token=canary-77aa"),
+        format!("{field}.server: has a query or fragment; write https://host:port and at most a path")
+    );
+    assert_eq!(
+        server("https:// h"),
+        format!("{field}.server: is not an address; write https://host:port")
+    );
+    assert_eq!(
+        server("https://h:99999"),
+        format!("{field}.server: has no host or a bad port; write https://host:port")
+    );
+    let more = |fields: &str| cluster(&format!("server: 'https://h', {fields}"));
+    assert_eq!(
+        more("certificate-authority-data: '*canary-77aa*'"),
+        format!(
+            "{field}.certificate-authority-data: is not valid base64; encode the PEM with base64 -w0 and copy all of it"
+        )
+    );
+    assert_eq!(
+        more("certificate-authority-data: '-----BEGIN CERTIFICATE----- canary-77aa'"),
+        format!(
+            "{field}.certificate-authority-data: holds PEM as it is; encode it with base64 -w0 once more"
+        )
+    );
+    assert_eq!(
+        more(&format!("certificate-authority-data: {}", b64(CANARY))),
+        format!(
+            "{field}.certificate-authority-data: holds no PEM certificate (-----BEGIN CERTIFICATE-----); copy the certificate again"
+        )
+    );
+    assert_eq!(
+        more(&format!(
+            "certificate-authority-data: {}",
+            b64("-----BEGIN CERTIFICATE-----\ncanary-77aa\n")
+        )),
+        format!(
+            "{field}.certificate-authority-data: holds PEM that is cut off or damaged; copy the certificate again"
+        )
+    );
+    let nonsense = "-----BEGIN CERTIFICATE-----\nY2FuYXJ5\n-----END CERTIFICATE-----\n";
+    assert_eq!(
+        more(&format!("certificate-authority-data: {}", b64(nonsense))),
+        format!(
+            "{field}.certificate-authority-data: holds no certificate that can be parsed; copy the certificate authority again"
+        )
+    );
+    let ca = b64(signed().0);
+    assert_eq!(more(&format!("certificate-authority-data: '{ca}'")), "fine");
+    assert_eq!(
+        more(&format!(
+            "certificate-authority-data: '{ca}', insecure-skip-tls-verify: true"
+        )),
+        format!(
+            "{field}.insecure-skip-tls-verify: is set together with a certificate authority; remove one of the two"
+        )
+    );
+    assert_eq!(
+        more("certificate-authority: ca.crt"),
+        format!(
+            "{field}.certificate-authority: can't read /nonexistent/ca.crt: entity not found; check that the file exists and that this process may read it"
+        )
+    );
+    assert_eq!(
+        more("tls-server-name: 'a b'"),
+        format!("{field}.tls-server-name: is neither a DNS name nor an IP address; correct it")
+    );
+    assert_eq!(
+        more("proxy-url: 'ftp://me:canary-77aa@h'"),
+        format!(
+            "{field}.proxy-url: must begin with http://, https:// or socks5:// and name a host; correct it"
+        )
+    );
+    for proxy in [
+        "http://h:3128",
+        "https://me:pw@h",
+        "socks5://h:1080",
+        "socks5h://h",
+    ] {
+        assert_eq!(more(&format!("proxy-url: '{proxy}'")), "fine");
+    }
+}
+
+#[test]
+fn users() {
+    let field = "users[name=\"u\"].user";
+    let (certificate, key) = signed();
+    let (other, _) = signed();
+    let pair = |certificate: &str, key: &str| {
+        user(&format!(
+            "client-certificate-data: {}, client-key-data: {}",
+            b64(certificate),
+            b64(key)
+        ))
+    };
+    assert_eq!(pair(&certificate, &key), "fine");
+    assert_eq!(
+        pair(&other, &key),
+        format!(
+            "{field}.client-key-data: does not belong to the client certificate; copy both again from the same place"
+        )
+    );
+    assert_eq!(
+        pair(V1_CERTIFICATE, V1_KEY),
+        format!(
+            "{field}.client-certificate-data: holds an X.509 version 1 certificate, which rustls does not accept; issue it \
+             again as version 3 (with openssl x509 -req, add -extfile with any extension)"
+        )
+    );
+    assert_eq!(
+        pair(&certificate, CANARY),
+        format!("{field}.client-key-data: holds no PEM private key; copy the key again")
+    );
+    assert_eq!(
+        pair(
+            &certificate,
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nY2FuYXJ5\n-----END ENCRYPTED PRIVATE KEY-----\n"
+        ),
+        format!(
+            "{field}.client-key-data: holds an encrypted private key; store it decrypted (openssl pkey -in KEY -out PLAIN)"
+        )
+    );
+    assert_eq!(
+        user(&format!("client-certificate-data: {}", b64(&certificate))),
+        format!(
+            "{field}.client-certificate-data: is there without a client-key or client-key-data; add the key"
+        )
+    );
+    assert_eq!(
+        user(&format!("client-key-data: {}", b64(&key))),
+        format!(
+            "{field}.client-key-data: is there without a client-certificate or client-certificate-data; add the certificate"
+        )
+    );
+    assert_eq!(
+        user("client-certificate: a.crt, client-key: a.key"),
+        format!(
+            "{field}.client-certificate: can't read /nonexistent/a.crt: entity not found; check that the file exists and that this process may read it"
+        )
+    );
+    assert_eq!(
+        user("token: 'canary-77aa with spaces'"),
+        format!(
+            "{field}.token: holds spaces or characters that don't fit into a header; copy the token again"
+        )
+    );
+    assert_eq!(
+        user("auth-provider: {name: gcp, config: {access-token: canary-77aa}}"),
+        format!(
+            "{field}.auth-provider: \"gcp\" is a login helper that Kubernetes removed in 1.26; use user.exec or a token"
+        )
+    );
+    assert_eq!(
+        user("as-groups: [admins]"),
+        format!(
+            "{field}.as: is missing although as-uid, as-groups or as-user-extra is set; name the user to act as"
+        )
+    );
+    assert_eq!(
+        user("as: me, as-uid: '1', as-groups: [a], as-user-extra: {k: [v]}, token: t"),
+        "fine"
+    );
+    assert_eq!(user("username: me, password: canary-77aa"), "fine");
+}
+
+#[test]
+fn exec() {
+    let field = "users[name=\"u\"].user.exec";
+    let exec = |fields: &str| user(&format!("exec: {{{fields}}}"));
+    let v1 = "apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never";
+    assert_eq!(exec(&format!("command: aws, {v1}")), "fine");
+    assert_eq!(
+        exec("command: aws, apiVersion: client.authentication.k8s.io/v1beta1"),
+        "fine"
+    );
+    assert_eq!(
+        exec(v1),
+        format!("{field}.command: is missing; name the program to run")
+    );
+    assert_eq!(
+        exec("command: aws"),
+        format!("{field}.apiVersion: is missing; write client.authentication.k8s.io/v1")
+    );
+    assert_eq!(
+        exec("command: aws, apiVersion: client.authentication.k8s.io/v1alpha1"),
+        format!(
+            "{field}.apiVersion: is none of client.authentication.k8s.io/v1 and v1beta1; use a version of the plugin that speaks one of these"
+        )
+    );
+    assert_eq!(
+        exec("command: aws, apiVersion: client.authentication.k8s.io/v1"),
+        format!("{field}.interactiveMode: is missing, which v1 requires; write Never")
+    );
+    assert_eq!(
+        exec("command: aws, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always"),
+        format!(
+            "{field}.interactiveMode: is Always, but there is no terminal here; use a plugin or login that needs none, with Never"
+        )
+    );
+    assert_eq!(
+        exec("command: aws, apiVersion: client.authentication.k8s.io/v1, interactiveMode: canary-77aa"),
+        format!("{field}.interactiveMode: is none of Never, IfAvailable and Always; write Never")
+    );
+    assert_eq!(
+        exec(&format!(
+            "command: aws, {v1}, env: [{{name: '', value: canary-77aa}}]"
+        )),
+        format!("{field}.env: holds a variable without a usable name or value; correct it")
+    );
+}
+
+#[test]
+fn untrusted_kubeconfigs_get_inline_data_only() {
+    let field = "users[name=\"u\"].user";
+    let may_not = |what: &str, instead: &str| {
+        format!(
+            "{what}: names a file, which untrusted kubeconfigs may not do; {instead}, or allow its folder with AccessPolicy::allow_files_under"
+        )
+    };
+    assert_eq!(untrusted("", "token: t"), "fine");
+    assert_eq!(
+        untrusted("", "tokenFile: /etc/shadow"),
+        may_not(
+            &format!("{field}.tokenFile"),
+            "put the token itself into the field token"
+        )
+    );
+    assert_eq!(
+        untrusted("", "client-certificate: /etc/a, client-key: /etc/b"),
+        may_not(
+            &format!("{field}.client-certificate"),
+            "use client-certificate-data"
+        )
+    );
+    assert_eq!(
+        untrusted("certificate-authority: /etc/ca", ""),
+        may_not(
+            "clusters[name=\"k\"].cluster.certificate-authority",
+            "put the certificates into certificate-authority-data"
+        )
+    );
+    let exec = "exec: {command: /bin/sh, args: [canary-77aa], apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, env: [{name: LD_PRELOAD, value: x}]}";
+    assert_eq!(
+        untrusted("", exec),
+        format!(
+            "{field}.exec: asks to run \"/bin/sh\", which untrusted kubeconfigs may not do; use a token or client certificate, or allow the command with AccessPolicy::credential_plugins"
+        )
+    );
+    assert_eq!(
+        untrusted("insecure-skip-tls-verify: true", ""),
+        "clusters[name=\"k\"].cluster.insecure-skip-tls-verify: is set, which untrusted kubeconfigs may not do; give \
+         certificate-authority-data instead, or allow it with AccessPolicy::allow_insecure_tls"
+    );
+    assert_eq!(
+        untrusted("proxy-url: 'http://me:canary-77aa@h:1'", ""),
+        "clusters[name=\"k\"].cluster.proxy-url: names a proxy, which untrusted kubeconfigs may not do; remove it, or \
+         allow the proxy with AccessPolicy::allow_proxy"
+    );
+    for (address, kind) in [
+        ("127.0.0.1", "loopback"),
+        ("169.254.169.254", "link-local or metadata"),
+        ("[::1]", "loopback"),
+        ("0.0.0.0", "unspecified, multicast or broadcast"),
+    ] {
+        let plain = address.trim_matches(['[', ']']);
+        assert_eq!(
+            untrusted(&format!("server: 'https://{address}:6443'"), ""),
+            format!(
+                "clusters[name=\"k\"].cluster.server: the server is at {plain}, and untrusted access may not use {kind} addresses; allow it with AccessPolicy::addresses if it is meant"
+            )
+        );
+    }
+    // What the policy allows, goes.
+    let policy = AccessPolicy::default()
+        .credential_plugins(CredentialPluginPolicy::allowlist(["/bin/sh"]))
+        .allow_files_under("/fleet")
+        .allow_insecure_tls(true)
+        .allow_proxy("http://h:1".parse().unwrap())
+        .addresses(AddressPolicy::default().allow_loopback(true));
+    let allowed = |cluster: &str, user: &str| message(&kubeconfig(cluster, user), Trust::Untrusted, &policy);
+    assert_eq!(
+        allowed(
+            "server: 'https://127.0.0.1', insecure-skip-tls-verify: true, proxy-url: 'http://x:y@h:1'",
+            "tokenFile: /fleet/t"
+        ),
+        "fine"
+    );
+    assert_eq!(
+        allowed("server: 'https://h'", exec),
+        format!(
+            "{field}.exec.env: sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it"
+        )
+    );
+    assert_eq!(
+        allowed("server: 'https://h'", &exec.replace("LD_PRELOAD", "AWS_PROFILE")),
+        "fine"
+    );
+    // A check does not look at files that an untrusted kubeconfig names, though it may.
+    assert_eq!(
+        allowed(
+            "server: 'https://h'",
+            "client-certificate: /fleet/c, client-key: /fleet/k"
+        ),
+        "fine"
+    );
+}
+
+#[test]
+fn a_short_kubeconfig_can_not_stand_for_a_very_long_one() {
+    let expands = |anchors: usize, text: &str| {
+        let small: String = (0..anchors).map(|index| format!("&a{index} x, ")).collect();
+        let copies = "*text, ".repeat(anchors * 9);
+        let extensions = format!("extensions: [{{name: e, extension: [{small} &text {text}, {copies}]}}]");
+        cluster(&format!("server: 'https://h:6443', {extensions}"))
+    };
+    assert_eq!(expands(5, "x"), "fine");
+    let refused = "the kubeconfig can't be read: it is nested too deeply or expands to too much";
+    let many = expands(1_500, "x");
+    assert!(many.starts_with(refused), "{many}");
+    let long = expands(100, &"x".repeat(500_000));
+    assert!(long.starts_with(refused), "{long}");
+}
+
+#[test]
+fn what_was_found_before_is_held_against_what_is_asked_now() {
+    let plain = kubeconfig("server: 'https://127.0.0.1:6443'", "token: t");
+    let strict = AccessPolicy::default();
+    let lenient = AccessPolicy::default()
+        .addresses(AddressPolicy::any())
+        .allow_insecure_tls(true)
+        .allow_proxy("http://h:1".parse().unwrap());
+    let refused = |access: &KubeconfigAccess| check(access, &strict).unwrap_err().to_string();
+
+    for (cluster, field) in [
+        ("server: 'https://127.0.0.1:6443'", "server"),
+        (
+            "server: 'https://h', insecure-skip-tls-verify: true",
+            "insecure-skip-tls-verify",
+        ),
+        ("server: 'https://h', proxy-url: 'http://h:1'", "proxy-url"),
+    ] {
+        let new = || KubeconfigAccess::new(kubeconfig(cluster, "token: t"), Trust::Untrusted);
+        let access = new();
+        check(&access, &lenient).unwrap();
+        let said = refused(&access);
+        assert!(said.contains(&format!(".cluster.{field}: ")), "{said}");
+        assert_eq!(said, refused(&new()));
+        check(&access, &lenient).unwrap();
+        let mut trusted = access.clone();
+        trusted.trust = Trust::Trusted;
+        check(&trusted, &strict).unwrap();
+    }
+
+    let access = KubeconfigAccess::new(&plain, Trust::Trusted);
+    check(&access, &strict).unwrap();
+    let mut other = access.clone();
+    other.context = Some("d".into());
+    let missing =
+        "contexts[name=\"d\"]: context \"d\" is not defined (there are \"c\"); define it or correct the name";
+    assert_eq!(refused(&other), missing);
+    assert_eq!(refused(&access.clone().context("d")), missing);
+    let mut other = access.clone();
+    other.yaml = kubeconfig("", "token: t").into_bytes().into();
+    assert_eq!(
+        refused(&other),
+        "clusters[name=\"k\"].cluster.server: is missing; write the address of the API server, https://host:port"
+    );
+    check(&access, &strict).unwrap();
+}

@@ -1,0 +1,310 @@
+//! From an address to a connection: names resolved under the policy, proxies, TCP, TLS, one deadline over all.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::{BoxFuture, Ready, ready};
+use http::{HeaderValue, Uri, uri};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::connect::{
+        HttpConnector,
+        dns::Name,
+        proxy::{SocksV5, Tunnel},
+    },
+    rt::TokioIo,
+};
+use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
+use tower::{Service, ServiceExt};
+
+use crate::{
+    Settings,
+    explain::{ConnectTimeout, UnknownHost},
+};
+
+type Tcp = HttpConnector<Resolver>;
+/// TCP, or what a proxy passes on.
+type Io = Either<TcpStream, TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>;
+/// The same, with TLS to the server if it has it.
+pub(super) type Stream = Either<Io, TlsStream<Io>>;
+
+/// Resolves names, and drops the addresses that the policy does not allow.
+#[derive(Debug, Clone)]
+pub(super) struct Resolver(AddressPolicy);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let policy = self.0;
+        Box::pin(async move {
+            let host = name.as_str();
+            let unknown = |source: io::Error| UnknownHost {
+                host: host.to_owned(),
+                source,
+            };
+            let found = tokio::net::lookup_host((host, 0)).await.map_err(unknown)?;
+            let mut forbidden = None;
+            let mut allowed = Vec::new();
+            for address in found {
+                match policy.check(address.ip()) {
+                    Ok(()) => allowed.push(address),
+                    Err(error) => forbidden = Some(error.of_host(host)),
+                }
+            }
+            match forbidden {
+                Some(error) if allowed.is_empty() => Err(error.into()),
+                _ if allowed.is_empty() => Err(unknown(io::ErrorKind::NotFound.into()).into()),
+                _ => Ok(allowed.into_iter()),
+            }
+        })
+    }
+}
+
+/// The way to the server.
+#[derive(Clone)]
+enum Route {
+    Direct(Tcp),
+    Tunnel(Tunnel<HttpsConnector<Tcp>>),
+    Socks {
+        tcp: Tcp,
+        proxy: Uri,
+        login: Option<(String, String)>,
+    },
+}
+
+impl Service<Uri> for Route {
+    type Response = Io;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Io, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self {
+            Self::Direct(inner) => inner.poll_ready(context).map_err(Into::into),
+            Self::Tunnel(inner) => inner.poll_ready(context).map_err(Into::into),
+            Self::Socks { tcp, .. } => tcp.poll_ready(context).map_err(Into::into),
+        }
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        match self {
+            Self::Direct(inner) => plain(inner.call(to)),
+            Self::Tunnel(inner) => {
+                let connecting = inner.call(with_port(to));
+                Box::pin(async move { Ok(Either::Right(TokioIo::new(connecting.await?))) })
+            }
+            Self::Socks { tcp, proxy, login } => {
+                // Connected here, because what SocksV5 says about a failure to connect has no source.
+                let connecting = tcp.call(proxy.clone());
+                let (proxy, login) = (proxy.clone(), login.clone());
+                plain(async move {
+                    let mut socks = SocksV5::new(proxy, Connected(Some(connecting.await?)));
+                    if let Some((name, password)) = login {
+                        socks = socks.with_auth(name, password);
+                    }
+                    Ok::<_, BoxError>(socks.call(with_port(to)).await?)
+                })
+            }
+        }
+    }
+}
+
+fn plain<E: Into<BoxError>>(
+    connecting: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
+) -> BoxFuture<'static, Result<Io, BoxError>> {
+    Box::pin(async move {
+        let tcp = connecting.await.map_err(Into::into)?;
+        Ok(Either::Left(tcp.into_inner()))
+    })
+}
+
+/// A connection that is there already.
+struct Connected(Option<TokioIo<TcpStream>>);
+
+impl Service<Uri> for Connected {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+}
+
+/// Proxies must be told the port.
+fn with_port(to: Uri) -> Uri {
+    if to.port().is_some() {
+        return to;
+    }
+    let port = if to.scheme() == Some(&uri::Scheme::HTTP) {
+        80
+    } else {
+        443
+    };
+    let host = to.host().unwrap_or_default();
+    let parts = Uri::builder()
+        .scheme("https")
+        .authority(format!("{host}:{port}"))
+        .path_and_query("/");
+    parts.build().unwrap_or(to)
+}
+
+/// Connects to one endpoint.
+#[derive(Clone)]
+pub(super) struct Connector {
+    route: Route,
+    tls: Arc<ClientConfig>,
+    /// The name the server's certificate is to be for, where it is not that of the address.
+    name: Option<ServerName<'static>>,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        tls: Arc<ClientConfig>,
+        proxy_tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
+        addresses: AddressPolicy,
+        settings: &Settings,
+    ) -> Result<Self, AccessError> {
+        let route = match &endpoint.proxy {
+            None => Route::Direct(tcp(addresses, settings)),
+            // A proxy is named by someone trusted or allowed by name: its own address is not in question.
+            Some(proxy) => through(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
+        };
+        let name = endpoint.tls_server_name.as_ref().map(|name| {
+            ServerName::try_from(name.to_string()).map_err(|_| {
+                AccessError::invalid(
+                    "tls-server-name",
+                    "is neither a DNS name nor an IP address; correct it",
+                )
+            })
+        });
+        Ok(Self {
+            route,
+            tls,
+            name: name.transpose()?,
+            timeout: settings.connect_timeout,
+        })
+    }
+
+    fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, BoxError> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let host = server.host().unwrap_or_default();
+        Ok(ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned())
+    }
+
+    /// Connects to a server: `https://host:port`, or `http`. Dropping the future gives it up.
+    pub(super) async fn connect(&self, to: &Uri) -> Result<Stream, BoxError> {
+        let name = match to.scheme_str() {
+            Some("http") => None,
+            Some("https") => Some(self.server_name(to)?),
+            _ => return Err("a server is reached by http or https".into()),
+        };
+        let connecting = async {
+            let io = self.route.clone().oneshot(to.clone()).await?;
+            let Some(name) = name else {
+                return Ok(Either::Left(io));
+            };
+            let tls = TlsConnector::from(self.tls.clone()).connect(name, io).await?;
+            Ok(Either::Right(tls))
+        };
+        tokio::time::timeout(self.timeout, connecting)
+            .await
+            .unwrap_or_else(|_| Err(ConnectTimeout(self.timeout).into()))
+    }
+}
+
+fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver(addresses));
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(settings.connect_timeout));
+    tcp.set_keepalive(Some(Duration::from_secs(10)));
+    tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    tcp.set_tcp_user_timeout(Some(Duration::from_secs(25)));
+    tcp
+}
+
+fn through(
+    proxy: &Uri,
+    tcp: Tcp,
+    tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
+) -> Result<Route, AccessError> {
+    let user = proxy
+        .authority()
+        .and_then(|authority| authority.as_str().rsplit_once('@'))
+        .map(|(user, _)| user);
+    let plain: Uri = mcr_access::internal::plain(proxy)
+        .parse()
+        .map_err(|_| AccessError::invalid("proxy-url", "is not an address; correct it"))?;
+    if matches!(proxy.scheme_str(), Some("socks5" | "socks5h")) {
+        let login = user.map(|user| user.split_once(':').unwrap_or((user, "")));
+        let login = login.map(|(name, password)| (decoded(name), decoded(password)));
+        return Ok(Route::Socks {
+            tcp,
+            proxy: plain,
+            login,
+        });
+    }
+    let mut tunnel = Tunnel::new(plain, HttpsConnector::from((tcp, tls()?)));
+    if let Some(user) = user {
+        use base64::Engine;
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        let login = format!("{}:{}", decoded(name), decoded(password));
+        let value = format!(
+            "Basic {}",
+            base64::engine::general_purpose::STANDARD.encode(login)
+        );
+        let value = HeaderValue::try_from(value).map_err(|_| {
+            AccessError::invalid(
+                "proxy-url",
+                "holds a login that does not fit into a header; correct it",
+            )
+        })?;
+        tunnel = tunnel.with_auth(value);
+    }
+    Ok(Route::Tunnel(tunnel))
+}
+
+/// Undoes percent encoding.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = (*first == b'%').then(|| tail.get(..2)).flatten();
+        let code = code.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() {
+            tail.get(2..).unwrap_or_default()
+        } else {
+            tail
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,214 @@
+//! Errors in words. The Display of hyper's and kube's stops at "client error (Connect)"; the cause is at the end of
+//! the chain.
+
+use std::{error::Error, io, time::Duration};
+
+use mcr_access::ForbiddenAddress;
+
+use crate::TransportError;
+
+/// A host name that can't be resolved.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the host name {host} can't be resolved; check its spelling, the DNS, and whether the cluster still exists"
+)]
+pub(crate) struct UnknownHost {
+    pub(crate) host: String,
+    #[source]
+    pub(crate) source: io::Error,
+}
+
+/// A connection that took too long to establish.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
+pub(crate) struct ConnectTimeout(pub(crate) Duration);
+
+/// A client of kube's sends requests from a task of its own. It has ended.
+const CLIENT_ENDED: &str = "the client given for the cluster has ended, most likely since one of its services panicked; announce the \
+     cluster with a new client";
+
+/// An answer ended before its end.
+const CUT_OFF: &str =
+    "the connection was closed in the middle of an answer; the API server may be restarting";
+
+/// Something answered that is no web server.
+const NOT_HTTP: &str =
+    "the server sent something that is not HTTP; check the port, and https where it should be";
+
+/// More than [`mcr_h1::MAX_HEAD`].
+const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
+     answers, which it should not do for API clients";
+
+/// An error's cause in words, with what to do about it where that is known.
+///
+/// The text of a `kube::Error` often stops at "client error (Connect)": the cause is at the end of its chain of sources. This
+/// walks the chain.
+///
+/// ```
+/// use std::io;
+/// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+/// assert!(mcr_client::explain_error(&refused).contains("connection refused"));
+/// ```
+pub fn explain(error: &(dyn Error + 'static)) -> String {
+    let mut root = None;
+    let mut next = Some(error);
+    let mut http = None;
+    let mut network = None;
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<TransportError>() {
+            return error.kind().to_string();
+        }
+        if error.is::<ForbiddenAddress>() || error.is::<UnknownHost>() || error.is::<ConnectTimeout>() {
+            return error.to_string();
+        }
+        if error.is::<tower::buffer::error::Closed>() {
+            return CLIENT_ENDED.to_owned();
+        }
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return of_tls(error);
+        }
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            http = http.or_else(|| of_http(error));
+        }
+        if let Some(error) = error.downcast_ref::<mcr_h1::Error>() {
+            http = http.or_else(|| of_h1(error));
+        }
+        root = Some(error);
+        next = match error.downcast_ref::<io::Error>() {
+            // What an io::Error wraps is not its source; the source is the source of that.
+            Some(io) => {
+                network = of_io(io).or(network);
+                io.get_ref().map(|inner| inner as &(dyn Error + 'static))
+            }
+            None => error.source(),
+        };
+    }
+    let known = network.or(http).map(str::to_owned);
+    known
+        .or_else(|| root.map(|root| root.to_string().chars().take(300).collect()))
+        .unwrap_or_default()
+}
+
+fn of_http(error: &hyper::Error) -> Option<&'static str> {
+    if error.is_incomplete_message() {
+        Some(CUT_OFF)
+    } else if error.is_parse() && error.to_string().contains("too large") {
+        // `is_parse_too_large` is there for servers only.
+        Some(HEAD_TOO_LONG)
+    } else if error.is_parse() {
+        Some(NOT_HTTP)
+    } else if error.is_canceled() || error.is_closed() {
+        Some("the connection was closed")
+    } else {
+        None
+    }
+}
+
+fn of_h1(error: &mcr_h1::Error) -> Option<&'static str> {
+    match error {
+        mcr_h1::Error::Truncated => Some(CUT_OFF),
+        mcr_h1::Error::HeadTooLong => Some(HEAD_TOO_LONG),
+        mcr_h1::Error::Malformed(_) => Some(NOT_HTTP),
+        _ => None,
+    }
+}
+
+fn of_io(error: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind as Kind;
+    // EMFILE and ENFILE have no ErrorKind.
+    #[cfg(unix)]
+    match error.raw_os_error() {
+        Some(24) => {
+            return Some(
+                "this process has too many open files and sockets; raise its limit (ulimit -n, LimitNOFILE=, or the \
+                 container's nofile): every watch needs one",
+            );
+        }
+        Some(23) => return Some("this machine has too many open files and sockets; raise fs.file-max"),
+        _ => {}
+    }
+    Some(match error.kind() {
+        Kind::ConnectionRefused => {
+            "connection refused: nothing listens at this address; the API server may be down"
+        }
+        Kind::TimedOut => {
+            "the connection timed out: the other side does not answer (down, or a firewall drops packets)"
+        }
+        Kind::HostUnreachable | Kind::NetworkUnreachable => {
+            "there is no route to the server; check the network, VPN or peering"
+        }
+        Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe | Kind::UnexpectedEof => {
+            "the connection was closed by the server or something in between; the API server may be restarting"
+        }
+        _ => return None,
+    })
+}
+
+fn of_tls(error: &rustls::Error) -> String {
+    use rustls::{AlertDescription as Alert, CertificateError as Bad, Error as Tls};
+    let text = match error {
+        Tls::InvalidCertificate(bad) => match bad {
+            Bad::UnknownIssuer | Bad::BadSignature => {
+                "the server's certificate is not signed by a trusted certificate authority; check \
+                 certificate-authority-data, the cluster's authority may have been replaced"
+            }
+            Bad::Expired | Bad::ExpiredContext { .. } => {
+                "the server's certificate has expired (or the clock of this machine is wrong); renew it"
+            }
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                "the server's certificate is not valid yet; check the clocks of the server and of this machine"
+            }
+            Bad::NotValidForName => {
+                "the server's certificate is for another name; correct the address or set tls-server-name"
+            }
+            Bad::NotValidForNameContext { expected, presented } => {
+                return format!(
+                    "the server's certificate is not for {} ({}); correct the address or set tls-server-name",
+                    expected.to_str(),
+                    mcr_access::internal::list(presented.iter().map(String::as_str)),
+                );
+            }
+            Bad::Revoked => "the server's certificate is revoked; issue a new one",
+            bad if format!("{bad:?}").contains("UnsupportedCertVersion") => {
+                "the server's certificate is X.509 version 1, which rustls does not accept; issue it again as version 3"
+            }
+            bad => return format!("the server's certificate can't be accepted: {bad}"),
+        },
+        Tls::AlertReceived(Alert::CertificateExpired) => {
+            "the server says that the client certificate has expired; renew it"
+        }
+        Tls::AlertReceived(
+            Alert::BadCertificate | Alert::UnknownCA | Alert::CertificateRequired | Alert::CertificateUnknown,
+        ) => "the server does not accept the client certificate, or wants one; check the user's credentials",
+        Tls::AlertReceived(alert) => return format!("the server refused the TLS connection ({alert:?})"),
+        Tls::InvalidMessage(_) => {
+            "the server does not speak TLS on this port; check the port, or write http://"
+        }
+        error => return format!("TLS: {error}"),
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("client error (Connect)")]
+    struct Opaque(#[source] io::Error);
+
+    #[test]
+    fn the_cause_is_named_not_the_wrapping() {
+        let refused = Opaque(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert!(explain(&refused).starts_with("connection refused: "));
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let wrapped = Opaque(io::Error::other(io::Error::new(
+            io::ErrorKind::InvalidData,
+            unknown,
+        )));
+        assert!(explain(&wrapped).starts_with("the server's certificate is not signed by"));
+        let descriptors = Opaque(io::Error::from_raw_os_error(24));
+        assert!(explain(&descriptors).contains("ulimit -n"));
+        assert_eq!(explain(&io::Error::other("something else")), "something else");
+    }
+}

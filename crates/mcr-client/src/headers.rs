@@ -1,0 +1,78 @@
+//! The headers that authenticate requests.
+
+use base64::Engine;
+use http::{
+    HeaderName, HeaderValue,
+    header::{AUTHORIZATION, USER_AGENT},
+};
+use mcr_access::{AccessError, Credential, Impersonation};
+use secrecy::ExposeSecret;
+
+use crate::Settings;
+
+pub(crate) type Header = (HeaderName, HeaderValue);
+
+/// Those of every request with this credential.
+pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Vec<Header>, AccessError> {
+    let mut headers = vec![(USER_AGENT, settings.user_agent.clone())];
+    let secret = |field: &str, value: String| {
+        let mut value = HeaderValue::try_from(value).map_err(|_| {
+            AccessError::invalid(
+                field,
+                "holds characters that don't fit into a header; copy it again",
+            )
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    };
+    if let Some(token) = &credential.token {
+        let token = format!("Bearer {}", token.expose_secret().trim());
+        headers.push((AUTHORIZATION, secret("token", token)?));
+    } else if let Some(basic) = &credential.basic {
+        let login = format!("{}:{}", basic.username, basic.password.expose_secret());
+        let login = base64::engine::general_purpose::STANDARD.encode(login);
+        headers.push((AUTHORIZATION, secret("username", format!("Basic {login}"))?));
+    }
+    if let Some(impersonation) = &credential.impersonate {
+        impersonate(&mut headers, impersonation)?;
+    }
+    Ok(headers)
+}
+
+fn impersonate(headers: &mut Vec<Header>, who: &Impersonation) -> Result<(), AccessError> {
+    let unfit = || {
+        AccessError::invalid(
+            "as",
+            "or one of its groups or extras holds characters that don't fit into a header; correct it",
+        )
+    };
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| unfit());
+    headers.push((HeaderName::from_static("impersonate-user"), value(&who.user)?));
+    if let Some(uid) = &who.uid {
+        headers.push((HeaderName::from_static("impersonate-uid"), value(uid)?));
+    }
+    for group in &who.groups {
+        headers.push((HeaderName::from_static("impersonate-group"), value(group)?));
+    }
+    for (key, values) in &who.extra {
+        let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key)))
+            .map_err(|_| unfit())?;
+        for text in values {
+            headers.push((name.clone(), value(text)?));
+        }
+    }
+    Ok(())
+}
+
+/// Header names are case-insensitive and narrow; the API server undoes percent encoding in these.
+fn percent_encoded(key: &str) -> String {
+    let mut name = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'_') {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    name
+}

@@ -1,0 +1,63 @@
+//! The part of a transport that the bodies of its answers share.
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use mcr_access::ClusterName;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::Settings;
+
+static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
+
+pub(crate) struct Shared {
+    pub(crate) cluster: ClusterName,
+    pub(crate) settings: Arc<Settings>,
+    /// Cancelled when the cluster is gone.
+    pub(crate) closed: CancellationToken,
+    pub(crate) open_bodies: AtomicUsize,
+    /// Milliseconds after [`START`]; 0 for never.
+    last_heard: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(cluster: ClusterName, settings: Arc<Settings>) -> Self {
+        LazyLock::force(&START);
+        Self {
+            cluster,
+            settings,
+            closed: CancellationToken::new(),
+            open_bodies: AtomicUsize::new(0),
+            last_heard: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that the cluster has sent something.
+    pub(crate) fn heard(&self) {
+        let millis = u64::try_from(START.0.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_heard.store(millis.max(1), Ordering::Relaxed);
+    }
+
+    /// When the cluster last sent something, for people.
+    pub(crate) fn last_heard(&self) -> Option<SystemTime> {
+        self.heard_after().map(|after| START.1 + after)
+    }
+
+    /// When the cluster last sent something, for measuring.
+    pub(crate) fn last_heard_at(&self) -> Option<Instant> {
+        self.heard_after().map(|after| START.0 + after)
+    }
+
+    fn heard_after(&self) -> Option<Duration> {
+        match self.last_heard.load(Ordering::Relaxed) {
+            0 => None,
+            millis => Some(Duration::from_millis(millis)),
+        }
+    }
+}

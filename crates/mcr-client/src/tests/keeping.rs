@@ -1,0 +1,182 @@
+//! Which connection a request goes over.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http_body_util::BodyExt;
+use mcr_testkit::waiting::hold_clock;
+use tokio::{io::AsyncWriteExt, time::advance};
+
+use super::{
+    Channel, Settings, channel, channel_with, get, rest,
+    server::{Server, respond},
+    settings, until,
+};
+
+async fn ask(channel: &Channel) {
+    let response = channel.send(get("/version")).await.unwrap();
+    assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
+}
+
+async fn each_has_a_connection_of_its_own(server: &Server, requests: usize) {
+    let channel = channel(server, "one");
+    for n in 1..=requests {
+        ask(&channel).await;
+        assert_eq!(server.accepted(), n);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_free_with_the_last_piece_of_its_answer() {
+    let server = Server::start(None, |_, mut stream| async move {
+        // The end comes by itself, as at the end of a list that the API server writes in pieces.
+        let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n";
+        stream.write_all(head).await.unwrap();
+        stream.flush().await.unwrap();
+        stream.write_all(b"0\r\n\r\n").await.unwrap();
+        Some(stream)
+    })
+    .await;
+    let channel = channel(&server, "one");
+    for _ in 0..100 {
+        // No turn of the runtime lies between the end of the one and the beginning of the next.
+        ask(&channel).await;
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_without_content_need_not_be_read() {
+    let server = Server::start(None, |_, mut stream| async move {
+        stream
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .await
+            .unwrap();
+        Some(stream)
+    })
+    .await;
+    let channel = channel(&server, "one");
+    for _ in 0..3 {
+        drop(channel.send(get("/version")).await.unwrap());
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
+async fn what_the_server_closed_meanwhile_is_not_used_again() {
+    let server = Server::start(None, |_, mut stream| async move {
+        respond(&mut stream, "200 OK", "application/json", "{}").await;
+        None
+    })
+    .await;
+    each_has_a_connection_of_its_own(&server, 20).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_dropped_takes_its_connection_along() {
+    let server = Server::start(None, |seen, mut stream| async move {
+        if seen.line().starts_with("GET /version ") {
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+        } else {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nbegun";
+            stream.write_all(head).await.unwrap();
+        }
+        Some(stream)
+    })
+    .await;
+    let channel = channel(&server, "one");
+    let mut body = channel.send(get("/half")).await.unwrap().into_body();
+    assert!(body.frame().await.is_some());
+    drop(body);
+    until("it is closed", || server.open() == 0).await;
+    ask(&channel).await;
+    assert_eq!(server.accepted(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_are_kept_and_not_for_ever() {
+    let _clock = hold_clock();
+    let server = Server::json("200 OK", "{}").await;
+    let settings = Settings {
+        idle_timeout: Duration::from_secs(60),
+        ..settings()
+    };
+    let channel = channel_with(&server, "one", settings);
+    let three = [0, 1, 2].map(|_| channel.send(get("/version")));
+    let answers = futures::future::try_join_all(three).await.unwrap();
+    for answer in answers {
+        rest(&mut answer.into_body()).await;
+    }
+    assert_eq!(server.accepted(), 3);
+    until("two are left", || server.open() == 2).await;
+    ask(&channel).await;
+    assert_eq!(server.accepted(), 3);
+    advance(Duration::from_secs(59)).await;
+    ask(&channel).await;
+    assert_eq!((server.accepted(), server.open()), (3, 2));
+    advance(Duration::from_secs(61)).await;
+    until("none is left", || server.open() == 0).await;
+    ask(&channel).await;
+    assert_eq!(server.accepted(), 4);
+    drop(channel);
+    until("what is idle goes with the channel", || server.open() == 0).await;
+}
+
+/// What a server does that closes what is idle just when it is used again.
+#[tokio::test]
+async fn a_get_that_meets_a_closing_connection_is_sent_again() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let server = Server::start(None, move |_, mut stream| {
+        let number = requests.fetch_add(1, Ordering::Relaxed);
+        async move {
+            // The second request of each connection is read, and not answered.
+            if number % 2 == 1 {
+                return None;
+            }
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+            Some(stream)
+        }
+    })
+    .await;
+    each_has_a_connection_of_its_own(&server, 20).await;
+}
+
+#[tokio::test]
+async fn what_comes_behind_an_answer_spoils_its_connection() {
+    for behind in ["\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"] {
+        let server = Server::start(None, move |_, mut stream| async move {
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{{}}{behind}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            Some(stream)
+        })
+        .await;
+        each_has_a_connection_of_its_own(&server, 3).await;
+    }
+}
+
+#[tokio::test]
+async fn what_has_been_asked_by_get_can_be_asked_otherwise() {
+    let server = Server::json("200 OK", "{}").await;
+    let channel = channel(&server, "one");
+    let post = || {
+        let request = http::Request::post("/version");
+        request.body(kube::client::Body::from(b"{}".to_vec())).unwrap()
+    };
+    let ask_by = async |request| {
+        let response = channel.send(request).await.unwrap();
+        assert_eq!(rest(&mut response.into_body()).await, ("{}".to_owned(), None));
+    };
+    ask_by(get("/version")).await;
+    ask_by(post()).await;
+    ask_by(get("/version")).await;
+    ask_by(post()).await;
+    assert_eq!(server.accepted(), 1, "all over the same connection");
+    let watch = channel.send(get("/api/v1/pods?watch=true")).await.unwrap();
+    assert_eq!(server.accepted(), 2, "a watch has one that needs less");
+    drop(watch);
+}

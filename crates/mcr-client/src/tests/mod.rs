@@ -1,0 +1,100 @@
+//! The transport against servers that misbehave byte by byte.
+
+mod answers;
+mod connecting;
+mod keeping;
+mod server;
+mod swapping;
+mod tls;
+
+use std::time::{Duration, Instant};
+
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::Body;
+use mcr_access::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
+
+use super::{Channel, Dialer, ResponseBody, Settings, Transport};
+use server::Server;
+
+/// What time would end, nothing here waits for; and swaps without delay.
+fn settings() -> Settings {
+    const HOUR: Duration = Duration::from_secs(3600);
+    Settings {
+        connect_timeout: HOUR,
+        head_timeout: HOUR,
+        silence: HOUR,
+        idle_timeout: HOUR,
+        retire_spread: Duration::ZERO,
+        retire_line: HOUR,
+        refresh_wait: HOUR,
+        refresh_pause: HOUR,
+        ..Settings::default()
+    }
+}
+
+fn dialer_with(settings: Settings) -> Dialer {
+    Dialer::with_settings(&AccessPolicy::default(), settings.into())
+}
+
+fn dialer() -> Dialer {
+    dialer_with(settings())
+}
+
+fn channel(server: &Server, token: &str) -> Channel {
+    channel_with(server, token, settings())
+}
+
+fn channel_with(server: &Server, token: &str, settings: Settings) -> Channel {
+    let endpoint = Endpoint::new(server.uri("http", ""));
+    dialer_with(settings)
+        .channel(&endpoint, &Credential::token(token), Trust::Trusted)
+        .unwrap()
+}
+
+fn transport(server: &Server) -> Transport {
+    transport_with(server, settings())
+}
+
+fn transport_with(server: &Server, settings: Settings) -> Transport {
+    let transport = Transport::with_settings(ClusterName::new("c1").unwrap(), settings.clone().into());
+    transport.swap(channel_with(server, "one", settings));
+    transport
+}
+
+fn get(uri: &str) -> Request<Body> {
+    Request::get(uri).body(Body::empty()).unwrap()
+}
+
+/// The next piece of a body as text; `None` at its end.
+async fn next(body: &mut ResponseBody) -> Option<Result<String, String>> {
+    let frame = tokio::time::timeout(Duration::from_secs(60), body.frame())
+        .await
+        .expect("a body that hangs");
+    frame.map(|frame| match frame {
+        Ok(frame) => Ok(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// The rest of a body, and how it ended.
+async fn rest(body: &mut ResponseBody) -> (String, Option<String>) {
+    let mut all = String::new();
+    loop {
+        match next(body).await {
+            None => return (all, None),
+            Some(Ok(text)) => all.push_str(&text),
+            Some(Err(error)) => return (all, Some(error)),
+        }
+    }
+}
+
+/// In real time, so that it works while the clock is held.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::task::yield_now().await;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,170 @@
+//! TLS configurations, shared by all that would make equal ones.
+
+use std::sync::{Arc, LazyLock};
+
+use mcr_access::{
+    AccessError, ClientCertificate, Endpoint, Fingerprint,
+    internal::{
+        WeakMap,
+        pem::{self, Half},
+    },
+};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::{
+        Resumption, WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{verify_tls12_signature, verify_tls13_signature},
+    sign::SingleCertAndKey,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+/// How many TLS sessions are kept for one server: as many as rustls keeps. It makes room for all of them at once, 2 KiB.
+const SESSIONS: usize = 8;
+
+/// For how many servers sessions are kept in the configuration that clusters share if they have neither an authority nor a
+/// client certificate of their own.
+const SERVERS: usize = 256;
+
+/// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
+#[derive(Default)]
+pub(super) struct TlsCache {
+    configs: WeakMap<ClientConfig>,
+    /// Clusters of one authority differ in their credentials only.
+    verifiers: WeakMap<dyn ServerCertVerifier>,
+}
+
+impl TlsCache {
+    pub(super) fn config(
+        &self,
+        endpoint: &Endpoint,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Arc<ClientConfig>, AccessError> {
+        let identity = certificate.map(ClientCertificate::fingerprint);
+        let key = Fingerprint::of(&(
+            &endpoint.certificate_authority,
+            endpoint.insecure_skip_tls_verify,
+            identity,
+        ));
+        self.configs
+            .get_or(key, || Ok(Arc::new(self.build(endpoint, certificate)?)))
+    }
+
+    fn build(
+        &self,
+        endpoint: &Endpoint,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<ClientConfig, AccessError> {
+        let builder = ClientConfig::builder_with_provider(pem::provider().clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| AccessError::invalid("TLS", error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier(endpoint)?);
+        let mut config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(certificate) => {
+                let identity = certificate.identity().map_err(|(half, problem)| {
+                    let half = if half == Half::Key {
+                        "the client key"
+                    } else {
+                        "the client certificate"
+                    };
+                    AccessError::invalid(half, problem)
+                })?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+            }
+        };
+        let is_shared = certificate.is_none() && endpoint.certificate_authority.is_none();
+        let servers = if is_shared { SERVERS } else { 1 };
+        config.resumption = Resumption::in_memory_sessions(servers * SESSIONS);
+        Ok(config)
+    }
+
+    fn verifier(&self, endpoint: &Endpoint) -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+        if endpoint.insecure_skip_tls_verify {
+            return Ok(Arc::new(AnyServer));
+        }
+        let Some(authority) = &endpoint.certificate_authority else {
+            return system();
+        };
+        self.verifiers.get_or(Fingerprint::of(authority), || {
+            let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
+            let roots = pem::authorities(authority).map_err(problem)?;
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+            let verifier = builder.build().map_err(|error| problem(&error.to_string()))?;
+            Ok(verifier)
+        })
+    }
+}
+
+/// Reading the system's authorities takes milliseconds and 100 KiB, so it is done once.
+fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
+    type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
+    static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
+        let verifier = rustls_platform_verifier::Verifier::new(pem::provider().clone());
+        verifier.map(Arc::new).map_err(|error| error.to_string())
+    });
+    match &*SYSTEM {
+        Ok(verifier) => Ok(verifier.clone()),
+        Err(error) => Err(AccessError::invalid(
+            "certificate-authority-data",
+            format!(
+                "is missing, and this machine has no certificate authorities of its own ({error}); add it, or \
+                 install ca-certificates"
+            ),
+        )),
+    }
+}
+
+/// Accepts any certificate, as was asked for, but still wants the server to hold its key.
+#[derive(Debug)]
+pub(super) struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &pem::provider().signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &pem::provider().signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        pem::provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

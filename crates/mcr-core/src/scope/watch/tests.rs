@@ -1,0 +1,413 @@
+//! Whatever comes in whatever order: each watch holds, and has been told, what a map of its place says.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::AtomicUsize,
+};
+
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use mcr_store::{Encoding, TemplateRegistry};
+use mcr_watch::{ChangeSink, WatchError};
+use proptest::prelude::*;
+use serde_json::{json, value::to_raw_value};
+
+use super::*;
+use crate::{AnswerBody, BoxError, ObjectMetadata, Placement, Upstream};
+
+struct ByAnnotation;
+
+impl ScopeLayout for ByAnnotation {
+    fn name(&self) -> &str {
+        "by-annotation"
+    }
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.annotation("place").map(Placement::new)
+    }
+    fn send(
+        &self,
+        _: Arc<str>,
+        _: Request<Body>,
+        _: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async { Err("not sent".into()) })
+    }
+}
+
+const PLACES: usize = 3;
+const SCOPES: usize = 2;
+const WATCHES: usize = 3;
+
+/// UID and resource version, by name.
+type Objects = BTreeMap<String, (u8, u32)>;
+
+#[derive(Debug, Clone)]
+enum Op {
+    Begin(usize),
+    /// Listed or told, of a place or, beyond the last one, of none.
+    Put(usize, usize, u8, u8),
+    Delete(usize, usize, u8),
+    Finish(usize, bool),
+    Abort(usize),
+    Fail(usize),
+    Heard(usize),
+    Join(usize, usize, usize),
+    Leave(usize),
+    Index,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (scope, watch) = (0..SCOPES, 0..WATCHES);
+    prop_oneof![
+        3 => scope.clone().prop_map(Op::Begin),
+        8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8).prop_map(|(s, p, n, u)| Op::Put(s, p, n, u)),
+        4 => (scope.clone(), 0..=PLACES, 0..3u8).prop_map(|(s, p, n)| Op::Delete(s, p, n)),
+        3 => (scope.clone(), prop::bool::weighted(0.8)).prop_map(|(s, c)| Op::Finish(s, c)),
+        1 => scope.clone().prop_map(Op::Abort),
+        1 => scope.clone().prop_map(Op::Fail),
+        1 => scope.clone().prop_map(Op::Heard),
+        6 => (watch.clone(), scope, 0..PLACES).prop_map(|(w, s, p)| Op::Join(w, s, p)),
+        2 => watch.prop_map(Op::Leave),
+        1 => Just(Op::Index),
+    ]
+}
+
+/// Holds what it was told, and finds what contradicts it.
+#[derive(Default)]
+struct Told(Mutex<(Objects, Vec<String>)>);
+
+fn seen(object: &Object) -> (u8, u32) {
+    let map: ConfigMap = object.decode().unwrap();
+    let uid = u8::from_str_radix(&map.metadata.uid.unwrap(), 16).unwrap();
+    (uid, object.resource_version().parse().unwrap())
+}
+
+impl ChangeSink for Told {
+    fn changed(&self, change: &ObjectChange) {
+        let mut told = self.0.lock().unwrap();
+        let name = change.key().unwrap().name.to_string();
+        let before = match &change.new {
+            Some(new) => told.0.insert(name.clone(), seen(new)),
+            None => told.0.remove(&name),
+        };
+        if before.is_some() != change.old.is_some() && !change.is_delete()
+            || change.is_delete() && before.is_none()
+        {
+            told.1.push(format!("{name}: {change:?} after {before:?}"));
+        }
+    }
+}
+
+/// One endpoint's watch, and what it should hold.
+struct Scoped {
+    watch: Arc<ScopeWatch>,
+    unread: Arc<AtomicUsize>,
+    places: [Objects; PLACES],
+    unseen: Option<BTreeSet<(usize, String)>>,
+    /// Who waits for a list, and for whom the one under way is, in the order they came: what two of them bring along to
+    /// the same place may differ.
+    arriving: Vec<usize>,
+    boarding: Vec<usize>,
+    synced: bool,
+    lists: u64,
+    problem: bool,
+}
+
+impl Scoped {
+    fn new() -> Self {
+        let unread = Arc::new(AtomicUsize::new(0));
+        let request = WatchRequest::of::<ConfigMap>();
+        let left = {
+            let unread = unread.clone();
+            move |_: &WatchRequest| {
+                unread.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        Self {
+            watch: Arc::new(ScopeWatch::new(
+                Arc::new(ByAnnotation),
+                request.clone(),
+                request,
+                Vec::new(),
+                Box::new(left),
+            )),
+            unread,
+            places: Default::default(),
+            unseen: None,
+            arriving: Vec::new(),
+            boarding: Vec::new(),
+            synced: false,
+            lists: 0,
+            problem: false,
+        }
+    }
+}
+
+/// What one cluster watches, and what it should hold.
+struct Reading {
+    watch: Arc<SharedWatch>,
+    told: Arc<Told>,
+    at: Option<(usize, usize)>,
+    /// What it brought along, until a list that began after it came has ended.
+    waits: Option<Objects>,
+    synced: bool,
+}
+
+impl Reading {
+    fn new() -> Self {
+        let watch = Arc::new(SharedWatch::new(
+            WatchRequest::of::<ConfigMap>(),
+            CancellationToken::new(),
+        ));
+        let told = Arc::new(Told::default());
+        watch.subscribe(told.clone());
+        Self {
+            watch,
+            told,
+            at: None,
+            waits: None,
+            synced: false,
+        }
+    }
+
+    fn expected(&self, scopes: &[Scoped]) -> Objects {
+        match (&self.waits, self.at) {
+            (Some(own), _) => own.clone(),
+            (None, Some((scope, place))) => scopes[scope].places[place].clone(),
+            (None, None) => Objects::new(),
+        }
+    }
+}
+
+struct World {
+    scopes: Vec<Scoped>,
+    readings: Vec<Reading>,
+    encoder: Encoder,
+    version: u32,
+    indexed: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            scopes: (0..SCOPES).map(|_| Scoped::new()).collect(),
+            readings: (0..WATCHES).map(|_| Reading::new()).collect(),
+            encoder: Encoder::with_templates(Arc::new(TemplateRegistry::new(Encoding::new(
+                "v1",
+                "ConfigMap",
+            )))),
+            version: 0,
+            indexed: false,
+        }
+    }
+
+    fn json(place: usize, name: &str, uid: u8, version: u32) -> Box<RawValue> {
+        let mut object = json!({"metadata": {
+            "name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": version.to_string()
+        }});
+        if place < PLACES {
+            object["metadata"]["annotations"] = json!({"place": place.to_string()});
+        }
+        to_raw_value(&object).unwrap()
+    }
+
+    fn take(&mut self, op: &Op) {
+        self.version += 1;
+        match *op {
+            Op::Begin(s) if self.scopes[s].unseen.is_none() => {
+                let scope = &mut self.scopes[s];
+                scope.watch.begin_listing();
+                let all = scope.places.iter().enumerate();
+                let keys =
+                    all.flat_map(|(place, objects)| objects.keys().map(move |name| (place, name.clone())));
+                scope.unseen = Some(keys.collect());
+                scope.boarding.append(&mut scope.arriving);
+            }
+            Op::Put(s, place, name, uid) => {
+                let (scope, name) = (&mut self.scopes[s], name.to_string());
+                let json = Self::json(place, &name, uid, self.version);
+                let opened = ParsedObject::read(&json).unwrap();
+                let put = scope
+                    .watch
+                    .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.encoder);
+                assert_eq!(put.unwrap().is_some(), place < PLACES);
+                if let Some(objects) = scope.places.get_mut(place) {
+                    objects.insert(name.clone(), (uid, self.version));
+                    scope.unseen.as_mut().map(|unseen| unseen.remove(&(place, name)));
+                }
+            }
+            Op::Delete(s, place, name) if self.scopes[s].unseen.is_none() => {
+                let (scope, name) = (&mut self.scopes[s], name.to_string());
+                let json = Self::json(place, &name, 0, self.version);
+                let opened = ParsedObject::read(&json).unwrap();
+                scope
+                    .watch
+                    .delete(Ok(opened.object()), &mut self.encoder)
+                    .unwrap();
+                if let Some(objects) = scope.places.get_mut(place) {
+                    objects.remove(&name);
+                }
+            }
+            Op::Finish(s, complete) if self.scopes[s].unseen.is_some() => self.finish(s, complete),
+            Op::Abort(s) if self.scopes[s].unseen.is_some() => {
+                let scope = &mut self.scopes[s];
+                scope.watch.abort_listing();
+                scope.unseen = None;
+                scope.arriving.append(&mut scope.boarding);
+            }
+            Op::Fail(s) => {
+                self.scopes[s].watch.failed(WatchError::Unauthorized);
+                self.scopes[s].problem = true;
+            }
+            Op::Heard(s) => {
+                self.scopes[s].watch.heard();
+                self.scopes[s].problem = false;
+            }
+            Op::Join(w, s, place) => self.join(w, s, place),
+            Op::Leave(w) => {
+                self.leave_line(w);
+                let left = std::mem::replace(&mut self.readings[w], Reading::new());
+                let before = left.told.0.lock().unwrap().0.clone();
+                left.watch.stop();
+                // Leaving is not deleting.
+                assert_eq!(left.told.0.lock().unwrap().0, before);
+                if let Some((s, _)) = left.at {
+                    let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == s));
+                    let told = self.scopes[s].unread.swap(0, Ordering::SeqCst);
+                    assert_eq!(told, usize::from(alone));
+                }
+            }
+            Op::Index => {
+                self.indexed = true;
+                let by_uid: Indexer = Arc::new(|object| Some(vec![seen(object).0.to_string()]));
+                for scope in &self.scopes {
+                    scope.watch.add_index(&"uid".into(), &by_uid);
+                }
+            }
+            Op::Begin(_) | Op::Delete(..) | Op::Finish(..) | Op::Abort(_) => {}
+        }
+    }
+
+    fn leave_line(&mut self, w: usize) {
+        for scope in &mut self.scopes {
+            scope.arriving.retain(|waits| *waits != w);
+            scope.boarding.retain(|waits| *waits != w);
+        }
+    }
+
+    fn finish(&mut self, s: usize, complete: bool) {
+        let scope = &mut self.scopes[s];
+        scope.watch.finish_listing(complete);
+        for (place, name) in scope.unseen.take().unwrap_or_default() {
+            if complete {
+                scope.places[place].remove(&name);
+            }
+        }
+        for w in std::mem::take(&mut scope.boarding) {
+            let reading = &mut self.readings[w];
+            let (Some((_, place)), Some(own)) = (reading.at, reading.waits.take()) else {
+                panic!("nobody waits who has left");
+            };
+            if !complete {
+                // By such a list nothing is deleted, wherever it was known from.
+                for (name, object) in own {
+                    scope.places[place].entry(name).or_insert(object);
+                }
+            }
+        }
+        (scope.synced, scope.problem) = (true, false);
+        scope.lists += 1;
+    }
+
+    fn join(&mut self, w: usize, s: usize, place: usize) {
+        let own = self.readings[w].expected(&self.scopes);
+        let reading = &mut self.readings[w];
+        let scope = self.scopes[s].watch.clone();
+        let watch = reading.watch.clone();
+        watch.join_with(|| {
+            if let Some(cache) = scope.admit(&watch, &place.to_string().into()) {
+                watch.joined(scope.clone(), cache);
+            }
+        });
+        let before = reading.at.replace((s, place));
+        if before.is_some_and(|before| before != (s, place)) {
+            reading.waits = Some(own);
+            self.leave_line(w);
+            self.scopes[s].arriving.push(w);
+        }
+        if let Some((left, _)) = before.filter(|before| before.0 != s) {
+            let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == left));
+            let told = self.scopes[left].unread.swap(0, Ordering::SeqCst);
+            assert_eq!(told, usize::from(alone));
+        }
+    }
+
+    fn check(&mut self) {
+        for (s, scope) in self.scopes.iter().enumerate() {
+            let readers = |place: usize| self.readings.iter().filter(|r| r.at == Some((s, place))).count();
+            let there = (0..PLACES).filter(|place| !scope.places[*place].is_empty() || readers(*place) > 0);
+            let all: usize = (0..PLACES).map(readers).sum();
+            assert_eq!(scope.watch.counts(), (there.count(), all));
+            assert_eq!(scope.watch.is_unread(), all == 0);
+            assert_eq!(
+                scope.watch.len(),
+                scope.places.iter().map(BTreeMap::len).sum::<usize>()
+            );
+            assert_eq!(scope.unread.load(Ordering::SeqCst), 0);
+        }
+        for r in 0..self.readings.len() {
+            let expected = self.readings[r].expected(&self.scopes);
+            let reading = &mut self.readings[r];
+            let cache = reading.watch.cache();
+            let held: Objects = cache
+                .store()
+                .all()
+                .iter()
+                .map(|object| (object.key().name.to_string(), seen(object)))
+                .collect();
+            assert_eq!(held, expected);
+            let told = reading.told.0.lock().unwrap();
+            assert_eq!((&told.0, &told.1), (&expected, &Vec::new()));
+            if self.indexed && reading.at.is_some() {
+                let of_uid = |uid: u8| cache.store().by_index("uid", &uid.to_string()).unwrap().len();
+                assert_eq!(of_uid(0) + of_uid(1), expected.len());
+            }
+            let status = reading.watch.status();
+            if let Some((s, _)) = reading.at {
+                let scope = &self.scopes[s];
+                reading.synced |= scope.synced;
+                assert_eq!(
+                    (status.synced, status.lists, status.problem.is_some()),
+                    (reading.synced, scope.lists, scope.problem)
+                );
+            } else {
+                assert!(!status.synced);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_watch_equals_a_map_of_its_place(ops in proptest::collection::vec(op(), 1..60)) {
+        let mut world = World::new();
+        for op in &ops {
+            world.take(op);
+            world.check();
+        }
+        // Nothing is left when everyone has left and everything is gone.
+        for w in 0..WATCHES {
+            world.take(&Op::Leave(w));
+        }
+        for s in 0..SCOPES {
+            world.take(&Op::Begin(s));
+            world.take(&Op::Finish(s, true));
+            world.take(&Op::Begin(s));
+            world.take(&Op::Finish(s, true));
+            prop_assert_eq!(world.scopes[s].watch.counts(), (0, 0));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{json, value::to_raw_value};
+
+use super::*;
+use crate::codec::{Encoder, Encoding};
+
+fn object(name: &str, uid: u8, rv: u32, label: &str) -> Arc<Object> {
+    let json = json!({"metadata": {"name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": rv.to_string(), "labels": {"l": label, "app.kubernetes.io/managed-by": "the same in all objects"}}});
+    let raw = to_raw_value(&json).unwrap();
+    Object::parse(&raw, &mut Encoder::plain(Encoding::new("v1", "ConfigMap")))
+        .unwrap()
+        .into()
+}
+
+fn by_label() -> Indexer {
+    Arc::new(|object| {
+        let map: k8s_openapi::api::core::v1::ConfigMap = object.decode().ok()?;
+        Some(
+            map.metadata
+                .labels
+                .unwrap_or_default()
+                .remove("l")
+                .into_iter()
+                .collect(),
+        )
+    })
+}
+
+#[test]
+fn a_relist_deletes_missing_objects_and_reports_no_change_of_the_others() {
+    let store = ObjectStore::default();
+    store.upsert(object("a", 1, 1, "x"), true);
+    store.upsert(object("b", 2, 2, "x"), true);
+    store.begin_listing();
+    assert_eq!(store.upsert(object("a", 1, 1, "x"), true).into_iter().count(), 0);
+    let deleted = store.finish_listing(true);
+    assert_eq!(deleted.len(), 1);
+    assert!(deleted[0].is_delete());
+    assert_eq!(deleted[0].key().unwrap().to_string(), "n/b");
+}
+
+#[test]
+fn an_incomplete_list_deletes_nothing_and_an_unreadable_object_is_kept() {
+    let store = ObjectStore::default();
+    store.upsert(object("a", 1, 1, "x"), true);
+    store.upsert(object("b", 2, 2, "x"), true);
+    store.begin_listing();
+    assert!(store.finish_listing(false).is_empty());
+    store.begin_listing();
+    store.saw(&ObjectKey::namespaced("n", "a"));
+    assert_eq!(store.finish_listing(true).len(), 1);
+    assert_eq!(store.len(), 1);
+}
+
+#[test]
+fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
+    let store = ObjectStore::default();
+    store.upsert(object("a", 1, 1, "x"), true);
+    let changes: Vec<_> = store.upsert(object("a", 9, 2, "x"), false).into_iter().collect();
+    assert!(changes[0].is_delete() && changes[1].old.is_none());
+}
+
+#[test]
+fn an_index_that_comes_late_finds_what_is_there() {
+    let store = ObjectStore::default();
+    store.upsert(object("a", 1, 1, "x"), true);
+    assert!(store.by_index("label", "x").is_none());
+    store.add_index("label".into(), by_label());
+    assert_eq!(store.by_index("label", "x").unwrap().len(), 1);
+    assert!(store.by_index("label", "y").unwrap().is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Upsert(u8, u8, u8),
+    Delete(u8),
+    Relist(Vec<(u8, u8, u8)>),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (0..5u8, 0..3u8, 0..3u8).prop_map(|(n, u, l)| Op::Upsert(n, u, l)),
+        (0..5u8).prop_map(Op::Delete),
+        proptest::collection::vec((0..5u8, 0..3u8, 0..3u8), 0..6).prop_map(Op::Relist),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_store_equals_a_map(ops in proptest::collection::vec(op(), 1..40)) {
+        equals_a_map(ops)?;
+    }
+}
+
+/// Checks the store, its indexes, its byte counts and its changes against a plain map.
+fn equals_a_map(ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let store = ObjectStore::default();
+    store.add_index("label".into(), by_label());
+    let mut model = BTreeMap::<String, (u8, u32, u8)>::new();
+    let mut replayed = BTreeMap::<String, String>::new();
+    let mut rv = 0;
+    for op in ops {
+        rv += 1;
+        let mut changes = Vec::new();
+        match op {
+            Op::Upsert(n, u, l) => {
+                model.insert(n.to_string(), (u, rv, l));
+                changes.extend(store.upsert(object(&n.to_string(), u, rv, &l.to_string()), false));
+            }
+            Op::Delete(n) => {
+                let old = model.remove(&n.to_string());
+                let (u, _, l) = old.unwrap_or_default();
+                let change = store.delete(object(&n.to_string(), u, rv, &l.to_string()));
+                prop_assert_eq!(change.is_some(), old.is_some());
+                changes.extend(change);
+            }
+            Op::Relist(items) => {
+                model.clear();
+                store.begin_listing();
+                for (n, u, l) in items {
+                    rv += 1;
+                    model.insert(n.to_string(), (u, rv, l));
+                    changes.extend(store.upsert(object(&n.to_string(), u, rv, &l.to_string()), true));
+                }
+                changes.extend(store.finish_listing(true));
+            }
+        }
+        for change in changes {
+            let name = change.key().unwrap().name.to_string();
+            match &change.new {
+                Some(new) => {
+                    prop_assert_eq!(change.old.is_some(), replayed.contains_key(&name));
+                    replayed.insert(name, new.resource_version().to_owned());
+                }
+                None => prop_assert!(replayed.remove(&name).is_some()),
+            }
+        }
+        let expected: BTreeMap<String, String> = model
+            .iter()
+            .map(|(n, (_, rv, _))| (n.clone(), rv.to_string()))
+            .collect();
+        let held: BTreeMap<String, String> = store
+            .all()
+            .iter()
+            .map(|o| (o.key().name.to_string(), o.resource_version().to_owned()))
+            .collect();
+        prop_assert_eq!(&held, &expected);
+        prop_assert_eq!(&replayed, &expected);
+        prop_assert_eq!(
+            store.bytes(),
+            store.all().iter().map(|o| o.bytes()).sum::<usize>()
+        );
+        prop_assert_eq!(
+            store.held_bytes(),
+            store.all().iter().map(|o| o.held_bytes()).sum::<usize>()
+        );
+        for label in 0..3u8 {
+            let mut found: Vec<String> = store
+                .by_index("label", &label.to_string())
+                .unwrap()
+                .iter()
+                .map(|o| o.key().name.to_string())
+                .collect();
+            found.sort();
+            let expected: Vec<String> = model
+                .iter()
+                .filter(|(_, (_, _, l))| *l == label)
+                .map(|(n, _)| n.clone())
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+    Ok(())
+}

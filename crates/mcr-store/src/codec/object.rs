@@ -1,0 +1,325 @@
+//! Encoded objects.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use simdutf8::basic::from_utf8;
+
+use super::{
+    deserialize,
+    encoding::Encoding,
+    error::DecodeError,
+    facts::{BEFORE_FACTS, Fact},
+    scratch::Scratch,
+    template::Template,
+    uid::Uid,
+    values::TemplateValues,
+    varint,
+};
+use crate::key::ObjectKey;
+
+/// One Kubernetes object, encoded.
+///
+/// An object holds its key, UID, resource version and generation, and all other strings and numbers. All other JSON is in a
+/// template, which objects of the same layout share. An object without a template holds all of its JSON. No object holds
+/// `metadata.managedFields`.
+///
+/// [`decode`](Self::decode) makes an owned value of a Rust type. The object does not keep that value.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mcr_store::{Encoder, Encoding, Object};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let json = r#"{"metadata":{"name":"a","namespace":"default","resourceVersion":"7"},"data":{"key":"value"}}"#;
+/// let mut encoder = Encoder::plain(Encoding::new("v1", "ConfigMap"));
+/// let object = Object::parse(serde_json::from_str(json)?, &mut encoder)?;
+/// assert_eq!(object.key().to_string(), "default/a");
+/// assert_eq!(object.resource_version(), "7");
+///
+/// let map: ConfigMap = object.decode()?;
+/// assert_eq!(map.data.unwrap()["key"], "value");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Object {
+    key: ObjectKey,
+    uid: Uid,
+    encoding: Encoding,
+    /// The [`Header`], the resource version, the generation as it is written, and the tail: its values if the encoding has a
+    /// template, its JSON otherwise.
+    held: Box<[u8]>,
+}
+
+/// The parts that an object is made of.
+pub(super) struct ObjectParts<'a> {
+    pub(super) key: ObjectKey,
+    pub(super) uid: Uid,
+    /// Whether the UID restores the text that was read. If not, that text is in the tail.
+    pub(super) uid_is_canonical: bool,
+    /// Empty if there is none, or if it is in the tail.
+    pub(super) resource_version: &'a str,
+    /// The generation as it is written. Empty if there is none, or if it is in the tail.
+    pub(super) generation: &'a str,
+    /// The values of the tail if the encoding has a template, the JSON of the tail otherwise.
+    pub(super) tail: &'a [u8],
+    /// The length of the JSON of facts and tail.
+    pub(super) bytes: usize,
+    pub(super) encoding: Encoding,
+}
+
+/// The lengths and positions of an object's parts.
+#[derive(Clone, Copy, Default)]
+struct Header {
+    /// The length of the JSON of facts and tail.
+    json: usize,
+    uid_is_canonical: bool,
+    /// The positions of the resource version, the generation and the tail.
+    version: usize,
+    generation: usize,
+    tail: usize,
+}
+
+impl Header {
+    fn read(held: &[u8]) -> Option<Self> {
+        let (json, first) = varint::read(held)?;
+        let (version, second) = varint::read(held.get(first..)?)?;
+        // The lowest bit is `uid_is_canonical`.
+        let (generation, third) = varint::read(held.get(first + second..)?)?;
+        let at = first + second + third;
+        Some(Self {
+            json,
+            uid_is_canonical: generation % 2 == 1,
+            version: at,
+            generation: at + version,
+            tail: at + version + generation / 2,
+        })
+    }
+}
+
+impl Object {
+    pub(super) fn new(parts: ObjectParts<'_>) -> Self {
+        let ObjectParts {
+            resource_version: version,
+            generation,
+            tail,
+            ..
+        } = parts;
+        let header = [
+            parts.bytes,
+            version.len(),
+            2 * generation.len() + usize::from(parts.uid_is_canonical),
+        ];
+        // With the exact capacity `into` reuses the allocation.
+        let len: usize = header.iter().map(|number| varint::len(*number)).sum();
+        let mut held = Vec::with_capacity(len + version.len() + generation.len() + tail.len());
+        header.iter().for_each(|number| varint::write(&mut held, *number));
+        held.extend_from_slice(version.as_bytes());
+        held.extend_from_slice(generation.as_bytes());
+        held.extend_from_slice(tail);
+        Self {
+            key: parts.key,
+            uid: parts.uid,
+            encoding: parts.encoding,
+            held: held.into(),
+        }
+    }
+
+    fn header(&self) -> Header {
+        // `new` has written a valid header.
+        Header::read(&self.held).unwrap_or_default()
+    }
+
+    /// The object's name and namespace.
+    #[inline]
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// `metadata.resourceVersion`. Empty if the object has none.
+    pub fn resource_version(&self) -> &str {
+        let Header {
+            version, generation, ..
+        } = self.header();
+        self.fact(version, generation)
+    }
+
+    /// `metadata.generation`. `None` for kinds that have none.
+    pub fn generation(&self) -> Option<i64> {
+        self.generation_text().parse().ok()
+    }
+
+    /// Whether both have the same UID. Two objects of the same key differ in it if one was deleted before the other was
+    /// created.
+    #[inline]
+    pub fn same_uid(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+
+    /// The length of the object as JSON, in bytes, without `apiVersion` and `kind`.
+    pub fn bytes(&self) -> usize {
+        self.header().json
+    }
+
+    /// The memory that the object takes, in bytes: the object itself and its name. Shared memory is not in it: the template
+    /// and the namespace.
+    pub fn held_bytes(&self) -> usize {
+        /// The two reference counts of an `Arc`.
+        const COUNTS: usize = 2 * size_of::<usize>();
+        let name = (COUNTS + self.key.name.len()).next_multiple_of(align_of::<usize>());
+        COUNTS + size_of::<Self>() + name + self.held.len()
+    }
+
+    /// Decodes the object as a Rust type.
+    ///
+    /// `K::deserialize` may run up to three times: for the template and its values, for the JSON, and at last for
+    /// serde_json, which gives the error. It runs more than once only if the object is not a `K`, or if `K` asks for JSON as
+    /// it is written (`RawValue`) or for numbers in the names of fields.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the position in the JSON, never a value.
+    pub fn decode<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
+        let mut scratch = Scratch::take();
+        let decoded = self.decode_in(&mut scratch);
+        scratch.give_back();
+        decoded
+    }
+
+    fn decode_in<K: DeserializeOwned>(&self, scratch: &mut Scratch) -> Result<K, DecodeError> {
+        let Scratch { document, text, .. } = scratch;
+        let template = self.encoding.template();
+        if let Some(decoded) = template.and_then(|template| self.decode_template(template, text)) {
+            return Ok(decoded);
+        }
+        self.write_document(document);
+        // One check of the whole is faster than a check of each string.
+        let decoded = from_utf8(document)
+            .ok()
+            .and_then(|json| deserialize::from_json(json, text));
+        match decoded {
+            Some(decoded) => Ok(decoded),
+            None => self.decode_by_serde_json(document),
+        }
+    }
+
+    /// Decodes the object without writing its JSON. `None` if it can't be decoded as a `K`, and for a few types that only
+    /// JSON can be decoded as. `buffer` may have any content.
+    pub(super) fn decode_template<K: DeserializeOwned>(
+        &self,
+        template: &Template,
+        buffer: &mut String,
+    ) -> Option<K> {
+        // One check of the whole is faster than a check of each string.
+        let held = from_utf8(&self.held).ok()?;
+        let header = Header::read(&self.held)?;
+        let version = held.get(header.version..header.generation)?;
+        let generation = held.get(header.generation..header.tail)?;
+        let facts = self.facts(header.uid_is_canonical, version, generation);
+        let values = TemplateValues::new(facts, held.get(header.tail..)?);
+        deserialize::from_template(template.text(), values, buffer)
+    }
+
+    /// Decodes the JSON with serde_json, which gives the reason if it can't be decoded.
+    #[cold]
+    fn decode_by_serde_json<K: DeserializeOwned>(&self, document: &[u8]) -> Result<K, DecodeError> {
+        serde_json::from_slice(document).map_err(|error| DecodeError::new::<K>(&self.key, &error))
+    }
+
+    /// The object as a JSON document, without `metadata.managedFields`.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::new();
+        self.write_document(&mut json);
+        json
+    }
+
+    fn fact(&self, from: usize, to: usize) -> &str {
+        let bytes = self.held.get(from..to).unwrap_or_default();
+        // `new` has copied a text into this range.
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    fn generation_text(&self) -> &str {
+        let Header { generation, tail, .. } = self.header();
+        self.fact(generation, tail)
+    }
+
+    fn tail(&self) -> &[u8] {
+        self.held.get(self.header().tail..).unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn encoding(&self) -> &Encoding {
+        &self.encoding
+    }
+
+    /// The facts that are not in the tail, in the order of [`BEFORE_FACTS`].
+    fn facts<'a>(
+        &'a self,
+        uid_is_canonical: bool,
+        version: &'a str,
+        generation: &'a str,
+    ) -> [Option<Fact<'a>>; BEFORE_FACTS.len()] {
+        [
+            Some(Fact::Text(&self.key.name)),
+            self.key.namespace.as_deref().map(Fact::Text),
+            uid_is_canonical.then_some(Fact::Uid(self.uid)),
+            (!version.is_empty()).then_some(Fact::Text(version)),
+            (!generation.is_empty()).then_some(Fact::Number(generation)),
+        ]
+    }
+
+    /// The facts that are not in the tail, each with the JSON before it.
+    fn head<'a>(
+        &'a self,
+        uid_is_canonical: bool,
+        version: &'a str,
+        generation: &'a str,
+    ) -> impl Iterator<Item = (&'static str, Fact<'a>)> {
+        let facts = self.facts(uid_is_canonical, version, generation);
+        let head = BEFORE_FACTS.into_iter().zip(facts);
+        head.filter_map(|(before, fact)| fact.map(|fact| (before, fact)))
+    }
+
+    fn own_head(&self) -> impl Iterator<Item = (&'static str, Fact<'_>)> {
+        let header = self.header();
+        self.head(
+            header.uid_is_canonical,
+            self.fact(header.version, header.generation),
+            self.fact(header.generation, header.tail),
+        )
+    }
+
+    /// Replaces the content of `json` with the JSON document of the object.
+    fn write_document(&self, json: &mut Vec<u8>) {
+        let prefix = self.encoding.prefix();
+        json.clear();
+        let len = prefix.len() + self.bytes();
+        if json.capacity() < len {
+            // A new allocation copies no old content and has the exact capacity.
+            *json = Vec::with_capacity(len);
+        }
+        json.extend_from_slice(prefix.as_bytes());
+        for (before, fact) in self.own_head() {
+            json.extend_from_slice(before.as_bytes());
+            fact.write(json);
+        }
+        match self.encoding.template() {
+            Some(template) => template.write(std::str::from_utf8(self.tail()).unwrap_or_default(), json),
+            None => json.extend_from_slice(self.tail()),
+        }
+    }
+}
+
+// Objects may be Secrets.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("key", &self.key)
+            .field("resource_version", &self.resource_version())
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::{DynamicObject, PartialObjectMeta};
+use proptest::prelude::*;
+use serde_json::{Value, value::RawValue};
+
+use super::*;
+use crate::codec::{encoder::Encoder, error::NotAnObject, scan::strategies};
+
+fn parse(json: &str) -> Result<Object, NotAnObject> {
+    let raw: &RawValue = serde_json::from_str(json).unwrap();
+    Object::parse(raw, &mut Encoder::plain(Encoding::new("v1", "ConfigMap")))
+}
+
+#[test]
+fn an_object_loses_its_managed_fields_and_nothing_else() {
+    let object = parse(
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"6e0c7b4e-0b7c-4b58-9d3e-0123456789ab","resourceVersion":"7","generation":3,"managedFields":[{"manager":"x"}],"labels":{"k\"ey":"v"}},"data":{"x":"ü\n"},"immutable":true}"#,
+    )
+    .unwrap();
+    assert_eq!(object.key().to_string(), "n/a");
+    assert_eq!(object.resource_version(), "7");
+    assert_eq!(object.generation(), Some(3));
+    let map: ConfigMap = object.decode().unwrap();
+    assert_eq!(map.data.unwrap()["x"], "ü\n");
+    assert_eq!(map.immutable, Some(true));
+    assert_eq!(map.metadata.labels.unwrap()["k\"ey"], "v");
+    assert!(map.metadata.managed_fields.is_none());
+}
+
+#[test]
+fn list_items_without_a_type_decode_as_any_type() {
+    let object = parse(r#"{"metadata":{"name":"a","namespace":"n"}}"#).unwrap();
+    assert!(object.decode::<ConfigMap>().is_ok());
+    let dynamic: DynamicObject = object.decode().unwrap();
+    assert_eq!(dynamic.types.unwrap().kind, "ConfigMap");
+    assert!(object.decode::<PartialObjectMeta<ConfigMap>>().is_ok());
+    assert_eq!(
+        object.to_json(),
+        br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#
+    );
+}
+
+#[test]
+fn a_uid_that_is_not_canonical_is_held_as_it_is() {
+    for uid in [
+        "not-a-uuid",
+        "6E0C7B4E-0B7C-4B58-9D3E-0123456789AB",
+        "6e0c7b4e0b7c4b589d3e0123456789ab",
+        "{6e0c7b4e-0b7c-4b58-9d3e-0123456789ab}",
+        "",
+    ] {
+        let object = parse(&format!(r#"{{"metadata":{{"name":"a","uid":"{uid}"}}}}"#)).unwrap();
+        let map: ConfigMap = object.decode().unwrap();
+        assert_eq!(map.metadata.uid.as_deref(), Some(uid));
+    }
+}
+
+#[test]
+fn an_error_says_why_json_is_not_an_object() {
+    let text = |json: &str| parse(json).unwrap_err().to_string();
+    assert_eq!(
+        text("[1]"),
+        "not a JSON object: valid JSON of another shape than expected (line 1, column 0)"
+    );
+    assert_eq!(text("{}"), "the object has no metadata");
+    assert_eq!(text(r#"{"metadata":{}}"#), "the object has no metadata.name");
+    assert_eq!(
+        text(r#"{"metadata":{"name":7}}"#),
+        "metadata.name is not a string"
+    );
+}
+
+#[test]
+fn the_last_of_several_fields_of_one_name_counts() {
+    let object = parse(
+        r#"{"metadata":{"name":"x"},"metadata":{"name":"a","name":"b","namespace":"n","namespace":"m","resourceVersion":"1","resourceVersion":"2"}}"#,
+    )
+    .unwrap();
+    let map: ConfigMap = object.decode().unwrap();
+    let key = ObjectKey {
+        namespace: map.metadata.namespace.as_deref().map(Into::into),
+        name: map.metadata.name.as_deref().unwrap().into(),
+    };
+    assert_eq!(object.key(), &key);
+    assert_eq!(object.key().to_string(), "m/b");
+    assert_eq!(
+        Some(object.resource_version()),
+        map.metadata.resource_version.as_deref()
+    );
+}
+
+#[test]
+fn a_decode_error_names_the_object_and_no_value() {
+    let object = parse(r#"{"metadata":{"name":"a","namespace":"n"},"data":"canary"}"#).unwrap();
+    let error = object.decode::<ConfigMap>().unwrap_err().to_string();
+    assert!(
+        error.starts_with("object n/a can't be decoded as ConfigMap: valid JSON of another shape"),
+        "{error}"
+    );
+    assert!(!error.contains("canary"), "{error}");
+    assert!(!format!("{object:?}").contains("canary"));
+}
+
+/// Fields, most of them with well-known names.
+fn fields() -> impl Strategy<Value = String> {
+    let known = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "apiVersion",
+        "kind",
+        r"n\u0061me",
+        r"\u006bind",
+        "managedFields",
+        "1",
+    ];
+    let name =
+        prop_oneof![4 => prop::sample::select(known.to_vec()).prop_map(str::to_owned), 1 => "[a-z]{0,3}"];
+    let uid = "\"6e0c7b4e-0b7c-4b58-9d3e-00000000000[0-9]\"";
+    let value = prop_oneof![
+        2 => strategies::string(),
+        2 => uid,
+        1 => "-?[0-9]",
+        1 => Just("null".to_owned()),
+        1 => strategies::json(),
+    ];
+    let field = (name, value).prop_map(|(name, value)| format!("\"{name}\":{value},"));
+    prop::collection::vec(field, 0..5).prop_map(|fields| fields.concat())
+}
+
+proptest! {
+    #[test]
+    fn an_object_decodes_as_the_json_that_it_was_read_from(
+        [before, first, then, after] in [fields(), fields(), fields(), fields()],
+        name in strategies::string(),
+    ) {
+        let json = format!(r#"{{{before}"metadata":{{{first}"name":{name},{then}"end":1}},{after}"end":1}}"#);
+        let Ok(mut expected) = serde_json::from_str::<Value>(&json) else {
+            return Ok(());
+        };
+        expected["apiVersion"] = "v1".into();
+        expected["kind"] = "ConfigMap".into();
+        if let Some(metadata) = expected["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        if let Ok(object) = parse(&json) {
+            let name = expected["metadata"]["name"].as_str();
+            prop_assert_eq!(Some(&*object.key().name), name);
+            prop_assert_eq!(object.decode::<Value>().ok(), Some(expected), "{}", json);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod cache;
+mod counters;
+mod driver;
+mod error;
+mod exchange;
+mod health;
+mod hub;
+mod permit;
+mod request;
+mod settings;
+mod shared;
+mod sink;
+mod status;
+mod store;
+mod target;
+
+pub use counters::KindCounts;
+pub use error::WatchError;
+pub use hub::{HubEvent, HubWatch};
+pub use request::WatchRequest;
+pub use settings::WatchSettings;
+pub use sink::ChangeSink;
+pub use status::{WatchProblem, WatchStatus};
+pub use store::{Store, StoreError};
+
+/// For the crates of this workspace. Not part of the API: it may change or go at any time.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::{
+        cache::Cache,
+        counters::{KindCounters, count},
+        driver::{DriverEnv, drive},
+        health::{Health, Phase, Seen},
+        permit::Permit,
+        shared::{Feed, SharedWatch},
+        target::{Applied, WatchTarget},
+    };
+}

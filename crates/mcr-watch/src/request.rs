@@ -1,0 +1,391 @@
+//! What to watch.
+
+use std::{fmt, sync::Arc};
+
+use kube::{Resource, core::ApiResource};
+use mcr_access::internal::namespace as namespaces;
+use mcr_store::Encoding;
+
+use crate::WatchError;
+
+/// What to watch in a cluster: a kind, where, which of its objects, and how much of each.
+///
+/// Two controllers that ask for the same share one watch and one store. Clones share their memory.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use mcr_watch::WatchRequest;
+///
+/// let request = WatchRequest::of::<ConfigMap>().namespace("team-a").labels("app=web");
+/// assert_eq!(request.to_string(), "configmaps in namespace team-a with labels app=web");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WatchRequest(Arc<Asked>);
+
+/// In one place for all the clusters that are asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Asked {
+    group: String,
+    version: String,
+    kind: String,
+    plural: String,
+    metadata_only: bool,
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+}
+
+impl WatchRequest {
+    /// All objects of a kind known at compile time; metadata only for `PartialObjectMeta<K>`.
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self::with::<K>(&())
+    }
+
+    /// All objects of a kind described by its dynamic type.
+    pub fn with<K: Resource>(dynamic: &K::DynamicType) -> Self {
+        Self(Arc::new(Asked {
+            group: K::group(dynamic).into_owned(),
+            version: K::version(dynamic).into_owned(),
+            kind: K::kind(dynamic).into_owned(),
+            plural: K::plural(dynamic).into_owned(),
+            metadata_only: K::metadata_api(),
+            namespace: None,
+            labels: None,
+            fields: None,
+        }))
+    }
+
+    /// All objects of a kind known at run time.
+    pub fn resource(resource: &ApiResource) -> Self {
+        Self(Arc::new(Asked {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+            plural: resource.plural.clone(),
+            metadata_only: false,
+            namespace: None,
+            labels: None,
+            fields: None,
+        }))
+    }
+
+    fn change(&mut self) -> &mut Asked {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// Only the objects of one namespace. A watch of what can't be the name of one is refused with
+    /// [`WatchError::InvalidRequest`].
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.change().namespace = Some(namespace.into());
+        self
+    }
+
+    /// The objects of all namespaces, as in the beginning.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.change().namespace = None;
+        self
+    }
+
+    /// Only objects that match a label selector; the API server applies it.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.change().labels = Some(selector.into());
+        self
+    }
+
+    /// Only objects that match a field selector; the API server applies it.
+    #[must_use]
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.change().fields = Some(selector.into());
+        self
+    }
+
+    /// Only the metadata of each object. A metadata-only watch has a store of its own, read as
+    /// `PartialObjectMeta<K>`.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.change().metadata_only = true;
+        self
+    }
+
+    /// Without a field selector.
+    #[must_use]
+    pub fn without_fields(mut self) -> Self {
+        self.change().fields = None;
+        self
+    }
+
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        &self.0.group
+    }
+
+    /// The version of the API group.
+    pub fn version(&self) -> &str {
+        &self.0.version
+    }
+
+    /// The resource's name in paths.
+    pub fn plural(&self) -> &str {
+        &self.0.plural
+    }
+
+    /// The only namespace that is watched, if it is only one.
+    pub fn namespace_wanted(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// The label selector.
+    pub fn label_selector(&self) -> Option<&str> {
+        self.0.labels.as_deref()
+    }
+
+    /// The field selector.
+    pub fn field_selector(&self) -> Option<&str> {
+        self.0.fields.as_deref()
+    }
+
+    /// The kind's name, for people.
+    pub fn kind(&self) -> &str {
+        &self.0.kind
+    }
+
+    /// `<plural>` or `<plural>.<group>`.
+    pub fn resource_name(&self) -> String {
+        if self.0.group.is_empty() {
+            self.0.plural.clone()
+        } else {
+            format!("{}.{}", self.0.plural, self.0.group)
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn api_version(&self) -> String {
+        if self.0.group.is_empty() {
+            self.0.version.clone()
+        } else {
+            format!("{}/{}", self.0.group, self.0.version)
+        }
+    }
+
+    /// The same kind in the same wire form, whichever of its objects are selected.
+    #[doc(hidden)]
+    pub fn same_kind(&self, other: &Self) -> bool {
+        self.0.group == other.0.group
+            && self.0.version == other.0.version
+            && self.0.plural == other.0.plural
+            && self.0.metadata_only == other.0.metadata_only
+    }
+
+    /// The same kind in the same wire form, all of its objects.
+    #[doc(hidden)]
+    pub fn whole_kind(&self) -> Self {
+        self.clone().all_namespaces().without_fields().without_labels()
+    }
+
+    fn without_labels(mut self) -> Self {
+        self.change().labels = None;
+        self
+    }
+
+    #[doc(hidden)]
+    pub fn encoding(&self) -> Encoding {
+        if self.0.metadata_only {
+            Encoding::new("meta.k8s.io/v1", "PartialObjectMetadata")
+        } else {
+            Encoding::new(&self.api_version(), &self.0.kind)
+        }
+    }
+
+    /// Whether all that stands in its [path](Self::path) is what it is meant as: a namespace `a/secrets?` would make it the path
+    /// of something else.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), WatchError> {
+        let Asked {
+            group,
+            version,
+            plural,
+            namespace,
+            ..
+        } = &*self.0;
+        let namespace = namespace.as_deref();
+        let parts = [
+            (
+                group.as_str(),
+                group.is_empty() || is_segment(group),
+                "an API group",
+            ),
+            (version, is_segment(version), "the version of an API group"),
+            (plural, is_segment(plural), "the plural name of a kind"),
+            (
+                namespace.unwrap_or_default(),
+                namespace.is_none_or(namespaces::is_valid),
+                "the name of a namespace, which has at most 63 lower-case letters, digits and hyphens and begins and ends with a \
+                 letter or digit",
+            ),
+        ];
+        match parts.into_iter().find(|(_, fits, _)| !fits) {
+            None => Ok(()),
+            Some((value, _, meant)) => Err(WatchError::InvalidRequest {
+                value: value.chars().take(80).collect(),
+                meant,
+            }),
+        }
+    }
+
+    /// Only of requests that have been [checked](Self::check).
+    #[doc(hidden)]
+    pub fn path(&self) -> String {
+        let root = if self.0.group.is_empty() {
+            format!("/api/{}", self.0.version)
+        } else {
+            format!("/apis/{}/{}", self.0.group, self.0.version)
+        };
+        match &self.0.namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.0.plural),
+            None => format!("{root}/{}", self.0.plural),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn accept_list(&self) -> &'static str {
+        if self.0.metadata_only {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        } else {
+            "application/json"
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn accept_watch(&self) -> &'static str {
+        if self.0.metadata_only {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        } else {
+            "application/json"
+        }
+    }
+}
+
+/// Whether it stands for itself in a path.
+fn is_segment(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.bytes().all(plain) && !matches!(text, "." | "..")
+}
+
+impl fmt::Display for WatchRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource_name())?;
+        if self.0.metadata_only {
+            f.write_str(" (metadata only)")?;
+        }
+        if let Some(namespace) = &self.0.namespace {
+            write!(f, " in namespace {namespace}")?;
+        }
+        if let Some(labels) = &self.0.labels {
+            write!(f, " with labels {labels}")?;
+        }
+        if let Some(fields) = &self.0.fields {
+            write!(f, " with fields {fields}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+    use kube::core::{GroupVersionKind, PartialObjectMeta};
+
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        assert_eq!(WatchRequest::of::<ConfigMap>().path(), "/api/v1/configmaps");
+        assert_eq!(
+            WatchRequest::of::<Deployment>().namespace("a").path(),
+            "/apis/apps/v1/namespaces/a/deployments"
+        );
+    }
+
+    #[test]
+    fn what_would_lead_to_another_path_is_refused_with_its_name() {
+        let refused = |request: &WatchRequest| request.check().map_err(|error| error.to_string());
+        let maps = WatchRequest::of::<ConfigMap>();
+        assert_eq!(refused(&maps), Ok(()));
+        let longest = "a".repeat(63);
+        for namespace in ["a", "0", "team-a", "a--b", "1a", longest.as_str()] {
+            assert_eq!(refused(&maps.clone().namespace(namespace)), Ok(()), "{namespace}");
+        }
+        let too_long = "a".repeat(64);
+        for namespace in [
+            "",
+            "../secrets",
+            "a/b",
+            "a?x=y",
+            "a#b",
+            "a%2fb",
+            "a b",
+            "a\nb",
+            "a.b",
+            "A",
+            "-a",
+            "a-",
+            "-",
+            ".",
+            "..",
+            "ü",
+            too_long.as_str(),
+        ] {
+            let error = refused(&maps.clone().namespace(namespace)).unwrap_err();
+            assert!(
+                error.contains(&format!("{namespace:?} can't be the name of a namespace")),
+                "{error}"
+            );
+        }
+        let endless = "a/".repeat(10_000);
+        assert!(refused(&maps.namespace(endless)).unwrap_err().len() < 400);
+
+        let good =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("a.example", "v1", "Kind"), "kinds");
+        assert_eq!(refused(&WatchRequest::resource(&good)), Ok(()));
+        let change = |change: &dyn Fn(&mut ApiResource)| {
+            let mut resource = good.clone();
+            change(&mut resource);
+            refused(&WatchRequest::resource(&resource)).unwrap_err()
+        };
+        for wrong in ["../secrets", "a/b", "a?x=y", "..", "a b", "ü"] {
+            for (error, meant) in [
+                (
+                    change(&|resource| resource.group = wrong.to_owned()),
+                    "an API group",
+                ),
+                (
+                    change(&|resource| resource.version = wrong.to_owned()),
+                    "the version",
+                ),
+                (
+                    change(&|resource| resource.plural = wrong.to_owned()),
+                    "the plural name",
+                ),
+            ] {
+                assert!(error.contains(&format!("{wrong:?} can't be {meant}")), "{error}");
+            }
+        }
+        for none in [
+            change(&|resource| resource.version.clear()),
+            change(&|resource| resource.plural.clear()),
+        ] {
+            assert!(none.contains("\"\" can't be"), "{none}");
+        }
+    }
+
+    #[test]
+    fn metadata_only_is_asked_for_by_type_or_by_hand() {
+        let by_type = WatchRequest::of::<PartialObjectMeta<ConfigMap>>();
+        assert_eq!(by_type, WatchRequest::of::<ConfigMap>().metadata_only());
+        assert_ne!(by_type, WatchRequest::of::<ConfigMap>());
+        assert!(by_type.accept_list().contains("PartialObjectMetadataList"));
+    }
+}
