@@ -24,7 +24,7 @@ impl Backoff {
     }
 
     /// The pause after one more failure.
-    pub fn next(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let full = self
             .first
             .saturating_mul(1 << self.failures.min(20))
@@ -51,12 +51,12 @@ mod tests {
     #[test]
     fn pauses_grow_to_the_cap_and_only_a_reset_shortens_them() {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(20));
-        let pauses: Vec<_> = (0..30).map(|_| backoff.next()).collect();
+        let pauses: Vec<_> = (0..30).map(|_| backoff.pause()).collect();
         for (i, pause) in pauses.iter().enumerate() {
             let full = Duration::from_millis(500 << i.min(16)).min(Duration::from_secs(20));
             assert!(*pause <= full && *pause >= full / 2, "{i}: {pause:?}");
         }
         backoff.reset();
-        assert!(backoff.next() <= Duration::from_millis(500));
+        assert!(backoff.pause() <= Duration::from_millis(500));
     }
 }

@@ -196,7 +196,7 @@ impl Driver {
     }
 
     async fn failed(&mut self, error: WatchError) {
-        let mut pause = self.backoff.next();
+        let mut pause = self.backoff.pause();
         match &error {
             WatchError::Expired => self.position = None,
             WatchError::Malformed(_) => self.position = None,
@@ -409,7 +409,7 @@ impl Driver {
                         "every watch is ended as soon as it has begun, so changes are seen late; look at what stands between here and the API server".into(),
                     ));
                 }
-                let pause = self.backoff.next();
+                let pause = self.backoff.pause();
                 sleep(pause).await;
             }
             Err(WatchError::Api { .. } | WatchError::Transport(_)) => self.stuck += 1,

@@ -24,6 +24,11 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// How many objects are held.
     fn len(&self) -> usize;
 
+    /// Whether nothing is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// What is not put in from now on is held as unseen.
     fn begin_listing(&self);
 

@@ -186,7 +186,7 @@ impl Life<'_> {
             Ok(connected) => self.connected(connected),
             Err(why) => {
                 let first_refusal = why.unauthorized && !self.refused;
-                let pause = self.backoff.next();
+                let pause = self.backoff.pause();
                 tracing::debug!(cluster = %self.cluster.name(), reason = %why.reason, retry_in = ?pause, "not connected");
                 self.unreachable(why);
                 if first_refusal {

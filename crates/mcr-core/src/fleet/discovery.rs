@@ -40,7 +40,7 @@ impl FleetShared {
             if started.elapsed() > Duration::from_secs(60) {
                 backoff.reset();
             }
-            let pause = backoff.next();
+            let pause = backoff.pause();
             tracing::warn!(provider = %name, %error, retry_in = ?pause, "discovery ended, starting it again");
             self.providers[id].update(|status| {
                 status.restarts += 1;

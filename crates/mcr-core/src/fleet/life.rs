@@ -162,7 +162,7 @@ impl<'a> Life<'a> {
 
     /// Shows what happened, and lets the cluster be for a while.
     fn has_panicked(&mut self) {
-        let pause = self.backoff.next();
+        let pause = self.backoff.pause();
         tracing::error!(cluster = %self.cluster.name(), retry_in = ?pause, "looking after the cluster panicked");
         self.rests_until = Some(Instant::now() + pause);
         self.unreachable(NotConnected::new(

@@ -231,7 +231,7 @@ impl Life<'_> {
 
     /// When to try again what could not be followed.
     fn later(&mut self) -> Instant {
-        Instant::now() + self.backoff.next().max(Duration::from_secs(1))
+        Instant::now() + self.backoff.pause().max(Duration::from_secs(1))
     }
 
     pub(super) fn keep_last_good(&self, problem: &str) {
@@ -280,7 +280,7 @@ impl Life<'_> {
         let pause = match (every, &problem) {
             // Nothing new is the normal case for a file that is read every minute.
             (Some(every), None) => every,
-            _ => link.refresh_backoff.next(),
+            _ => link.refresh_backoff.pause(),
         };
         link.refresh_at = link.source.is_some().then(|| Instant::now() + pause);
         transport.refresh_done();

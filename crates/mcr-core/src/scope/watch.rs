@@ -294,7 +294,7 @@ impl Places {
 
 impl Place {
     fn is_idle(&self) -> bool {
-        self.readers == 0 && self.cache.store().len() == 0
+        self.readers == 0 && self.cache.store().is_empty()
     }
 }
 
