@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::{Content, Error, Framing, Head, MAX_HEAD, RequestFailed, buffer};
 
 /// How many bytes are read at once until the head of a response is complete. Content that arrives with the head is copied once
-/// more, so this is less than [`buffer::SIZE`].
+/// more, so this is less than the size of the receive buffer.
 pub const HEAD_READ: usize = 8 << 10;
 
 /// A connection without a request under way.
