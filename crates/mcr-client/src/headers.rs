@@ -12,7 +12,7 @@ use crate::Settings;
 
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-/// Those of every request with this credential.
+/// The headers that every request with this credential carries.
 pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Vec<Header>, AccessError> {
     let mut headers = vec![(USER_AGENT, settings.user_agent.clone())];
     let secret = |field: &str, value: String| {

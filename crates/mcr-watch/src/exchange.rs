@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{WatchError, WatchRequest};
 
-/// A GET of what is to be watched, with these parameters.
+/// The GET request of a list or a watch, with these query parameters.
 pub(crate) fn request<'q>(
     wanted: &WatchRequest,
     accept: &str,

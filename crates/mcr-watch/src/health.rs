@@ -57,12 +57,12 @@ impl Health {
         });
     }
 
-    /// A watch got an answer.
+    /// A request of a watch was answered.
     pub fn answered(&self) {
         self.seen.change(|seen| seen.answers += 1);
     }
 
-    /// A watch got none.
+    /// A request of a watch failed.
     pub fn failed(&self) {
         self.seen.change(|seen| seen.failures += 1);
     }

@@ -1,4 +1,4 @@
-//! What a plugin is run with.
+//! The command line, environment and deadline of a plugin.
 
 use std::{path::PathBuf, time::Duration};
 
