@@ -3,14 +3,16 @@
 use std::{
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Refresh};
+use crate::{
+    ClientCertificate, Credential, CredentialError, CredentialSource, Fingerprint, Refresh, sync::lock,
+};
 
 /// How often files are read again.
 const EVERY: Duration = Duration::from_secs(60);
@@ -110,13 +112,12 @@ impl CredentialSource for FileSource {
         Box::pin(async move {
             match self.load().await {
                 Ok(credential) => {
-                    let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-                    *last = Some(credential.clone());
+                    *lock(&self.last) = Some(credential.clone());
                     Ok(credential)
                 }
                 // A file that is just being replaced is no reason to lose a working cluster, unless what it held is refused.
                 Err(error) if why != Refresh::Unauthorized => {
-                    let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                    let last = lock(&self.last).clone();
                     let inline = self
                         .base
                         .token
@@ -125,7 +126,7 @@ impl CredentialSource for FileSource {
                     let inline = inline
                         .filter(|_| self.certificate.is_none())
                         .map(|_| self.base.clone());
-                    last.clone().or(inline).ok_or(error)
+                    last.or(inline).ok_or(error)
                 }
                 Err(error) => Err(error),
             }

@@ -21,6 +21,7 @@ mod policy;
 mod resolve;
 mod resolved;
 mod server;
+mod sync;
 mod trust;
 mod user;
 mod weak;
@@ -50,7 +51,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub mod internal {
     pub use crate::{
         document::Document, endpoint::plain, error::list, exec::output as exec_output, resolve::resolve_with,
-        weak::WeakMap,
+        sync::lock, weak::WeakMap,
     };
 
     pub mod namespace {

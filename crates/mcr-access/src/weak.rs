@@ -3,10 +3,10 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
 };
 
-use crate::Fingerprint;
+use crate::{Fingerprint, sync::lock};
 
 /// What others hold, to be shared with them: what nobody holds any more is not kept.
 pub struct WeakMap<T: ?Sized, K = Fingerprint>(Mutex<HashMap<K, Weak<T>>>);
@@ -19,7 +19,7 @@ impl<T: ?Sized, K> Default for WeakMap<T, K> {
 
 impl<T: ?Sized, K: Eq + Hash> WeakMap<T, K> {
     fn map(&self) -> MutexGuard<'_, HashMap<K, Weak<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The value of a key if somebody holds it, else a new one.

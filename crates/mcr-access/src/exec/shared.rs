@@ -1,7 +1,7 @@
 //! One plugin shared by all clusters that ask it the same.
 
 use std::{
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, Weak},
     time::{Duration, SystemTime},
 };
 
@@ -16,7 +16,7 @@ use super::{
     plan::Plan,
     run::{self, Failure},
 };
-use crate::{Credential, CredentialError, Fingerprint, Refresh};
+use crate::{Credential, CredentialError, Fingerprint, Refresh, sync::lock};
 
 /// What is left of its life must be worth handing a credential out.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn look(self: &Arc<Self>, why: Refresh, last: u64) -> Result<Result<Issued, Failure>, SharedFuture<Run>> {
