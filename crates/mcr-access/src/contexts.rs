@@ -1,32 +1,34 @@
-//! Kubeconfig files taken apart: one small, self-contained kubeconfig per context.
+//! Splitting kubeconfig files into one small kubeconfig for each context.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use crate::{
-    AccessError, KubeconfigAccess, Trust,
-    document::{Context, Document, Named, NamedCluster, NamedContext, NamedUser},
-    error::{list, quote},
+    document::{Context, Document, NamedContext},
+    error::AccessError,
+    index::{Index, find_cluster, find_user},
+    kubeconfig::KubeconfigAccess,
+    trust::Trust,
 };
 
 /// A kubeconfig file and its content.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct KubeconfigFile {
-    /// Where the file is; relative paths in it start from its folder.
+    /// The path of the file. Relative paths in the file refer to its folder.
     pub path: PathBuf,
-    /// What is in it.
+    /// The content of the file.
     pub bytes: Arc<[u8]>,
-    /// Who wrote it.
+    /// How far the content is trusted.
     pub trust: Trust,
 }
 
 impl KubeconfigFile {
-    /// A file with its content, written by whoever runs this process.
+    /// A trusted file with this content. `new` does not read the file itself.
     pub fn new(path: impl Into<PathBuf>, bytes: impl AsRef<[u8]>) -> Self {
         Self {
             path: path.into(),
@@ -59,23 +61,22 @@ impl fmt::Debug for KubeconfigFile {
 pub struct ContextAccess {
     /// The file that defines the context.
     pub file: PathBuf,
-    /// The context; `None` for one without a name, and where [`contexts`] says that a file can't be read as a kubeconfig at all.
+    /// The name of the context. `None` for a context without a name, and for a file that is not a kubeconfig.
     pub context: Option<Arc<str>>,
-    /// Whether it is the current context of the files.
+    /// Whether this is the current context of the files.
     pub current: bool,
-    /// A kubeconfig that holds this context only, or what is wrong with it.
+    /// A kubeconfig with this context only, or the error in it.
     pub access: Result<KubeconfigAccess, AccessError>,
 }
 
-/// Takes kubeconfig files apart into one small kubeconfig per context, without reading any other file.
+/// Splits kubeconfig files into one small kubeconfig for each context. Reads no other files.
 ///
-/// A list of files is read as kubectl reads `$KUBECONFIG`: a context, cluster or user is what the first file
-/// that defines it says, and contexts refer to clusters and users of any file of the list. Relative paths become
-/// paths from the folder of the file that defines the cluster or user. Files that have nothing to do with
-/// each other must be given one at a time.
+/// The files are merged as kubectl merges the files in `$KUBECONFIG`. If several files define the same context, cluster or user,
+/// the first one wins. A context can refer to a cluster or user in any of the files. Relative paths become absolute: they refer
+/// to the folder of the file that defines the cluster or user. Call this function once for each file if the files are unrelated.
 ///
-/// Errors are per context: a broken one says so and leaves the others alone. What the contexts say is not
-/// checked further; see [`check`](crate::check). For files of hundreds of contexts there is [`Kubeconfigs`].
+/// An error concerns one context or one file; the others are not affected. The content of the entries is not checked here, but
+/// by [`check`](crate::check). For files with hundreds of contexts, [`Kubeconfigs`] needs less memory.
 ///
 /// ```
 /// use mcr_access::{KubeconfigFile, contexts};
@@ -108,8 +109,9 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
     unreadable.chain(files.contexts()).collect()
 }
 
-/// Kubeconfig files to be taken apart one context at a time: what [`contexts`] makes of files of hundreds of contexts
-/// takes as much memory once more as the files do.
+/// Kubeconfig files, to be split one context at a time.
+///
+/// The function [`contexts`] returns all contexts at once, which needs as much memory again as the files.
 ///
 /// ```
 /// use mcr_access::{KubeconfigFile, Kubeconfigs};
@@ -126,7 +128,7 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
 ///     println!("{}: {error}", file.display());
 /// }
 /// for found in files.contexts() {
-///     // Made now, and gone before the next one.
+///     // Each iteration makes one context and drops it.
 ///     assert_eq!(found.context.as_deref(), Some("dev"));
 /// }
 /// ```
@@ -136,7 +138,7 @@ pub struct Kubeconfigs<'a> {
 }
 
 impl<'a> Kubeconfigs<'a> {
-    /// Parses files, which are taken together as [`contexts`] does.
+    /// Parses files. They are merged as in [`contexts`].
     pub fn parse(files: &'a [KubeconfigFile]) -> Self {
         let (mut documents, mut unreadable) = (Vec::new(), Vec::new());
         for file in files {
@@ -151,13 +153,13 @@ impl<'a> Kubeconfigs<'a> {
         }
     }
 
-    /// The files that can't be read as kubeconfigs at all, and what is wrong with them.
+    /// Returns the files that are not kubeconfigs, with their errors.
     pub fn unreadable(&self) -> impl Iterator<Item = (&'a Path, &AccessError)> {
         let unreadable = self.unreadable.iter();
         unreadable.map(|(file, error)| (file.path.as_path(), error))
     }
 
-    /// The contexts of all other files, in their order. Each is made when it is asked for.
+    /// Returns the contexts of all other files, in order. The iterator makes each context when it reaches it.
     pub fn contexts(&self) -> impl Iterator<Item = ContextAccess> {
         let sources: Vec<Source<'_>> = self
             .documents
@@ -170,20 +172,20 @@ impl<'a> Kubeconfigs<'a> {
             .collect();
         let current = sources
             .iter()
-            .find_map(|source| named(&source.document.current_context));
+            .find_map(|source| not_empty(&source.document.current_context));
         let mut seen = HashSet::new();
         let all = self
             .documents
             .iter()
             .enumerate()
             .flat_map(|(home, (_, document))| {
-                let entries = entries(&document.contexts).enumerate();
+                let entries = document.contexts.iter().flatten().enumerate();
                 entries.map(move |(index, entry)| (home, index, entry))
             });
         all.filter_map(move |(home, index, entry)| {
             let home = sources.get(home)?;
             let file = home.file.path.clone();
-            let Some(name) = named(&entry.name) else {
+            let Some(name) = not_empty(&entry.name) else {
                 return Some(ContextAccess {
                     file,
                     context: None,
@@ -216,10 +218,11 @@ impl fmt::Debug for Kubeconfigs<'_> {
     }
 }
 
-fn named(name: &Option<String>) -> Option<&str> {
+fn not_empty(name: &Option<String>) -> Option<&str> {
     name.as_deref().filter(|name| !name.is_empty())
 }
 
+/// A file with its parsed content.
 struct Source<'a> {
     file: &'a KubeconfigFile,
     document: &'a Document<'a>,
@@ -237,6 +240,7 @@ impl Source<'_> {
     }
 }
 
+/// Makes a kubeconfig with one context, its cluster and its user. `home` is the file that defines the context.
 fn extract(
     sources: &[Source<'_>],
     home: &Source<'_>,
@@ -246,22 +250,22 @@ fn extract(
     let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.index, name, &context)?;
     let mut untrusted = home.file.trust == Trust::Untrusted || from.file.trust == Trust::Untrusted;
     if let Some(cluster) = &mut cluster.cluster {
-        anchor(&mut cluster.certificate_authority, from.folder());
+        make_absolute(&mut cluster.certificate_authority, from.folder());
     }
     let mut users = Vec::new();
     if let Some((from, mut user)) = find_user(sources.iter(), |source| &source.index, name, &context)? {
         untrusted |= from.file.trust == Trust::Untrusted;
         if let Some(user) = &mut user.user {
-            anchor(&mut user.client_certificate, from.folder());
-            anchor(&mut user.client_key, from.folder());
-            anchor(&mut user.token_file, from.folder());
+            make_absolute(&mut user.client_certificate, from.folder());
+            make_absolute(&mut user.client_key, from.folder());
+            make_absolute(&mut user.token_file, from.folder());
             if let Some(exec) = &mut user.exec
                 && exec
                     .command
                     .as_deref()
                     .is_some_and(|command| command.contains(std::path::MAIN_SEPARATOR))
             {
-                anchor(&mut exec.command, from.folder());
+                make_absolute(&mut exec.command, from.folder());
             }
         }
         users.push(user);
@@ -283,129 +287,9 @@ fn extract(
     Ok(KubeconfigAccess::new(document.to_bytes(), trust).context(name))
 }
 
-/// Makes a path start from a folder unless it is absolute. A blank one is none.
-fn anchor(path: &mut Option<String>, folder: &Path) {
+/// Resolves a relative path against a folder. A blank path counts as a missing one.
+fn make_absolute(path: &mut Option<String>, folder: &Path) {
     if let Some(path) = path.as_mut().filter(|path| !path.trim().is_empty()) {
         *path = folder.join(&path).to_string_lossy().into_owned();
-    }
-}
-
-/// Finds the cluster of a context in the first of the documents that defines it.
-pub(crate) fn find_cluster<'a, S: Copy>(
-    sources: impl Iterator<Item = S> + Clone,
-    index: impl Fn(&S) -> &'a Index<'a>,
-    name: &str,
-    context: &Context,
-) -> Result<(S, NamedCluster<'a>), AccessError> {
-    let field = || format!("contexts[name={}].context.cluster", quote(name));
-    let Some(wanted) = context.cluster.as_deref().filter(|wanted| !wanted.is_empty()) else {
-        return Err(AccessError::reference(
-            field(),
-            "is missing; name the cluster that the context is about",
-        ));
-    };
-    for source in sources.clone() {
-        if let Some(entry) = index(&source).clusters.unique(wanted)? {
-            let entry = entry.clone();
-            return Ok((source, entry));
-        }
-    }
-    let names: Vec<&str> = sources
-        .flat_map(|source| index(&source).clusters.names())
-        .collect();
-    Err(AccessError::reference(
-        field(),
-        format!(
-            "cluster {} is not defined ({}); define it or correct the name",
-            quote(wanted),
-            list(names.into_iter())
-        ),
-    ))
-}
-
-/// Finds the user of a context in the first of the documents that defines it; a context need not have one.
-pub(crate) fn find_user<'a, S: Copy>(
-    sources: impl Iterator<Item = S> + Clone,
-    index: impl Fn(&S) -> &'a Index<'a>,
-    name: &str,
-    context: &Context,
-) -> Result<Option<(S, NamedUser<'a>)>, AccessError> {
-    let Some(wanted) = context.user.as_deref().filter(|wanted| !wanted.is_empty()) else {
-        return Ok(None);
-    };
-    for source in sources.clone() {
-        if let Some(entry) = index(&source).users.unique(wanted)? {
-            let entry = entry.clone();
-            return Ok(Some((source, entry)));
-        }
-    }
-    let names: Vec<&str> = sources.flat_map(|source| index(&source).users.names()).collect();
-    Err(AccessError::reference(
-        format!("contexts[name={}].context.user", quote(name)),
-        format!(
-            "user {} is not defined ({}); define it or correct the name",
-            quote(wanted),
-            list(names.into_iter())
-        ),
-    ))
-}
-
-pub(crate) fn entries<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
-    list.as_deref().unwrap_or_default().iter()
-}
-
-/// The entries of a document by name: one of thousands of contexts asks for each of its own.
-pub(crate) struct Index<'a> {
-    pub(crate) contexts: Section<'a, NamedContext>,
-    pub(crate) clusters: Section<'a, NamedCluster<'a>>,
-    pub(crate) users: Section<'a, NamedUser<'a>>,
-}
-
-impl<'a> Index<'a> {
-    pub(crate) fn of(document: &'a Document<'a>) -> Self {
-        Self {
-            contexts: Section::of("contexts", &document.contexts),
-            clusters: Section::of("clusters", &document.clusters),
-            users: Section::of("users", &document.users),
-        }
-    }
-}
-
-pub(crate) struct Section<'a, T> {
-    title: &'static str,
-    all: &'a [T],
-    /// None for a name that is there more than once.
-    by_name: HashMap<&'a str, Option<&'a T>>,
-}
-
-impl<'a, T: Named> Section<'a, T> {
-    fn of(title: &'static str, all: &'a Option<Vec<T>>) -> Self {
-        let all = all.as_deref().unwrap_or_default();
-        let mut by_name = HashMap::with_capacity(all.len());
-        for entry in all {
-            if let Some(name) = entry.name() {
-                by_name
-                    .entry(name)
-                    .and_modify(|found| *found = None)
-                    .or_insert(Some(entry));
-            }
-        }
-        Self { title, all, by_name }
-    }
-
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> + use<'a, T> {
-        self.all.iter().filter_map(Named::name)
-    }
-
-    /// The entry of that name. Kubernetes refuses a file that defines a name twice; here it costs only what refers to it.
-    pub(crate) fn unique(&self, name: &str) -> Result<Option<&'a T>, AccessError> {
-        match self.by_name.get(name) {
-            None => Ok(None),
-            Some(Some(entry)) => Ok(Some(entry)),
-            Some(None) => Err(AccessError::reference(
-                format!("{}[name={}]", self.title, quote(name)),
-                "is defined more than once in this file; remove or rename all but one",
-            )),
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials and where they come from.
+//! Credentials, and the trait of their sources.
 
 use std::{
     collections::BTreeMap,
@@ -11,21 +11,21 @@ use futures::future::BoxFuture;
 use rustls::sign::CertifiedKey;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{BoxError, Fingerprint, pem};
+use crate::{error::BoxError, fingerprint::Fingerprint, pem};
 
-/// What one request authenticates with. Debug shows which kinds of credentials there are, never their content.
+/// The credentials of a request. Debug output shows which kinds are set, but no secret.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Credential {
     /// A bearer token.
     pub token: Option<SecretString>,
-    /// A user name and password; used only where there is no token.
+    /// A user name and password. Requests use them only if there is no token.
     pub basic: Option<Basic>,
     /// A client certificate with its key.
     pub certificate: Option<ClientCertificate>,
-    /// Whom to act as.
+    /// The user to impersonate.
     pub impersonate: Option<Impersonation>,
-    /// When the token or certificate expires.
+    /// The time at which the token or the certificate expires, if known.
     pub expires_at: Option<SystemTime>,
 }
 
@@ -33,82 +33,80 @@ pub struct Credential {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Basic {
-    /// The user.
+    /// The name of the user.
     pub username: String,
     /// The password.
     pub password: SecretString,
 }
 
-/// A client certificate with its private key; see [`Credential::certificate`].
+/// A client certificate with its private key. [`Credential::certificate`] makes one.
 #[derive(Clone)]
-pub struct ClientCertificate(Held);
+pub struct ClientCertificate(CertificateForm);
 
-/// What a kubeconfig, a file or a plugin gave was checked, and its text is not held: there may be as many as clusters. What
-/// was made by hand may be unusable, which shows when it is used.
 #[derive(Clone)]
-enum Held {
-    Text {
-        chain: Arc<[u8]>,
-        key: SecretString,
-    },
-    Checked {
+enum CertificateForm {
+    /// PEM from [`Credential::certificate`]. It is parsed, and can turn out to be unusable, when a connection needs it.
+    Unparsed { chain: Arc<[u8]>, key: SecretString },
+    /// A certificate from a kubeconfig, a file or a plugin. Its PEM is dropped: a fleet can have one for each cluster.
+    Parsed {
         identity: Arc<CertifiedKey>,
-        text: Fingerprint,
+        pem: Fingerprint,
     },
 }
 
 impl ClientCertificate {
-    /// A certificate and a key that have been seen to be usable together.
-    pub(crate) fn checked(chain: &[u8], key: &str) -> Result<Self, (pem::Half, &'static str)> {
-        let identity = pem::identity(chain, key)?;
-        let text = Self::print(chain, key);
-        Ok(Self(Held::Checked { identity, text }))
+    /// Parses a certificate and its key, and checks that they belong together.
+    pub(crate) fn parse(chain: &[u8], key: &str) -> Result<Self, (pem::IdentityPart, &'static str)> {
+        Ok(Self(CertificateForm::Parsed {
+            identity: pem::identity(chain, key)?,
+            pem: Self::fingerprint_of_pem(chain, key),
+        }))
     }
 
-    fn print(chain: &[u8], key: &str) -> Fingerprint {
+    fn fingerprint_of_pem(chain: &[u8], key: &str) -> Fingerprint {
         Fingerprint::of(&(chain, key))
     }
 
-    /// Stands for the text of certificate and key.
+    /// Returns the fingerprint of the PEM of certificate and key.
     #[doc(hidden)]
     pub fn fingerprint(&self) -> Fingerprint {
         match &self.0 {
-            Held::Text { chain, key } => Self::print(chain, key.expose_secret()),
-            Held::Checked { text, .. } => *text,
+            CertificateForm::Unparsed { chain, key } => Self::fingerprint_of_pem(chain, key.expose_secret()),
+            CertificateForm::Parsed { pem, .. } => *pem,
         }
     }
 
-    /// What is shown to the API server, the same one for equal certificates.
+    /// Returns the certificate and key in the form that rustls needs. Equal certificates share one object.
     #[doc(hidden)]
-    pub fn identity(&self) -> Result<Arc<CertifiedKey>, (pem::Half, &'static str)> {
+    pub fn identity(&self) -> Result<Arc<CertifiedKey>, (pem::IdentityPart, &'static str)> {
         match &self.0 {
-            Held::Text { chain, key } => pem::identity(chain, key.expose_secret()),
-            Held::Checked { identity, .. } => Ok(identity.clone()),
+            CertificateForm::Unparsed { chain, key } => pem::identity(chain, key.expose_secret()),
+            CertificateForm::Parsed { identity, .. } => Ok(identity.clone()),
         }
     }
 }
 
-/// Whom to act as (the `as*` fields of a kubeconfig's user).
+/// The user to impersonate: the fields `as`, `as-uid`, `as-groups` and `as-user-extra` of a kubeconfig's user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Impersonation {
-    /// The user.
+    /// The name of the user.
     pub user: String,
     /// The user's UID.
     pub uid: Option<String>,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// Further attributes.
+    /// Further attributes of the user, for authorizers.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Credential {
-    /// No credential: anonymous requests.
+    /// A credential for anonymous requests: it is empty.
     pub fn anonymous() -> Self {
         Self::default()
     }
 
-    /// A bearer token that does not expire as far as anyone knows.
+    /// A bearer token without a known expiry.
     pub fn token(token: impl Into<String>) -> Self {
         Self {
             token: Some(SecretString::from(token.into())),
@@ -116,9 +114,10 @@ impl Credential {
         }
     }
 
-    /// A client certificate chain and its private key, PEM.
+    /// A client certificate chain and its private key, in PEM. The first connection that uses them parses them, so a wrong one
+    /// is an error of that connection.
     pub fn certificate(chain: impl AsRef<[u8]>, key: impl Into<String>) -> Self {
-        let certificate = ClientCertificate(Held::Text {
+        let certificate = ClientCertificate(CertificateForm::Unparsed {
             chain: Arc::from(chain.as_ref()),
             key: SecretString::from(key.into()),
         });
@@ -128,14 +127,14 @@ impl Credential {
         }
     }
 
-    /// Sets when it expires.
+    /// Sets the time at which the credential expires.
     #[must_use]
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.expires_at = Some(at);
         self
     }
 
-    /// Stands for everything but the expiry; see [`Fingerprint`].
+    /// Returns the [`Fingerprint`] of everything but the expiry.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&(
             self.token.as_ref().map(ExposeSecret::expose_secret),
@@ -176,23 +175,23 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// Why a credential is asked for.
+/// Why a caller asks for a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refresh {
-    /// The cluster is being connected; a cached credential will do.
+    /// The caller connects to the cluster. A cached credential is sufficient.
     First,
-    /// The last credential expires soon.
+    /// The last credential expires soon. The caller needs one that is valid longer.
     Expiring,
-    /// The API server refused the last credential with 401: a cached one will not do.
+    /// The API server refused the last credential with 401. The caller needs another one.
     Unauthorized,
 }
 
-/// Hands out credentials for one cluster, now and whenever they expire or are refused.
+/// A source of credentials for a cluster: the first one, and a new one when the last one expires or is refused.
 ///
-/// The fleet asks from the cluster's own task, with a deadline: a source that hangs delays only its own
-/// cluster and is dropped when the deadline passes, so it must be cancel safe. A panic counts as a failure. Two clusters
-/// can share one.
+/// The fleet calls [`credential`](Self::credential) in the task of the cluster, with a deadline. A source that hangs delays
+/// only its own cluster. The fleet drops the future when the deadline passes, so it must be cancel safe. A panic counts as a
+/// failure. Several clusters can share one source.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -213,15 +212,19 @@ pub enum Refresh {
 /// }
 /// ```
 pub trait CredentialSource: Send + Sync + 'static {
-    /// Tells sources apart: when a provider announces a cluster again with a source of another fingerprint,
-    /// its credentials are swapped.
+    /// Identifies the source. If a provider announces a cluster again with a source of another fingerprint, the fleet
+    /// replaces the credentials of the cluster.
     fn fingerprint(&self) -> Fingerprint;
 
-    /// Gets a credential.
+    /// Returns a credential.
+    ///
+    /// # Errors
+    /// [`CredentialError`] if there is no credential now. The fleet calls again, with back-off.
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>>;
 
-    /// How often to ask again although nothing expires, for sources whose credentials are replaced behind
-    /// their back (token files are read again every minute). `None`: only before expiry and on 401.
+    /// The interval at which the fleet asks for a new credential although the last one has not expired. For credentials that
+    /// change without notice: token files are read again every minute. `None`: the fleet asks only before expiry and
+    /// after a 401.
     fn renew_every(&self) -> Option<Duration> {
         None
     }
@@ -247,7 +250,7 @@ impl<S: CredentialSource + ?Sized> CredentialSource for Arc<S> {
     }
 }
 
-/// Why there is no credential. Its text never holds a secret or a plugin's output.
+/// Why a source has no credential. The text never contains a secret or the output of a plugin.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CredentialError {
@@ -258,7 +261,7 @@ pub struct CredentialError {
 }
 
 impl CredentialError {
-    /// A failure that may pass: it is tried again, with back-off.
+    /// A failure that can pass without a change, for example a timeout.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -267,7 +270,8 @@ impl CredentialError {
         }
     }
 
-    /// A failure that stays until the cluster's description changes. It is still tried again, rarely.
+    /// A failure that lasts until somebody changes the cluster's configuration. The fleet tries
+    /// again all the same, with back-off, since it can't see that change.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -276,25 +280,25 @@ impl CredentialError {
         }
     }
 
-    /// Adds what caused it.
+    /// Sets the cause of the failure.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Whether trying again without a change can't help.
+    /// Returns whether another attempt without a change is pointless.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
 }
 
-/// A credential that stays as it is.
+/// A source that always returns the same credential.
 #[derive(Debug, Clone)]
 pub struct StaticCredential(Credential);
 
 impl StaticCredential {
-    /// Always hands out this credential.
+    /// A source of this credential.
     pub fn new(credential: Credential) -> Self {
         Self(credential)
     }

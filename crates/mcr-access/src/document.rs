@@ -1,7 +1,7 @@
-//! The form of a kubeconfig.
+//! The schema of kubeconfigs, and their parser.
 //!
-//! These types and not `kube::config::Kubeconfig`, because kube's keep unknown fields by flattening, through
-//! which `token: 12345` and `name: 1.10` no longer parse (kubectl accepts both), and show `exec.env` in Debug.
+//! `kube::config::Kubeconfig` does not serve here. It keeps unknown fields with `serde(flatten)`, so `token: 12345` and
+//! `name: 1.10` fail to parse, although kubectl accepts both. Its Debug output contains `exec.env`.
 
 use std::{borrow::Cow, ops::Deref};
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{AccessError, Place};
 
-/// A text that is most of a kubeconfig: certificates, keys and tokens are long. A file of hundreds of contexts is not
-/// held a second time for them, unless they are escaped or folded.
+/// A long value: a certificate, key or token. It borrows from the text of the kubeconfig unless it is escaped or folded there,
+/// so a file with hundreds of contexts is not copied.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
@@ -23,7 +23,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A kubeconfig. No Debug: it holds secrets.
+/// A parsed kubeconfig. It has no Debug output, since it contains secrets.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Document<'a> {
@@ -166,7 +166,7 @@ pub(crate) struct ExecEnv {
     pub(crate) value: Option<String>,
 }
 
-/// An entry of one of the lists.
+/// An entry with a name.
 pub(crate) trait Named {
     fn name(&self) -> Option<&str>;
 }
@@ -190,8 +190,8 @@ impl Named for NamedUser<'_> {
 }
 
 impl User<'_> {
-    /// Whether all that there is to know about it stands here: it names no files and no programs.
-    pub(crate) fn stays(&self) -> bool {
+    /// Returns whether the user has inline data only: it names no files and no programs.
+    pub(crate) fn is_inline(&self) -> bool {
         self.client_certificate.is_none()
             && self.client_key.is_none()
             && self.token_file.is_none()
@@ -200,27 +200,29 @@ impl User<'_> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses a kubeconfig. What it says about broken ones holds no part of them.
+    /// Parses a kubeconfig.
+    ///
+    /// # Errors
+    /// [`AccessError::Empty`] or [`AccessError::Syntax`]. The texts quote no part of the kubeconfig.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, AccessError> {
-        /// etcd does not hold Secrets of more than 1 MiB; files of hundreds of contexts do exist.
-        const MOST: usize = 64 << 20;
-        if bytes.len() > MOST {
+        /// Enough for files with thousands of contexts. A Secret has at most 1 MiB.
+        const MAX_BYTES: usize = 64 << 20;
+        if bytes.len() > MAX_BYTES {
             return Err(AccessError::Syntax {
                 problem: "it is longer than 64 MiB",
-                place: Place { line: 0, column: 0 },
+                place: Place::UNKNOWN,
             });
         }
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let nowhere = Place { line: 0, column: 0 };
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
             return Err(AccessError::Syntax {
                 problem: "it is UTF-16 and must be saved as UTF-8",
-                place: nowhere,
+                place: Place::UNKNOWN,
             });
         }
         let text = std::str::from_utf8(bytes).map_err(|_| AccessError::Syntax {
             problem: "it is not UTF-8 text",
-            place: nowhere,
+            place: Place::UNKNOWN,
         })?;
         let blank = |line: &str| {
             let line = line.trim();
@@ -229,18 +231,18 @@ impl<'a> Document<'a> {
         if text.lines().all(blank) {
             return Err(AccessError::Empty);
         }
-        // JSON is YAML, but not to the last key: those of YAML end at 1024 characters. What `to_bytes` wrote must come
-        // back as it was.
+        // JSON has its own parser, because a key in YAML has at most 1024 characters. The output of `to_bytes` must parse to
+        // the same document.
         if text.starts_with('{')
             && let Ok(document) = serde_json::from_str(text)
         {
             return Ok(document);
         }
-        // A short text can stand for a very long one: who repeats a user a thousand times is still below this.
+        // Aliases can expand a short text to a very long one. This limit is enough for a thousand repetitions of a user.
         let mut options = serde_saphyr::options! { with_snippet: false };
         options.alias_limits.max_total_replayed_events = 10_000;
-        // What is read may be as long as it likes otherwise: a file with the contexts of a large fleet has more parts than
-        // the parser's defaults allow, and no more than it has characters.
+        // The other limits grow with the text: a file with the contexts of a large fleet exceeds the defaults of the parser. A
+        // text has at most as many nodes as bytes.
         if let Some(budget) = &mut options.budget {
             budget.max_nodes = budget.max_nodes.max(text.len());
             budget.max_events = budget.max_events.max(2 * text.len());
@@ -251,17 +253,17 @@ impl<'a> Document<'a> {
         document.ok_or(AccessError::Empty)
     }
 
-    /// The kubeconfig as JSON, which is YAML.
+    /// Returns the kubeconfig as JSON, which is also YAML.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Maps with string keys and strings only: this can't fail.
+        // This can't fail: all keys are strings.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// Says what is wrong without any text of the parser's: its messages quote the source.
+/// Translates an error of the parser. The texts of the parser are not used, since they quote the kubeconfig.
 fn syntax(error: &serde_saphyr::Error) -> AccessError {
     use serde_saphyr::Error;
-    let place = error.location().map_or(Place { line: 0, column: 0 }, |at| Place {
+    let place = error.location().map_or(Place::UNKNOWN, |at| Place {
         line: at.line(),
         column: at.column(),
     });
@@ -329,7 +331,7 @@ mod tests {
         assert!(stays(&yaml("'LS0t'"), "LS0t"));
         assert!(stays(&yaml("007"), "007"));
         assert!(stays(&json(r#""LS0t""#), "LS0t"));
-        // Not as it stands there.
+        // Values that differ from their text in the file are copied.
         assert!(!stays(&yaml(r#""LS\x30t""#), "LS0t"));
         assert!(!stays(&yaml(">-\n      LS\n      0t"), "LS 0t"));
         assert!(!stays(&yaml("|\n      LS\n      0t"), "LS\n0t\n"));

@@ -1,25 +1,26 @@
-//! Where an API server is.
+//! The address of an API server.
 
 use std::{fmt, sync::Arc};
 
-/// Where an API server is and how it proves who it is. Two equal endpoints can share connections' TLS state.
+/// The address of an API server, and how to verify its certificate. Equal endpoints can share TLS configurations and
+/// sessions.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// `https://host:port/path`; plain http is accepted.
+    /// The URL of the API server: `https://host:port/path`. Plain http is accepted.
     pub server: http::Uri,
-    /// The certificate authorities that sign the server's certificate, PEM; without it the system's.
+    /// The certificate authorities that may sign the server's certificate, in PEM. `None`: those of the system.
     pub certificate_authority: Option<Arc<[u8]>>,
-    /// The name the server's certificate must carry, if it is not the host of `server`.
+    /// The name that the server's certificate must have. `None`: the host of `server`.
     pub tls_server_name: Option<Arc<str>>,
-    /// Accept any server certificate.
+    /// Whether any certificate of the server is accepted.
     pub insecure_skip_tls_verify: bool,
-    /// An http, https or socks5 proxy.
+    /// The proxy to connect through: http, https or socks5.
     pub proxy: Option<http::Uri>,
 }
 
 impl Endpoint {
-    /// An endpoint whose certificate is checked against the system's certificate authorities.
+    /// An endpoint without a proxy. The certificate authorities of the system verify its certificate.
     pub fn new(server: http::Uri) -> Self {
         Self {
             server,
@@ -30,7 +31,7 @@ impl Endpoint {
         }
     }
 
-    /// Sets the certificate authorities, PEM.
+    /// Sets the certificate authorities, in PEM.
     #[must_use]
     pub fn certificate_authority(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.certificate_authority = Some(Arc::from(pem.as_ref()));
@@ -38,24 +39,24 @@ impl Endpoint {
     }
 }
 
-// An address of a proxy can hold a password.
+// Not derived: the URL of a proxy can contain a password.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("server", &plain(&self.server))
+            .field("server", &redacted_uri(&self.server))
             .field(
                 "certificate_authority",
                 &self.certificate_authority.as_ref().map(|pem| pem.len()),
             )
             .field("tls_server_name", &self.tls_server_name)
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
-            .field("proxy", &self.proxy.as_ref().map(plain))
+            .field("proxy", &self.proxy.as_ref().map(redacted_uri))
             .finish()
     }
 }
 
-/// An address without user name, password and query.
-pub fn plain(uri: &http::Uri) -> String {
+/// Formats a URI without user name, password and query.
+pub fn redacted_uri(uri: &http::Uri) -> String {
     let scheme = uri
         .scheme_str()
         .map(|scheme| format!("{scheme}://"))

@@ -1,36 +1,39 @@
-//! Why an access can't be used.
+//! Errors, and names in their texts.
 
 use std::{fmt, io, path::PathBuf};
 
-/// Why an access can't be used: what is wrong, where, and what to do next.
+/// An error of any type.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a kubeconfig or an endpoint can't be used.
 ///
-/// The text is meant for the status of the object or the log line about the file that holds the kubeconfig. It
-/// names fields, names and paths, never the content of a field, so it holds no secret.
+/// The text says what is wrong, where, and what to do next. It fits into the status of an object or into a log line. It
+/// contains names and paths, but never the content of a field, so it reveals no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// There is nothing in the kubeconfig.
+    /// The kubeconfig is empty.
     #[error(
         "the kubeconfig is empty; check that whatever writes it has finished, and that this is the right file or key"
     )]
     Empty,
-    /// The kubeconfig is not YAML, or its fields have the wrong form.
+    /// The kubeconfig is not valid YAML, or a field has the wrong type.
     #[error("the kubeconfig can't be read: {problem}{place}; correct it there")]
     Syntax {
         /// What is wrong.
         problem: &'static str,
-        /// Where it is wrong.
+        /// The position of the error.
         place: Place,
     },
-    /// A name that is referred to is not defined, or more than once.
+    /// A name is not defined, or is defined more than once.
     #[error("{field}: {problem}")]
     Reference {
-        /// The field that refers, or the entry.
+        /// The path of the field that refers to the name, or of the entry that is defined twice.
         field: String,
         /// What is wrong and what to do about it.
         problem: String,
     },
-    /// A field can't be used.
+    /// A field is missing or has an unusable value.
     #[error("{field}: {problem}")]
     Invalid {
         /// The path of the field, for example `users[name="x"].user.client-key-data`.
@@ -38,8 +41,8 @@ pub enum AccessError {
         /// What is wrong and what to do about it.
         problem: String,
     },
-    /// A field asks for something that the [`AccessPolicy`](crate::AccessPolicy) does not allow to whoever wrote
-    /// the kubeconfig.
+    /// A field of an untrusted kubeconfig asks for something that the [`AccessPolicy`](crate::AccessPolicy) does not
+    /// allow.
     #[error("{field}: {problem}")]
     Refused {
         /// The path of the field.
@@ -47,26 +50,30 @@ pub enum AccessError {
         /// What is refused and what to do about it.
         problem: String,
     },
-    /// A file that a field names can't be read.
+    /// A field names a file that can't be read.
     #[error("{field}: can't read {}: {}; check that the file exists and that this process may read it", path.display(), kind)]
     Read {
         /// The path of the field.
         field: String,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why it can't be read.
+        /// Why the file can't be read.
         kind: io::ErrorKind,
     },
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The line, from 1; 0 if it is not known.
+    /// The line, counted from 1. 0 means that the position is unknown.
     pub line: u64,
-    /// The column, from 1.
+    /// The column, counted from 1.
     pub column: u64,
+}
+
+impl Place {
+    pub(crate) const UNKNOWN: Self = Self { line: 0, column: 0 };
 }
 
 impl fmt::Display for Place {
@@ -103,30 +110,30 @@ impl AccessError {
     }
 }
 
-/// Shows a name that somebody else chose: quoted, escaped, and not longer than fits a line.
+/// Quotes and escapes a name from a kubeconfig, and cuts a long one.
 pub(crate) fn quote(name: &str) -> String {
-    const MOST: usize = 80;
-    match name.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 80;
+    match name.char_indices().nth(MAX_CHARS) {
         None => format!("{name:?}"),
         Some((end, _)) => format!("{:?}...", &name[..end]),
     }
 }
 
-/// Lists names for a message; a few of them are enough to see what was meant.
-pub fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    const MOST: usize = 5;
+/// Lists names for an error text: `there are "a", "b"`, or `there are none`. Of many names it lists the first five.
+pub fn list_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const MAX_NAMES: usize = 5;
     let names: Vec<&str> = names.collect();
     if names.is_empty() {
         return "there are none".to_owned();
     }
     let mut text = names
         .iter()
-        .take(MOST)
+        .take(MAX_NAMES)
         .map(|name| quote(name))
         .collect::<Vec<_>>()
         .join(", ");
-    if names.len() > MOST {
-        text.push_str(&format!(" and {} more", names.len() - MOST));
+    if names.len() > MAX_NAMES {
+        text.push_str(&format!(" and {} more", names.len() - MAX_NAMES));
     }
     format!("there are {text}")
 }

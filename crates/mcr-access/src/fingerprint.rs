@@ -1,4 +1,4 @@
-//! Comparing secrets without holding them.
+//! Comparing secrets without keeping them.
 
 use std::{
     fmt,
@@ -6,13 +6,15 @@ use std::{
     sync::LazyLock,
 };
 
-/// Stands for a secret in comparisons: equal for equal secrets within one process, and useless outside of it
-/// (the hash is keyed with random state).
+/// A keyed hash, to compare secrets without keeping them.
+///
+/// Equal values have equal fingerprints within one process. The keys are random and differ in each process, so a
+/// fingerprint is of no use outside of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u64; 2]);
 
 impl Fingerprint {
-    /// The fingerprint of a value.
+    /// Computes the fingerprint of a value.
     pub fn of(value: &impl Hash) -> Self {
         static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
         Self(KEYS.each_ref().map(|key| key.hash_one(value)))

@@ -1,4 +1,4 @@
-//! A kubeconfig as it was handed over, and the result of reading it.
+//! Access by a kubeconfig, with its cached resolution.
 
 use std::{
     fmt,
@@ -7,22 +7,26 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{AccessPolicy, CredentialSource, Endpoint, Resolved, Trust};
+use crate::{
+    credential::CredentialSource, endpoint::Endpoint, policy::AccessPolicy, resolved::Resolved, trust::Trust,
+};
 
-/// Access by a kubeconfig.
+/// Access to a cluster by a context of a kubeconfig.
+///
+/// [`resolve`](crate::resolve) caches its result here. Clones share the cache.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct KubeconfigAccess {
-    /// The kubeconfig, YAML or JSON.
+    /// The text of the kubeconfig, in YAML or JSON.
     pub yaml: Arc<[u8]>,
-    /// How far it is trusted.
+    /// How far the kubeconfig is trusted.
     pub trust: Trust,
-    /// The context to use; without it the kubeconfig's current context.
+    /// The name of the context to use. `None`: the current context of the kubeconfig.
     pub context: Option<Arc<str>>,
-    /// The folder that relative paths in a trusted kubeconfig start from.
+    /// The folder to which relative paths in the kubeconfig refer. `None`: the working directory of this process.
     pub base_dir: Option<PathBuf>,
-    /// The result of reading it, shared by all clones.
-    pub(crate) found: Arc<OnceLock<Found>>,
+    /// The cached result of [`resolve`](crate::resolve). All clones share it.
+    pub(crate) cached: Arc<OnceLock<CachedResolution>>,
 }
 
 impl KubeconfigAccess {
@@ -33,20 +37,20 @@ impl KubeconfigAccess {
             trust,
             context: None,
             base_dir: None,
-            found: Arc::default(),
+            cached: Arc::default(),
         }
     }
 
-    /// Chooses a context.
+    /// Sets the context to use.
     #[must_use]
     pub fn context(mut self, context: impl Into<Arc<str>>) -> Self {
         self.context = Some(context.into());
-        // Clones that chose another one have found something else.
-        self.found = Arc::default();
+        // Clones with another context have another result.
+        self.cached = Arc::default();
         self
     }
 
-    /// Sets the folder that relative paths start from.
+    /// Sets the folder to which relative paths in the kubeconfig refer.
     #[must_use]
     pub fn base_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.base_dir = Some(dir.into());
@@ -56,7 +60,7 @@ impl KubeconfigAccess {
 
 impl fmt::Debug for KubeconfigAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubeconfig")
+        f.debug_struct("KubeconfigAccess")
             .field("bytes", &self.yaml.len())
             .field("trust", &self.trust)
             .field("context", &self.context)
@@ -64,75 +68,81 @@ impl fmt::Debug for KubeconfigAccess {
     }
 }
 
-/// What was found in a kubeconfig.
-pub(crate) struct Found {
+/// The result of resolving a kubeconfig, with the values that it was resolved from.
+pub(crate) struct CachedResolution {
     pub(crate) yaml: Arc<[u8]>,
     pub(crate) context: Option<Arc<str>>,
     pub(crate) default_namespace: Arc<str>,
-    /// None if it names files or programs, in which something else may be found each time.
-    pub(crate) link: Option<FoundLink>,
+    /// `None` if the kubeconfig names files or programs, since their content can change.
+    pub(crate) inline: Option<CachedEndpoint>,
 }
 
 #[derive(Clone)]
-pub(crate) struct FoundLink {
+pub(crate) struct CachedEndpoint {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) credentials: Arc<dyn CredentialSource>,
 }
 
 impl KubeconfigAccess {
-    fn found(&self) -> Option<&Found> {
-        // The fields are public: they may have been changed since.
-        let same = |found: &&Found| Arc::ptr_eq(&found.yaml, &self.yaml) && found.context == self.context;
-        self.found.get().filter(same)
+    /// Returns the cached resolution, unless the public fields have changed since.
+    fn cached(&self) -> Option<&CachedResolution> {
+        let is_current = |cached: &&CachedResolution| {
+            Arc::ptr_eq(&cached.yaml, &self.yaml) && cached.context == self.context
+        };
+        self.cached.get().filter(is_current)
     }
 
-    /// Whether the kubeconfig has been read.
+    /// Returns whether the kubeconfig has been resolved or checked with success.
     #[doc(hidden)]
     pub fn is_read(&self) -> bool {
-        self.found().is_some()
+        self.cached().is_some()
     }
 
-    /// The namespace of the context; none as long as the kubeconfig has not been read.
+    /// Returns the namespace of the context. `None` before the first successful [`resolve`](crate::resolve) or
+    /// [`check`](crate::check).
     pub fn default_namespace(&self) -> Option<Arc<str>> {
-        self.found().map(|found| found.default_namespace.clone())
+        self.cached().map(|cached| cached.default_namespace.clone())
     }
 
-    /// The result of an earlier [`resolve`](crate::resolve), if the kubeconfig names neither files nor programs and the policy
-    /// allows it.
+    /// Returns the cached result of an earlier [`resolve`](crate::resolve) or [`check`](crate::check).
+    ///
+    /// `None` if there is no such result, if the kubeconfig names files or programs, or if this policy does not allow it.
+    /// Then [`resolve`](crate::resolve) reads the kubeconfig again, and its error says what the policy refuses.
     pub fn resolved(&self, policy: &AccessPolicy) -> Option<Resolved> {
-        let found = self.found()?;
-        let FoundLink {
+        let cached = self.cached()?;
+        let CachedEndpoint {
             endpoint,
             credentials,
-        } = found.link.as_ref()?;
-        // The policy can refuse nothing else of it. Reading the kubeconfig again tells why it refuses.
+        } = cached.inline.as_ref()?;
+        // Without files and programs, these are all fields that a policy can refuse.
         let allowed = self.trust == Trust::Trusted
             || (!endpoint.insecure_skip_tls_verify
                 && endpoint.proxy.is_none()
-                && literal(&endpoint.server).is_none_or(|address| policy.addresses.check(address).is_ok()));
+                && literal_ip(&endpoint.server)
+                    .is_none_or(|address| policy.addresses.check(address).is_ok()));
         allowed.then(|| Resolved {
             endpoint: endpoint.clone(),
             credentials: credentials.clone(),
-            default_namespace: found.default_namespace.clone(),
+            default_namespace: cached.default_namespace.clone(),
             trust: self.trust,
         })
     }
 
-    /// The same access without the text of its kubeconfig, if all that it leads to is known: the text can be longer than
-    /// everything else that is held of a cluster. Only for use with this policy.
+    /// Drops the text of the kubeconfig if the cached resolution makes it superfluous, for use with this policy only. The text
+    /// can need more memory than all other data of a cluster.
     #[doc(hidden)]
     #[must_use]
-    pub fn settled(self, policy: &AccessPolicy) -> Self {
-        let (Some(_), Some(found)) = (self.resolved(policy), self.found()) else {
+    pub fn without_text(self, policy: &AccessPolicy) -> Self {
+        let (Some(_), Some(cached)) = (self.resolved(policy), self.cached()) else {
             return self;
         };
         let yaml: Arc<[u8]> = Arc::default();
         Self {
-            found: Arc::new(OnceLock::from(Found {
+            cached: Arc::new(OnceLock::from(CachedResolution {
                 yaml: yaml.clone(),
-                context: found.context.clone(),
-                default_namespace: found.default_namespace.clone(),
-                link: found.link.clone(),
+                context: cached.context.clone(),
+                default_namespace: cached.default_namespace.clone(),
+                inline: cached.inline.clone(),
             })),
             yaml,
             trust: self.trust,
@@ -141,7 +151,7 @@ impl KubeconfigAccess {
         }
     }
 
-    /// A path in a kubeconfig starts from the folder of the kubeconfig.
+    /// Resolves a path in the kubeconfig against its folder.
     pub(crate) fn absolute(&self, path: &str) -> PathBuf {
         match &self.base_dir {
             Some(dir) => dir.join(path),
@@ -150,8 +160,8 @@ impl KubeconfigAccess {
     }
 }
 
-/// The IP address in the URL of a server; none if it has a host name.
-pub(crate) fn literal(server: &http::Uri) -> Option<IpAddr> {
+/// Returns the IP address in the URL of a server. `None` if the URL has a host name.
+pub(crate) fn literal_ip(server: &http::Uri) -> Option<IpAddr> {
     let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
     host.parse().ok()
 }

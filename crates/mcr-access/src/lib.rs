@@ -3,28 +3,35 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The bytes of kubeconfigs: parsing them, finding entries by name, splitting files into contexts.
 mod contexts;
-mod credential;
 mod document;
+mod index;
+
+// Access to one cluster, and how it becomes an endpoint with a source of credentials.
 mod endpoint;
-mod error;
-mod exec;
-mod fields;
-mod file;
-mod fingerprint;
 mod kubeconfig;
-mod name;
-mod namespace;
 mod parts;
-mod pem;
-mod policy;
 mod resolve;
 mod resolved;
-mod server;
-mod sync;
+
+// What an untrusted kubeconfig may do.
+mod policy;
 mod trust;
-mod user;
-mod weak;
+
+// Credentials: the trait for sources, static credentials, files, exec plugins, certificates.
+mod credential;
+mod exec;
+mod file_source;
+mod pem;
+
+// Types and functions that the other modules share.
+mod error;
+mod fingerprint;
+mod name;
+mod namespace;
+mod sync;
+mod weak_cache;
 
 pub use contexts::{ContextAccess, KubeconfigFile, Kubeconfigs, contexts};
 pub use credential::{
@@ -32,7 +39,7 @@ pub use credential::{
     StaticCredential,
 };
 pub use endpoint::Endpoint;
-pub use error::{AccessError, Place};
+pub use error::{AccessError, BoxError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
@@ -43,22 +50,19 @@ pub use resolve::{check, resolve};
 pub use resolved::Resolved;
 pub use trust::Trust;
 
-/// An error of any kind.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// For the crates of this workspace. Not part of the API: it may change or go at any time.
+/// Items for the other crates of this workspace. They are not part of the API, and can change in any release.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
-        document::Document, endpoint::plain, error::list, exec::output as exec_output, resolve::resolve_with,
-        sync::lock, weak::WeakMap,
+        document::Document, endpoint::redacted_uri, error::list_names, exec::output as exec_output,
+        resolve::resolve_with, sync::lock, weak_cache::WeakCache,
     };
 
     pub mod namespace {
-        pub use crate::namespace::{is_valid, shared, usual};
+        pub use crate::namespace::{default_name, interned, is_valid};
     }
 
     pub mod pem {
-        pub use crate::pem::{Half, authorities, provider};
+        pub use crate::pem::{IdentityPart, authorities, provider};
     }
 }

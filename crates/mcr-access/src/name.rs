@@ -4,10 +4,9 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
 /// The name of one cluster of the fleet.
 ///
-/// A name is opaque: its form belongs to the provider (`path+context` for files, `namespace/name` for
-/// custom resources, `kind#dev` behind a prefix layer). It is not empty, at most [`ClusterName::MAX_LEN`]
-/// bytes long and has no control characters, so that it can stand in a log line, a metric label or a
-/// JSON document as it is. Cloning is a reference count.
+/// A name is opaque: each provider chooses the form of its names (`path+context` for files, `namespace/name` for custom
+/// resources, `kind#dev` behind a prefix layer). A name is not empty, has at most [`ClusterName::MAX_LEN`] bytes and no
+/// control characters, so it fits into a log line, a metric label or a JSON document. A clone shares the string.
 ///
 /// ```
 /// use mcr_access::ClusterName;
@@ -20,7 +19,7 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<str>);
 
-/// Why a string is not a [`ClusterName`]. The text names the fault; the offending string is cut to 64 characters.
+/// Why a string is not a [`ClusterName`]. The text shows at most the first 64 characters of the string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidClusterName {
@@ -33,26 +32,26 @@ pub enum InvalidClusterName {
         ClusterName::MAX_LEN
     )]
     TooLong {
-        /// The first characters of the name.
+        /// The first 64 characters of the name.
         start: String,
-        /// Its length in bytes.
+        /// The length of the name in bytes.
         len: usize,
     },
     /// The name has a control character (line feed, tab, escape, …).
     #[error("cluster name {start:?} has a control character at byte {at}")]
     ControlCharacter {
-        /// The first characters of the name.
+        /// The first 64 characters of the name.
         start: String,
-        /// Where the control character stands, in bytes.
+        /// The offset of the control character in bytes.
         at: usize,
     },
 }
 
 impl ClusterName {
-    /// The longest name, in bytes.
+    /// The length of the longest possible name, in bytes.
     pub const MAX_LEN: usize = 1024;
 
-    /// Checks a string and makes it a name.
+    /// Checks a string and turns it into a name.
     ///
     /// # Errors
     /// [`InvalidClusterName`] if the string is empty, too long or has control characters.
@@ -74,13 +73,13 @@ impl ClusterName {
         Ok(Self(Arc::from(name)))
     }
 
-    /// A name that is known to be valid, or is for the log only.
+    /// Turns a string into a name without a check. For names that are valid anyway, or appear in logs only.
     #[doc(hidden)]
     pub fn unchecked(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The name as a string.
+    /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }

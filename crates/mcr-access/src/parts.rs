@@ -1,31 +1,32 @@
-//! An address and a source of credentials.
+//! Access by an endpoint and a source of credentials.
 
 use std::sync::Arc;
 
-use crate::{CredentialSource, Endpoint, Resolved, Trust, namespace::usual};
+use crate::{credential::CredentialSource, endpoint::Endpoint, namespace, resolved::Resolved, trust::Trust};
 
-/// Access by an address and a source of credentials.
+/// Access to a cluster by its endpoint and a source of credentials, without a kubeconfig. It is trusted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Parts {
-    /// Where the API server is and how it proves who it is.
+    /// The address of the API server, and how to verify its certificate.
     pub endpoint: Endpoint,
-    /// Hands out credentials, now and when they expire.
+    /// The source of credentials for the API server.
     pub credentials: Arc<dyn CredentialSource>,
     /// The namespace of requests that name none.
     pub default_namespace: Arc<str>,
 }
 
 impl Parts {
-    /// An address and a source of credentials, with `default` as the default namespace.
+    /// Access by this endpoint and this source of credentials. The default namespace is `default`.
     pub fn new(endpoint: Endpoint, credentials: impl CredentialSource) -> Self {
         Self {
             endpoint,
             credentials: Arc::new(credentials),
-            default_namespace: usual(),
+            default_namespace: namespace::default_name(),
         }
     }
-    /// The same as the result of resolving a trusted kubeconfig.
+
+    /// Returns this access in the form in which [`resolve`](crate::resolve) returns a trusted kubeconfig.
     pub fn resolved(&self) -> Resolved {
         Resolved {
             endpoint: Arc::new(self.endpoint.clone()),

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::{CredentialSource, Endpoint, Trust};
+use crate::{credential::CredentialSource, endpoint::Endpoint, trust::Trust};
 
-/// An endpoint and a source of credentials: everything that a connection needs.
+/// The endpoint of a cluster and a source of its credentials: everything that a connection needs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resolved {
-    /// Where the API server is and how it proves its identity.
+    /// The address of the API server, and how to verify its certificate.
     pub endpoint: Arc<Endpoint>,
-    /// Hands out credentials, now and when they expire.
+    /// The source of credentials for the API server.
     pub credentials: Arc<dyn CredentialSource>,
     /// The namespace of requests that name none.
     pub default_namespace: Arc<str>,
-    /// Who wrote the endpoint down. [`AccessPolicy::addresses`](crate::AccessPolicy::addresses) limits untrusted ones.
+    /// How far the endpoint is trusted. [`AccessPolicy::addresses`](crate::AccessPolicy::addresses) restricts an untrusted
+    /// one.
     pub trust: Trust,
 }

@@ -1,13 +1,13 @@
 //! How far a kubeconfig is trusted.
 
-/// Who wrote a kubeconfig, and so what it may make this process do.
+/// How far a kubeconfig is trusted. This depends on who can write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// Written by whoever runs this process (a file named on its command line): it may name files to read
-    /// and programs to execute.
+    /// The operator of this process writes the kubeconfig, for example a file named on the command line. It may name
+    /// files to read and programs to run.
     Trusted,
-    /// Written by someone who can only write a Secret or a custom resource: inline data only. Programs,
-    /// auth providers, file paths, unverified TLS and proxies are refused unless the
+    /// Other people write the kubeconfig, for example in a Secret or a custom resource. It may hold inline data only:
+    /// programs, auth providers, files, unverified TLS and proxies are refused unless the
     /// [`AccessPolicy`](crate::AccessPolicy) allows them.
     Untrusted,
 }

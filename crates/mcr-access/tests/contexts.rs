@@ -1,4 +1,4 @@
-//! Kubeconfig files taken apart into contexts, as kubectl reads them.
+//! Splitting kubeconfig files into contexts, with the rules of kubectl.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use mcr_access::{AccessError, ContextAccess, KubeconfigFile, Kubeconfigs, Trust, contexts};
@@ -68,13 +68,13 @@ users:
             }}],
         })
     );
-    // Alone, the first file lacks the user.
+    // Without the second file, the user is not defined.
     assert_eq!(
         texts(&[one])[0].1,
         Err(r#"contexts[name="a"].context.user: user "u" is not defined (there are none); define it or correct the name"#
             .to_owned())
     );
-    // A bare command stays for PATH to find.
+    // A command without a path stays as it is, for a lookup in PATH.
     let bare = KubeconfigFile::new(
         "/x/c",
         two.bytes
@@ -182,7 +182,7 @@ fn one_at_a_time_contexts_are_the_same() {
         (format!("{found:?}"), text.map_err(ToString::to_string))
     };
     let rest: Vec<_> = all[2..].iter().map(shown).collect();
-    // As often as one likes, and as far.
+    // The contexts can be iterated more than once, and in part.
     for _ in 0..2 {
         let each: Vec<_> = parsed.contexts().map(|found| shown(&found)).collect();
         assert_eq!(each, rest);
@@ -202,7 +202,7 @@ fn one_at_a_time_contexts_are_the_same() {
         );
     }
     assert_eq!(parsed.contexts().take(1).count(), 1);
-    // Each is whole, and of the files that it refers to.
+    // Each kubeconfig is complete, with entries from both files.
     let whole: Vec<String> = parsed
         .contexts()
         .filter_map(|found| String::from_utf8(found.access.ok()?.yaml.to_vec()).ok())
@@ -284,7 +284,7 @@ fn a_syntax_error_says_where_and_shows_nothing_of_the_text() {
 
 #[test]
 fn a_file_may_have_as_many_parts_as_a_large_fleet_needs() {
-    // The parser's default is a quarter of a million: too few for ten thousand contexts, and for these.
+    // The default limit of the parser is 250,000 nodes: too few for ten thousand contexts, and for this text.
     let parts = "x,".repeat(300_000);
     let yaml = format!(
         "contexts:\n- {{name: a, context: {{cluster: c, extensions: [{parts}]}}}}\nclusters:\n- {{name: c, cluster: {{server: https://one}}}}\n"
@@ -317,9 +317,9 @@ fn a_context_alone_is_what_it_was_in_its_file() {
         let access = found[0].access.clone().unwrap();
         mcr_access::check(&access, &mcr_access::AccessPolicy::default()).map_err(|error| error.to_string())
     };
-    // A blank path is none, and not the folder of the file.
+    // A blank path counts as a missing one, not as the folder of the file.
     assert_eq!(user("client-certificate: ' ', tokenFile: ' ', token: t"), Ok(()));
-    // YAML ends keys at 1024 characters unless they are marked as keys.
+    // A key in YAML with more than 1024 characters needs the mark `?`.
     let key = "k".repeat(1100);
     assert_eq!(
         user(&format!("as: jane, as-user-extra: {{? {key} : [v]}}")),

@@ -1,4 +1,4 @@
-//! Exec credential plugins, played by shell scripts.
+//! Exec credential plugins. Shell scripts serve as plugins.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,7 +14,7 @@ use tracing::Level;
 
 const CANARY: &str = "canary-31c9";
 
-/// A plugin that appends a line to `runs` on every run and then does as told.
+/// A folder for a plugin that appends a line to the file `runs` on every run, and then executes a script.
 struct Plugin {
     dir: tempfile::TempDir,
 }
@@ -186,7 +186,7 @@ fn is_running(pid_file: &str) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// In real time, so that it works while the clock is held.
+/// Waits in real time, because the clock of tokio stands still in some tests.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
@@ -196,7 +196,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a script has written a whole line there.
+/// Returns whether a script has written a whole line to a file.
 fn written(file: &str) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'))
 }
@@ -205,14 +205,14 @@ fn written(file: &str) -> bool {
 async fn a_hung_plugin_is_killed_with_its_children() {
     let _clock = hold_clock();
     let plugin = Plugin::new();
-    let (child, said) = (plugin.path("child"), plugin.path("said"));
+    let (child, started) = (plugin.path("child"), plugin.path("started"));
     let source = plugin
         .source(&format!(
-            "sleep 1000 & echo $! > {child}; echo canary-31c9; echo yes > {said}; sleep 1000"
+            "sleep 1000 & echo $! > {child}; echo canary-31c9; echo yes > {started}; sleep 1000"
         ))
         .deadline(Duration::from_secs(7));
     let asking = tokio::spawn(async move { source.credential(Refresh::First).await });
-    until("it hangs", || written(&said)).await;
+    until("it hangs", || written(&started)).await;
     advance(Duration::from_millis(6_900)).await;
     tokio::task::yield_now().await;
     assert!(!asking.is_finished() && is_running(&child));
@@ -231,7 +231,7 @@ async fn children_that_hold_the_pipe_open_do_not_matter() {
     let plugin = Plugin::new();
     let child = plugin.path("child");
     let script = format!("sleep 1000 & echo $! > {child}\n{}", answer("t"));
-    // Whoever waited for them would wait until the plugin is killed at its deadline, and fail.
+    // To wait for the child would take until the deadline, and fail.
     let credential = plugin.source(&script).credential(Refresh::First).await.unwrap();
     assert_eq!(token(&credential), "t");
     until("the child is dead", || !is_running(&child)).await;
@@ -260,10 +260,10 @@ async fn one_run_serves_all_clusters_that_ask_the_same() {
             .all(|credential| token(credential.as_ref().unwrap()) == "shared")
     );
     assert_eq!(plugin.runs(), 1);
-    // Cached for the next cluster, too.
+    // The next cluster gets the cached result.
     plugin.source(&script).credential(Refresh::First).await.unwrap();
     assert_eq!(plugin.runs(), 1);
-    // Not shared with those that ask something else.
+    // A plugin with another environment has its own run.
     plugin
         .source(&script)
         .env("PROFILE", "other")
@@ -281,9 +281,9 @@ async fn a_401_bypasses_the_cache_once() {
     assert_eq!(token(&one.credential(Refresh::First).await.unwrap()), "t1");
     assert_eq!(token(&two.credential(Refresh::First).await.unwrap()), "t1");
     assert_eq!(token(&one.credential(Refresh::Unauthorized).await.unwrap()), "t2");
-    // The other one's refused credential is no longer the one in the cache.
+    // The cache has a newer credential than the one that was refused.
     assert_eq!(token(&two.credential(Refresh::Unauthorized).await.unwrap()), "t2");
-    // Not in a loop.
+    // The second 401 soon after gets the cached credential.
     assert_eq!(token(&two.credential(Refresh::Unauthorized).await.unwrap()), "t2");
     assert_eq!(plugin.runs(), 2);
 }
@@ -338,12 +338,12 @@ async fn the_plugin_is_told_what_it_may_know() {
     );
     let mut endpoint = Endpoint::new("https://h:6443".parse().unwrap()).certificate_authority("pem");
     endpoint.tls_server_name = Some("name".into());
-    let told = source.cluster_info(&endpoint, Some(serde_json::json!({"clusterName": "x"})), false);
-    told.credential(Refresh::First).await.unwrap();
+    let source = source.cluster_info(&endpoint, Some(serde_json::json!({"clusterName": "x"})), false);
+    source.credential(Refresh::First).await.unwrap();
     let text = std::fs::read_to_string(&info).unwrap();
-    let told: serde_json::Value = serde_json::from_str(text.strip_suffix("/dev/null\n").unwrap()).unwrap();
+    let input: serde_json::Value = serde_json::from_str(text.strip_suffix("/dev/null\n").unwrap()).unwrap();
     assert_eq!(
-        told["spec"]["cluster"],
+        input["spec"]["cluster"],
         serde_json::json!({"server": "https://h:6443", "tls-server-name": "name",
             "certificate-authority-data": "cGVt", "config": {"clusterName": "x"}})
     );
@@ -370,7 +370,7 @@ async fn nothing_a_plugin_prints_is_logged() {
 async fn no_more_than_eight_plugins_run_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path().to_str().unwrap();
-    // The first ones wait for each other.
+    // The first eight plugins wait until eight run at the same time.
     let script = format!(
         "touch {here}/$$; until [ -e {here}.full ] || [ $(ls {here} | wc -l) -ge 8 ]; do sleep 0.01; done; \
          sleep 0.1; ls {here} | wc -l >> {here}.count; touch {here}.full; sleep 0.1; rm {here}/$$\n{}",

@@ -260,7 +260,7 @@ fn through(
         .authority()
         .and_then(|authority| authority.as_str().rsplit_once('@'))
         .map(|(user, _)| user);
-    let plain: Uri = mcr_access::internal::plain(proxy)
+    let plain: Uri = mcr_access::internal::redacted_uri(proxy)
         .parse()
         .map_err(|_| AccessError::invalid("proxy-url", "is not an address; correct it"))?;
     if matches!(proxy.scheme_str(), Some("socks5" | "socks5h")) {

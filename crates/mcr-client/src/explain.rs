@@ -165,7 +165,7 @@ fn of_tls(error: &rustls::Error) -> String {
                 return format!(
                     "the server's certificate is not for {} ({}); correct the address or set tls-server-name",
                     expected.to_str(),
-                    mcr_access::internal::list(presented.iter().map(String::as_str)),
+                    mcr_access::internal::list_names(presented.iter().map(String::as_str)),
                 );
             }
             Bad::Revoked => "the server's certificate is revoked; issue a new one",

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use mcr_access::{
     AccessError, ClientCertificate, Endpoint, Fingerprint,
     internal::{
-        WeakMap,
-        pem::{self, Half},
+        WeakCache,
+        pem::{self, IdentityPart},
     },
 };
 use rustls::{
@@ -30,9 +30,9 @@ const SERVERS: usize = 256;
 /// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
 #[derive(Default)]
 pub(super) struct TlsCache {
-    configs: WeakMap<ClientConfig>,
+    configs: WeakCache<ClientConfig>,
     /// Clusters of one authority differ in their credentials only.
-    verifiers: WeakMap<dyn ServerCertVerifier>,
+    verifiers: WeakCache<dyn ServerCertVerifier>,
 }
 
 impl TlsCache {
@@ -48,7 +48,7 @@ impl TlsCache {
             identity,
         ));
         self.configs
-            .get_or(key, || Ok(Arc::new(self.build(endpoint, certificate)?)))
+            .get_or_try_insert(key, || Ok(Arc::new(self.build(endpoint, certificate)?)))
     }
 
     fn build(
@@ -65,7 +65,7 @@ impl TlsCache {
             None => builder.with_no_client_auth(),
             Some(certificate) => {
                 let identity = certificate.identity().map_err(|(half, problem)| {
-                    let half = if half == Half::Key {
+                    let half = if half == IdentityPart::Key {
                         "the client key"
                     } else {
                         "the client certificate"
@@ -88,7 +88,7 @@ impl TlsCache {
         let Some(authority) = &endpoint.certificate_authority else {
             return system();
         };
-        self.verifiers.get_or(Fingerprint::of(authority), || {
+        self.verifiers.get_or_try_insert(Fingerprint::of(authority), || {
             let problem = |problem: &str| AccessError::invalid("certificate-authority-data", problem);
             let roots = pem::authorities(authority).map_err(problem)?;
             let builder =

@@ -67,7 +67,7 @@ impl Access {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.default_namespace(),
             Self::Parts(parts) => Some(parts.default_namespace.clone()),
-            Self::Client(client) => Some(namespace::shared(client.client().default_namespace())),
+            Self::Client(client) => Some(namespace::interned(client.client().default_namespace())),
             // The layout of its scope knows.
             Self::Scoped(_) => None,
         }
@@ -88,7 +88,7 @@ impl Access {
     /// The same access without the text of its kubeconfig, if all that it leads to is known. Only for use with this policy.
     pub(crate) fn settled(self, policy: &AccessPolicy) -> Self {
         match self {
-            Self::Kubeconfig(kubeconfig) => Self::Kubeconfig(kubeconfig.settled(policy)),
+            Self::Kubeconfig(kubeconfig) => Self::Kubeconfig(kubeconfig.without_text(policy)),
             other => other,
         }
     }

@@ -1,12 +1,12 @@
-//! Credentials from programs: the exec credential plugins of kubeconfigs.
+//! Exec credential plugins: programs that print a credential.
 
-mod plan;
+mod config;
 mod plugin;
 mod protocol;
 mod run;
 mod shared;
 
-pub use plan::ApiVersion;
-pub(crate) use plan::DEADLINE;
+pub use config::ApiVersion;
+pub(crate) use config::DEFAULT_DEADLINE;
 pub use plugin::ExecPlugin;
 pub use protocol::output;

@@ -13,19 +13,24 @@ use std::{
 use futures::future::BoxFuture;
 
 use super::{
-    plan::{ApiVersion, DEADLINE, Plan},
+    config::{ApiVersion, DEFAULT_DEADLINE, PluginConfig},
     protocol,
-    shared::Shared,
+    shared::SharedPlugin,
 };
-use crate::{Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Impersonation, Refresh};
+use crate::{
+    credential::{Credential, CredentialError, CredentialSource, Impersonation, Refresh},
+    endpoint::Endpoint,
+    fingerprint::Fingerprint,
+};
 
-/// Credentials from a program that speaks the exec credential protocol of Kubernetes
-/// (`client.authentication.k8s.io`), as in the `exec` field of a kubeconfig's user.
+/// A source of credentials that runs a program, like the `exec` field of a kubeconfig's user.
 ///
-/// The program runs as a child process with a deadline and without a terminal; it is killed, with its children,
-/// when the deadline passes. Sources with the same command, arguments, environment and cluster information share
-/// one result and never run the program twice at a time, however many clusters they are of; no more than
-/// eight programs run at once in a process. What the program prints is never logged and never part of an error.
+/// The program speaks the exec credential protocol of Kubernetes (`client.authentication.k8s.io`). It runs as a child process,
+/// without a terminal. At its deadline the source kills it with its children.
+///
+/// Sources with an equal configuration (command, arguments, environment, cluster information) share one result. They never run
+/// the program twice at the same time, however many clusters use it. At most eight programs run at once in a process. The
+/// output of the program is never logged, and never part of an error.
 ///
 /// ```
 /// use mcr_access::{Endpoint, ExecPlugin, Parts};
@@ -36,72 +41,73 @@ use crate::{Credential, CredentialError, CredentialSource, Endpoint, Fingerprint
 /// ```
 #[derive(Clone)]
 pub struct ExecPlugin {
-    plan: Plan,
+    config: PluginConfig,
     impersonate: Option<Impersonation>,
-    /// Looked up on first use, when the plan is complete.
-    shared: OnceLock<Arc<Shared>>,
-    /// The serial number of the credential that was handed out last.
-    handed: Arc<AtomicU64>,
+    /// Set on first use, when the configuration is complete.
+    shared: OnceLock<Arc<SharedPlugin>>,
+    /// The serial number of the last credential that this source returned.
+    last_serial: Arc<AtomicU64>,
 }
 
 impl ExecPlugin {
-    /// Runs this command: a path, or a name that is looked up in `PATH`.
+    /// A source that runs this command: a path, or a name to look up in `PATH`.
     pub fn new(command: impl Into<PathBuf>) -> Self {
-        let plan = Plan {
+        let config = PluginConfig {
             command: command.into(),
             args: Vec::new(),
             env: Vec::new(),
             version: ApiVersion::V1,
             cluster: None,
-            deadline: DEADLINE,
+            deadline: DEFAULT_DEADLINE,
             install_hint: None,
         };
         Self {
-            plan,
+            config,
             impersonate: None,
             shared: OnceLock::new(),
-            handed: Arc::default(),
+            last_serial: Arc::default(),
         }
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {
-        change(&mut self.plan);
+    fn change(mut self, change: impl FnOnce(&mut PluginConfig)) -> Self {
+        change(&mut self.config);
+        // Set if this source has been in use: it belongs to the former configuration.
         self.shared = OnceLock::new();
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments of the program.
     #[must_use]
     pub fn args<A: Into<String>>(self, args: impl IntoIterator<Item = A>) -> Self {
-        self.change(|plan| plan.args.extend(args.into_iter().map(Into::into)))
+        self.change(|config| config.args.extend(args.into_iter().map(Into::into)))
     }
 
-    /// Sets an environment variable, beside those of this process.
+    /// Adds an environment variable. The program also gets the environment of this process.
     #[must_use]
     pub fn env(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.change(|plan| plan.env.push((name.into(), value.into())))
+        self.change(|config| config.env.push((name.into(), value.into())))
     }
 
-    /// Sets the version of the protocol; v1 unless set.
+    /// Sets the version of the protocol. The default is v1.
     #[must_use]
     pub fn api_version(self, version: ApiVersion) -> Self {
-        self.change(|plan| plan.version = version)
+        self.change(|config| config.version = version)
     }
 
-    /// Sets how long the program may run; 30 s unless set.
+    /// Sets how long the program may run. The default is 30 s.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        self.change(|plan| plan.deadline = deadline)
+        self.change(|config| config.deadline = deadline)
     }
 
-    /// Sets what to tell people if the program is not there.
+    /// Sets the advice in the error text if the program does not exist, for example how to install it.
     #[must_use]
     pub fn install_hint(self, hint: impl Into<String>) -> Self {
-        self.change(|plan| plan.install_hint = Some(hint.into()))
+        self.change(|config| config.install_hint = Some(hint.into()))
     }
 
-    /// Tells the program which cluster the credential is for (`provideClusterInfo`), with the configuration that
-    /// the cluster has for it. The result is then shared only between clusters of which all of this is equal.
+    /// Sets the cluster in the program's input (`provideClusterInfo`), with the plugin's configuration in the kubeconfig's entry
+    /// of that cluster (`client.authentication.k8s.io/exec`). Clusters share a result only if all of this is equal.
     #[must_use]
     pub fn cluster_info(
         self,
@@ -110,10 +116,10 @@ impl ExecPlugin {
         disable_compression: bool,
     ) -> Self {
         let cluster = protocol::cluster(endpoint, config, disable_compression);
-        self.change(|plan| plan.cluster = Some(cluster))
+        self.change(|config| config.cluster = Some(cluster))
     }
 
-    /// Sets whom to act as.
+    /// Sets the user to impersonate.
     #[must_use]
     pub fn impersonate(mut self, impersonate: Option<Impersonation>) -> Self {
         self.impersonate = impersonate;
@@ -123,25 +129,25 @@ impl ExecPlugin {
 
 impl fmt::Debug for ExecPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Arguments and environment may hold secrets.
+        // Arguments and environment can contain secrets.
         f.debug_struct("ExecPlugin")
-            .field("command", &self.plan.command)
+            .field("command", &self.config.command)
             .finish_non_exhaustive()
     }
 }
 
 impl CredentialSource for ExecPlugin {
     fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(&(&self.plan, &self.impersonate))
+        Fingerprint::of(&(&self.config, &self.impersonate))
     }
 
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>> {
         Box::pin(async move {
-            let shared = self.shared.get_or_init(|| Shared::of(&self.plan));
+            let shared = self.shared.get_or_init(|| SharedPlugin::of(&self.config));
             let issued = shared
-                .credential(why, self.handed.load(Ordering::Relaxed))
+                .credential(why, self.last_serial.load(Ordering::Relaxed))
                 .await?;
-            self.handed.store(issued.serial, Ordering::Relaxed);
+            self.last_serial.store(issued.serial, Ordering::Relaxed);
             let mut credential = issued.credential;
             credential.impersonate.clone_from(&self.impersonate);
             Ok(credential)

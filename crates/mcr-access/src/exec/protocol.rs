@@ -1,4 +1,4 @@
-//! What a plugin is told and what it answers.
+//! The input and the output of a plugin.
 
 use std::time::SystemTime;
 
@@ -6,10 +6,15 @@ use base64::Engine;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::plan::{ApiVersion, Plan};
-use crate::{ClientCertificate, Credential, Endpoint, pem};
+use super::config::{ApiVersion, PluginConfig};
+use crate::{
+    credential::{ClientCertificate, Credential},
+    endpoint::Endpoint,
+    pem,
+};
 
-/// `spec.cluster` of the input. Empty fields are left out; a missing configuration is `null`.
+/// Returns the JSON of `spec.cluster` in the input. As in client-go, empty fields are absent, and a missing configuration is
+/// `null`.
 pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compression: bool) -> String {
     let mut cluster = Map::new();
     cluster.insert(
@@ -36,15 +41,15 @@ pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compre
     Value::Object(cluster).to_string()
 }
 
-/// The value of `KUBERNETES_EXEC_INFO`.
-pub(super) fn input(plan: &Plan) -> String {
+/// Returns the plugin's input: the value of `KUBERNETES_EXEC_INFO`.
+pub(super) fn input(config: &PluginConfig) -> String {
     let mut spec = json!({ "interactive": false });
-    if let Some(cluster) = &plan.cluster
+    if let Some(cluster) = &config.cluster
         && let Ok(cluster) = serde_json::from_str::<Value>(cluster)
     {
         spec["cluster"] = cluster;
     }
-    json!({ "kind": "ExecCredential", "apiVersion": plan.version.as_str(), "spec": spec }).to_string()
+    json!({ "kind": "ExecCredential", "apiVersion": config.version.as_str(), "spec": spec }).to_string()
 }
 
 #[derive(Deserialize)]
@@ -71,7 +76,10 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// Reads a plugin's answer. What is wrong with it is told without any part of it.
+/// Parses the output of a plugin.
+///
+/// # Errors
+/// The end of a sentence that begins with the name of the plugin. It quotes no part of the output.
 pub fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("printed nothing instead of an ExecCredential".into());
@@ -102,9 +110,9 @@ pub fn output(bytes: &[u8], version: ApiVersion) -> Result<Credential, String> {
         filled(status.client_key_data),
     ) {
         (Some(chain), Some(key)) => {
-            let checked = ClientCertificate::checked(chain.as_bytes(), &key);
-            credential.certificate = Some(checked.map_err(|(half, problem)| {
-                let field = if half == pem::Half::Key {
+            let certificate = ClientCertificate::parse(chain.as_bytes(), &key);
+            credential.certificate = Some(certificate.map_err(|(part, problem)| {
+                let field = if part == pem::IdentityPart::Key {
                     "clientKeyData"
                 } else {
                     "clientCertificateData"

@@ -14,27 +14,28 @@ use tokio::{
     sync::Semaphore,
 };
 
-use super::{plan::Plan, protocol};
-use crate::{Credential, error::quote};
+use super::{config::PluginConfig, protocol};
+use crate::{credential::Credential, error::quote};
 
-/// More than any credential needs.
-const MOST: u64 = 1 << 20;
-/// How long to wait for output after the plugin ended; its children may hold the pipe open.
-const LINGER: Duration = Duration::from_millis(500);
-/// A fleet of thousands of clusters starts up without starting thousands of programs at once.
-const AT_ONCE: usize = 8;
+/// The longest output that is read, in bytes. No credential is that long.
+const MAX_OUTPUT: u64 = 1 << 20;
+/// How long to read output after the plugin has ended. Its children can keep the pipe open.
+const READ_AFTER_EXIT: Duration = Duration::from_millis(500);
+/// The limit of plugins that run at the same time, so that the start of a large fleet does not start thousands of programs.
+const MAX_RUNNING: usize = 8;
 
-/// Why a run failed. Shared by all who waited for it.
+/// Why a run failed. All callers that waited for the run get a clone.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) message: String,
+    /// See [`CredentialError::permanent`](crate::CredentialError::permanent).
     pub(super) permanent: bool,
 }
 
-/// Runs a plugin. Dropping the future kills it.
-pub(super) async fn run(plan: &Plan) -> Result<Credential, Failure> {
-    static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_ONCE));
-    let name = quote(&plan.command.to_string_lossy());
+/// Runs a plugin. To drop the future kills the plugin and its children.
+pub(super) async fn run(config: &PluginConfig) -> Result<Credential, Failure> {
+    static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_RUNNING));
+    let name = quote(&config.command.to_string_lossy());
     let fail = |message: String| Failure {
         message: format!("exec plugin {name} {message}"),
         permanent: false,
@@ -44,12 +45,12 @@ pub(super) async fn run(plan: &Plan) -> Result<Credential, Failure> {
     let _permit = RUNNING
         .acquire()
         .await
-        .map_err(|_| fail("can't be run any more".into()))?;
-    let mut running = start(plan).map_err(|error| match error.kind() {
+        .map_err(|_| fail("can't run: this process is ending".into()))?;
+    let mut running = start(config).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            let hint = plan.install_hint.as_deref().map_or_else(
+            let hint = config.install_hint.as_deref().map_or_else(
                 || "install it, or correct the command or PATH".to_owned(),
-                shorten,
+                one_line,
             );
             Failure {
                 message: format!("exec plugin {name} is not there: {hint}"),
@@ -64,19 +65,21 @@ pub(super) async fn run(plan: &Plan) -> Result<Credential, Failure> {
         },
         kind => fail(format!("can't be started: {kind}")),
     })?;
-    let ended = tokio::time::timeout(plan.deadline, running.finish()).await;
+    let ended = tokio::time::timeout(config.deadline, running.finish()).await;
     drop(running);
     match ended {
         Err(_) => Err(fail(format!(
             "did not finish within {:?} and was killed; {by_hand}, or raise AccessPolicy::plugin_deadline",
-            plan.deadline
+            config.deadline
         ))),
-        Ok(Err(End::TooMuch)) => Err(fail(
+        Ok(Err(RunError::TooMuchOutput)) => Err(fail(
             "printed more than 1 MiB and was killed; it does not seem to be a credential plugin".into(),
         )),
-        Ok(Err(End::Io(kind))) => Err(fail(format!("could not be waited for: {kind}"))),
+        Ok(Err(RunError::Io(kind))) => Err(fail(format!(
+            "ran, but its output or exit status can't be read: {kind}; {by_hand}"
+        ))),
         Ok(Ok((status, _))) if !status.success() => Err(fail(format!("failed ({status}); {by_hand}"))),
-        Ok(Ok((_, output))) => protocol::output(&output, plan.version).map_err(|problem| {
+        Ok(Ok((_, output))) => protocol::output(&output, config.version).map_err(|problem| {
             fail(format!(
                 "{problem}; check that it is the right program and version, and its arguments"
             ))
@@ -84,8 +87,8 @@ pub(super) async fn run(plan: &Plan) -> Result<Credential, Failure> {
     }
 }
 
-/// A hint comes from a kubeconfig: one line is enough.
-fn shorten(hint: &str) -> String {
+/// Turns an install hint, which is text from a kubeconfig, into one short line.
+fn one_line(hint: &str) -> String {
     hint.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(300)
@@ -94,17 +97,17 @@ fn shorten(hint: &str) -> String {
         .to_owned()
 }
 
-fn start(plan: &Plan) -> io::Result<Running> {
-    let mut command = Command::new(&plan.command);
+fn start(config: &PluginConfig) -> io::Result<Running> {
+    let mut command = Command::new(&config.command);
     command
-        .args(&plan.args)
-        .envs(plan.env.iter().map(|(name, value)| (name, value)))
-        .env("KUBERNETES_EXEC_INFO", protocol::input(plan))
+        .args(&config.args)
+        .envs(config.env.iter().map(|(name, value)| (name, value)))
+        .env("KUBERNETES_EXEC_INFO", protocol::input(config))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    // An own group, so that what the plugin starts can be killed with it.
+    // A process group of its own, so that the plugin's children can be killed with it.
     #[cfg(unix)]
     command.process_group(0);
     let child = command.spawn()?;
@@ -114,21 +117,24 @@ fn start(plan: &Plan) -> io::Result<Running> {
     })
 }
 
+/// A running plugin. Dropping it kills the plugin and its children.
 struct Running {
     child: Child,
+    /// The ID of the process group.
     group: Option<u32>,
 }
 
-enum End {
-    TooMuch,
+enum RunError {
+    TooMuchOutput,
     Io(io::ErrorKind),
 }
 
 impl Running {
-    async fn finish(&mut self) -> Result<(ExitStatus, Vec<u8>), End> {
+    /// Waits for the end of the plugin. Returns its exit status and output.
+    async fn finish(&mut self) -> Result<(ExitStatus, Vec<u8>), RunError> {
         let stdout = self.child.stdout.take();
         let mut stderr = self.child.stderr.take();
-        // Read, or a plugin that complains a lot would block; then forgotten.
+        // Without a reader, a plugin with much output on stderr would block.
         let discard = async {
             if let Some(stderr) = &mut stderr {
                 tokio::io::copy(stderr, &mut tokio::io::sink()).await.ok();
@@ -140,31 +146,31 @@ impl Running {
             let mut pipes = pin!(async { futures::future::join(collect, discard).await.0 });
             tokio::select! {
                 status = self.child.wait() => {
-                    if let Ok(collected) = tokio::time::timeout(LINGER, pipes).await {
+                    if let Ok(collected) = tokio::time::timeout(READ_AFTER_EXIT, pipes).await {
                         collected?;
                     }
                     status
                 }
-                // Both pipes can be closed long before the plugin ends.
+                // A plugin can close both pipes long before it ends.
                 collected = &mut pipes => {
                     collected?;
                     self.child.wait().await
                 }
             }
         };
-        let status = status.map_err(|error| End::Io(error.kind()))?;
+        let status = status.map_err(|error| RunError::Io(error.kind()))?;
         Ok((status, output))
     }
 }
 
-async fn collect(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), End> {
+async fn collect(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), RunError> {
     let Some(pipe) = pipe else { return Ok(()) };
-    pipe.take(MOST + 1)
+    pipe.take(MAX_OUTPUT + 1)
         .read_to_end(into)
         .await
-        .map_err(|error| End::Io(error.kind()))?;
-    if into.len() as u64 > MOST {
-        Err(End::TooMuch)
+        .map_err(|error| RunError::Io(error.kind()))?;
+    if into.len() as u64 > MAX_OUTPUT {
+        Err(RunError::TooMuchOutput)
     } else {
         Ok(())
     }
@@ -177,7 +183,7 @@ impl Drop for Running {
             .group
             .and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
         {
-            // Fails if nobody of the group is left, which is what is wanted.
+            // An error means that no process of the group is left.
             rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
         }
     }

@@ -1,126 +1,140 @@
-//! One plugin shared by all clusters that ask it the same.
+//! One plugin, shared by all sources with the same configuration.
 
 use std::{
-    sync::{Arc, LazyLock, Mutex, MutexGuard, Weak},
+    convert::Infallible,
+    sync::{Arc, LazyLock, Mutex},
     time::{Duration, SystemTime},
 };
 
-use dashmap::DashMap;
 use futures::{
     FutureExt,
-    future::{BoxFuture, Shared as SharedFuture, WeakShared},
+    future::{BoxFuture, Shared, WeakShared},
 };
 use tokio::time::Instant;
 
 use super::{
-    plan::Plan,
+    config::PluginConfig,
     run::{self, Failure},
 };
-use crate::{Credential, CredentialError, Fingerprint, Refresh, sync::lock};
+use crate::{
+    credential::{Credential, CredentialError, Refresh},
+    fingerprint::Fingerprint,
+    sync::lock,
+    weak_cache::WeakCache,
+};
 
-/// What is left of its life must be worth handing a credential out.
-const MARGIN: Duration = Duration::from_secs(10);
-/// The least time between two runs that were asked for although there was a credential.
-const PAUSE: Duration = Duration::from_secs(10);
+/// A cached credential is returned only if it is valid at least this long.
+const MIN_VALIDITY: Duration = Duration::from_secs(10);
+/// The shortest time between two renewals. A renewal is a run although the cached credential is still valid.
+const MIN_BETWEEN_RENEWALS: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LAST_BACKOFF: Duration = Duration::from_secs(60);
 
-static PLUGINS: LazyLock<DashMap<Fingerprint, Weak<Shared>>> = LazyLock::new(DashMap::new);
-
-pub(super) struct Shared {
-    key: Fingerprint,
-    plan: Plan,
+/// A plugin with its cached credential, its last failure and its current run.
+pub(super) struct SharedPlugin {
+    config: PluginConfig,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// The cached credential.
     issued: Option<Issued>,
+    /// The serial number of the last credential.
     serial: u64,
-    /// When the last run ended that was asked for although there was a credential.
+    /// The end of the last renewal.
     renewed: Option<Instant>,
+    /// Since the last credential: the last failure, the end of its back-off, and the number of failures.
     failure: Option<(Failure, Instant, u32)>,
+    /// The current run. The callers that wait for it hold the strong references: without them it ends.
     running: Option<WeakShared<Run>>,
 }
 
 type Run = BoxFuture<'static, Result<Issued, Failure>>;
 
-/// A credential and its number, by which it is told whether a refused one is the one in the cache.
+/// A credential and its serial number. After a 401 the number shows whether the cache has a newer credential than the refused
+/// one.
 #[derive(Clone)]
 pub(super) struct Issued {
     pub(super) credential: Credential,
     pub(super) serial: u64,
 }
 
-impl Shared {
-    pub(super) fn of(plan: &Plan) -> Arc<Self> {
-        let key = Fingerprint::of(plan);
-        let mut entry = PLUGINS.entry(key).or_default();
-        if let Some(shared) = entry.upgrade() {
-            return shared;
-        }
-        let shared = Arc::new(Self {
-            key,
-            plan: plan.clone(),
-            state: Mutex::default(),
-        });
-        *entry = Arc::downgrade(&shared);
-        shared
+enum Lookup {
+    /// The cached credential, or the last failure during its back-off.
+    Cached(Result<Issued, Failure>),
+    /// The run to wait for.
+    Run(Shared<Run>),
+}
+
+impl SharedPlugin {
+    /// Returns the plugin with this configuration.
+    pub(super) fn of(config: &PluginConfig) -> Arc<Self> {
+        static PLUGINS: LazyLock<WeakCache<SharedPlugin>> = LazyLock::new(WeakCache::default);
+        let make = || {
+            Ok::<_, Infallible>(Arc::new(Self {
+                config: config.clone(),
+                state: Mutex::default(),
+            }))
+        };
+        let Ok(plugin) = PLUGINS.get_or_try_insert(Fingerprint::of(config), make);
+        plugin
     }
 
-    /// Hands out the cached credential or the result of a run. Cancel safe: the plugin runs as long as someone waits.
+    /// Returns the cached credential or the result of a run. `last` is the serial number of the last credential that the caller
+    /// got.
+    ///
+    /// Cancel safe: the run continues while other callers wait for it, and is killed when the last one stops waiting.
     pub(super) async fn credential(
         self: &Arc<Self>,
         why: Refresh,
         last: u64,
     ) -> Result<Issued, CredentialError> {
-        let run = match self.look(why, last) {
-            Ok(issued) => return issued.map_err(Failure::into_error),
-            Err(run) => run,
+        let result = match self.look_up(why, last) {
+            Lookup::Cached(result) => result,
+            Lookup::Run(run) => run.await,
         };
-        run.await.map_err(Failure::into_error)
+        result.map_err(Failure::into_error)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    fn look(self: &Arc<Self>, why: Refresh, last: u64) -> Result<Result<Issued, Failure>, SharedFuture<Run>> {
-        let mut state = self.state();
+    fn look_up(self: &Arc<Self>, why: Refresh, last: u64) -> Lookup {
+        let mut state = lock(&self.state);
         let now = Instant::now();
         let mut renewal = false;
         if let Some(issued) = &state.issued {
-            let alive = issued
+            let valid = issued
                 .credential
                 .expires_at
-                .is_none_or(|at| at > SystemTime::now() + MARGIN);
-            let news = why == Refresh::First || issued.serial != last;
-            let too_soon = state.renewed.is_some_and(|renewed| now < renewed + PAUSE);
-            if alive && (news || too_soon) {
-                return Ok(Ok(issued.clone()));
+                .is_none_or(|at| at > SystemTime::now() + MIN_VALIDITY);
+            let new_to_caller = why == Refresh::First || issued.serial != last;
+            let too_soon = state
+                .renewed
+                .is_some_and(|renewed| now < renewed + MIN_BETWEEN_RENEWALS);
+            if valid && (new_to_caller || too_soon) {
+                return Lookup::Cached(Ok(issued.clone()));
             }
-            renewal = alive;
+            renewal = valid;
         }
         if let Some(run) = state.running.as_ref().and_then(WeakShared::upgrade) {
-            return Err(run);
+            return Lookup::Run(run);
         }
         if let Some((failure, until, _)) = &state.failure
             && now < *until
         {
-            return Ok(Err(failure.clone()));
+            return Lookup::Cached(Err(failure.clone()));
         }
         let shared = self.clone();
         let run = async move {
-            let result = run::run(&shared.plan).await;
-            shared.ended(result, renewal)
+            let result = run::run(&shared.config).await;
+            shared.finish_run(result, renewal)
         };
         let run = run.boxed().shared();
         state.running = run.downgrade();
-        Err(run)
+        Lookup::Run(run)
     }
 
-    fn ended(&self, result: Result<Credential, Failure>, renewal: bool) -> Result<Issued, Failure> {
-        let mut state = self.state();
+    fn finish_run(&self, result: Result<Credential, Failure>, renewal: bool) -> Result<Issued, Failure> {
+        let mut state = lock(&self.state);
         state.running = None;
         if renewal {
             state.renewed = Some(Instant::now());
@@ -160,11 +174,5 @@ impl Failure {
         } else {
             CredentialError::temporary(self.message)
         }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        PLUGINS.remove_if(&self.key, |_, shared| shared.strong_count() == 0);
     }
 }

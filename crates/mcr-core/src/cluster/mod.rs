@@ -87,7 +87,10 @@ impl Facts {
         Self {
             spec: spec.clone(),
             identity: spec.identity.clone(),
-            default_namespace: spec.default_namespace.clone().unwrap_or_else(namespace::usual),
+            default_namespace: spec
+                .default_namespace
+                .clone()
+                .unwrap_or_else(namespace::default_name),
             credential_expires: None,
             last_probe: None,
             warning: None,

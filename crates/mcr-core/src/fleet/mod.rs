@@ -28,7 +28,7 @@ use std::{
 use dashmap::DashMap;
 use futures::{StreamExt, stream};
 use kube::{Client, Resource};
-use mcr_access::internal::WeakMap;
+use mcr_access::internal::WeakCache;
 use mcr_client::Dialer;
 use mcr_store::{Indexer, Object, TemplateRegistry};
 use mcr_watch::{Store, WatchRequest};
@@ -90,7 +90,7 @@ pub(crate) struct FleetShared {
     subscribers: Subscribers,
     counts: Counts,
     /// Of each kind, as long as a watch of it holds them.
-    templates: WeakMap<TemplateRegistry, WatchRequest>,
+    templates: WeakCache<TemplateRegistry, WatchRequest>,
     indexes: RwLock<Vec<RegisteredIndex>>,
     dialer: Dialer,
     connect_permits: Arc<Semaphore>,
@@ -176,7 +176,7 @@ impl FleetBuilder {
             draining: DashMap::new(),
             subscribers: Subscribers::default(),
             counts: Counts::default(),
-            templates: WeakMap::default(),
+            templates: WeakCache::default(),
             indexes: RwLock::default(),
             dialer: Dialer::with_settings(&self.settings.access_policy, self.settings.transport.clone()),
             connect_permits: Arc::new(Semaphore::new(self.settings.connects.max(1))),
@@ -490,7 +490,7 @@ impl FleetShared {
     /// What objects of a kind have in common.
     pub(crate) fn templates(&self, request: &WatchRequest) -> Arc<TemplateRegistry> {
         let make = || Ok::<_, Infallible>(Arc::new(TemplateRegistry::new(request.encoding())));
-        let Ok(templates) = self.templates.get_or(request.whole_kind(), make);
+        let Ok(templates) = self.templates.get_or_try_insert(request.whole_kind(), make);
         templates
     }
 

@@ -1,26 +1,31 @@
 //! From a kubeconfig to an endpoint and a source of credentials.
 
+mod cluster;
+mod entry;
+mod user;
+
 use std::sync::Arc;
 
 use crate::{
-    AccessError, AccessPolicy, KubeconfigAccess, Resolved, Trust,
-    contexts::{Index, find_cluster, find_user},
     document::{Context, Document, User},
-    error::{list, quote},
-    fields::{Fields, filled},
-    kubeconfig::{Found, FoundLink},
+    error::{AccessError, list_names, quote},
+    index::{Index, find_cluster, find_user},
+    kubeconfig::{CachedEndpoint, CachedResolution, KubeconfigAccess},
     namespace,
-    server::endpoint,
-    user,
+    policy::AccessPolicy,
+    resolved::Resolved,
+    trust::Trust,
 };
+use entry::{Entry, filled};
 
 /// Finds the endpoint and the credentials of a kubeconfig's context.
 ///
-/// Reads the files that a [trusted](Trust::Trusted) kubeconfig names, on the calling thread. Connects to nothing and runs no
-/// program: an exec plugin runs when its [`CredentialSource`](crate::CredentialSource) is asked.
+/// Reads the files that the kubeconfig names, if its trust and the policy allow them. This blocks the calling thread. Opens no
+/// connection and runs no program: an exec plugin runs when a caller asks its [`CredentialSource`](crate::CredentialSource)
+/// for a credential.
 ///
 /// # Errors
-/// Names the first field that can't be used, why, and what to do about it.
+/// [`AccessError`] with the first field that can't be used.
 ///
 /// ```
 /// use mcr_access::{AccessPolicy, KubeconfigAccess, Trust, resolve};
@@ -40,14 +45,13 @@ pub fn resolve(access: &KubeconfigAccess, policy: &AccessPolicy) -> Result<Resol
     resolve_with(access, policy, true)
 }
 
-/// Checks a kubeconfig, so that a provider can announce it as broken instead of letting
-/// the connection fail.
+/// Checks a kubeconfig, so that a provider can announce a broken one before a connection fails.
 ///
-/// Everything in it is parsed and held against the policy. Files that a [trusted](Trust::Trusted) kubeconfig names
-/// are read; nothing else is: nothing is executed and nothing connected to.
+/// Parses all fields that the context uses, and applies the policy to them. Reads the files that a
+/// [trusted](Trust::Trusted) kubeconfig names, which blocks the calling thread. Opens no connection and runs no program.
 ///
 /// # Errors
-/// Names the first field that can't be used, why, and what to do about it.
+/// [`AccessError`] with the first field that can't be used.
 ///
 /// ```
 /// use mcr_access::{AccessPolicy, KubeconfigAccess, Trust, check};
@@ -67,51 +71,46 @@ pub fn check(access: &KubeconfigAccess, policy: &AccessPolicy) -> Result<(), Acc
     resolve_with(access, policy, access.trust == Trust::Trusted).map(|_| ())
 }
 
-/// [`resolve`]; with `read` false without the files that the kubeconfig names.
+/// Like [`resolve`], but reads the files that the kubeconfig names only if `read_files` is true.
 pub fn resolve_with(
     access: &KubeconfigAccess,
     policy: &AccessPolicy,
-    read: bool,
+    read_files: bool,
 ) -> Result<Resolved, AccessError> {
-    if let Some(found) = access.resolved(policy) {
-        return Ok(found);
+    if let Some(cached) = access.resolved(policy) {
+        return Ok(cached);
     }
     let document = Document::parse(&access.yaml)?;
     let index = Index::of(&document);
     let (name, context) = context(&document, &index, access.context.as_deref())?;
-    let once = || std::iter::once(&index);
-    let (_, cluster) = find_cluster(once(), |index| index, &name, &context)?;
-    let user = find_user(once(), |index| index, &name, &context)?.map(|(_, user)| user);
-
-    let named = quote(cluster.name.as_deref().unwrap_or_default());
-    let place = Fields {
-        at: format!("clusters[name={named}].cluster"),
+    let indexes = || std::iter::once(&index);
+    let (_, cluster) = find_cluster(indexes(), |index| index, &name, &context)?;
+    let user = find_user(indexes(), |index| index, &name, &context)?.map(|(_, user)| user);
+    let entry = |path: String| Entry {
+        path,
         access,
         policy,
-        read,
+        read_files,
     };
-    let cluster = cluster.cluster.unwrap_or_default();
-    let endpoint = endpoint(&place, &cluster)?;
 
-    let named = quote(
+    let quoted = quote(cluster.name.as_deref().unwrap_or_default());
+    let cluster = cluster.cluster.unwrap_or_default();
+    let endpoint = cluster::endpoint(&entry(format!("clusters[name={quoted}].cluster")), &cluster)?;
+
+    let quoted = quote(
         user.as_ref()
             .and_then(|user| user.name.as_deref())
             .unwrap_or_default(),
     );
-    let place = Fields {
-        at: format!("users[name={named}].user"),
-        access,
-        policy,
-        read,
-    };
     let user: User<'_> = user.and_then(|user| user.user).unwrap_or_default();
-    let stays = cluster.certificate_authority.is_none() && user.stays();
-    let credentials = user::source(&place, user, &cluster, &endpoint)?;
+    let is_inline = cluster.certificate_authority.is_none() && user.is_inline();
+    let user_entry = entry(format!("users[name={quoted}].user"));
+    let credentials = user::credential_source(&user_entry, user, &cluster, &endpoint)?;
 
     let endpoint = Arc::new(endpoint);
     let default_namespace = match filled(context.namespace) {
-        None => namespace::usual(),
-        Some(chosen) if namespace::is_valid(&chosen) => namespace::shared(&chosen),
+        None => namespace::default_name(),
+        Some(chosen) if namespace::is_valid(&chosen) => namespace::interned(&chosen),
         Some(_) => {
             return Err(AccessError::invalid(
                 format!("contexts[name={}].context.namespace", quote(&name)),
@@ -120,12 +119,12 @@ pub fn resolve_with(
             ));
         }
     };
-    // What a clone with other fields has found stays.
-    let _ = access.found.set(Found {
+    // Fails if a clone with other values in its public fields has cached its result. That result stays.
+    let _ = access.cached.set(CachedResolution {
         yaml: access.yaml.clone(),
         context: access.context.clone(),
         default_namespace: default_namespace.clone(),
-        link: stays.then(|| FoundLink {
+        inline: is_inline.then(|| CachedEndpoint {
             endpoint: endpoint.clone(),
             credentials: credentials.clone(),
         }),
@@ -138,12 +137,13 @@ pub fn resolve_with(
     })
 }
 
+/// Returns the name and the content of the wanted context, or of the current one.
 fn context(
     document: &Document<'_>,
     index: &Index<'_>,
     wanted: Option<&str>,
 ) -> Result<(String, Context), AccessError> {
-    let there = || list(index.contexts.names());
+    let defined = || list_names(index.contexts.names());
     let chosen = wanted
         .map(str::to_owned)
         .or_else(|| filled(document.current_context.clone()));
@@ -152,7 +152,7 @@ fn context(
             "current-context",
             format!(
                 "is missing and no context was chosen ({}); set one of the two",
-                there()
+                defined()
             ),
         ));
     };
@@ -168,7 +168,7 @@ fn context(
             format!(
                 "context {} is not defined ({}); define it or correct the name",
                 quote(&name),
-                there()
+                defined()
             ),
         ));
     };
@@ -178,7 +178,6 @@ fn context(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Trust;
 
     fn access(cluster: &str, user: &str) -> KubeconfigAccess {
         let yaml = format!(
@@ -193,12 +192,12 @@ mod tests {
         let policy = AccessPolicy::default();
         let access = access("", "token: t");
         assert!(
-            !access.clone().settled(&policy).yaml.is_empty(),
-            "not looked at yet"
+            !access.clone().without_text(&policy).yaml.is_empty(),
+            "not resolved yet"
         );
         check(&access, &policy).unwrap();
-        let settled = access.clone().settled(&policy);
-        assert!(settled.yaml.is_empty());
+        let without_text = access.clone().without_text(&policy);
+        assert!(without_text.yaml.is_empty());
         let of = |access: &KubeconfigAccess| {
             let resolved = resolve(access, &policy).unwrap();
             (
@@ -207,7 +206,7 @@ mod tests {
                 resolved.trust,
             )
         };
-        assert_eq!(of(&settled), of(&access));
+        assert_eq!(of(&without_text), of(&access));
     }
 
     #[test]
@@ -218,7 +217,7 @@ mod tests {
         );
         let refused = access(", insecure-skip-tls-verify: true", "token: t");
         check(&refused, &lenient).unwrap();
-        let refused = refused.settled(&strict);
+        let refused = refused.without_text(&strict);
         let error = resolve(&refused, &strict).err().unwrap().to_string();
         assert!(error.contains("insecure-skip-tls-verify"), "{error}");
 
@@ -232,7 +231,7 @@ mod tests {
         ] {
             let files = access("", user);
             check(&files, &reads).unwrap();
-            assert!(!files.settled(&reads).yaml.is_empty(), "{user}");
+            assert!(!files.without_text(&reads).yaml.is_empty(), "{user}");
         }
     }
 }

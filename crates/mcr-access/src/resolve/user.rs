@@ -1,52 +1,52 @@
-//! From a kubeconfig's user to a source of credentials.
+//! From the user entry of a kubeconfig to a source of credentials.
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use super::entry::{Entry, base64, filled};
 use crate::{
-    Endpoint, Trust,
     credential::{Basic, ClientCertificate, Credential, CredentialSource, Impersonation, StaticCredential},
     document::{Cluster, Exec, Text, User},
+    endpoint::Endpoint,
     error::{AccessError, quote},
     exec::{ApiVersion, ExecPlugin},
-    fields::{Fields, base64, filled},
-    file::{FileSource, Part},
+    file_source::{FileSource, PemSource},
     pem,
     policy::CredentialPluginPolicy,
 };
 
-pub(crate) fn source(
-    at: &Fields<'_>,
+pub(super) fn credential_source(
+    entry: &Entry<'_>,
     user: User<'_>,
     cluster: &Cluster<'_>,
     endpoint: &Endpoint,
 ) -> Result<Arc<dyn CredentialSource>, AccessError> {
     if let Some(provider) = &user.auth_provider {
         let name = quote(provider.name.as_deref().unwrap_or_default());
-        return Err(at.refused(
+        return Err(entry.refused(
             "auth-provider",
             format!("{name} is a login helper that Kubernetes removed in 1.26; use user.exec or a token"),
         ));
     }
     let mut base = Credential {
-        impersonate: impersonation(at, &user)?,
+        impersonate: impersonation(entry, &user)?,
         ..Credential::default()
     };
-    let certificate = certificate(at, &user)?;
+    let certificate = certificate(entry, &user)?;
     let token = match filled(user.token_file) {
         Some(path) => {
-            let path = at.file("tokenFile", &path, "put the token itself into the field token")?;
-            if at.read {
-                at.read("tokenFile", &path)?;
+            let path = entry.allowed_path("tokenFile", &path, "put the token itself into the field token")?;
+            if entry.read_files {
+                entry.read("tokenFile", &path)?;
             }
             Some(path)
         }
         None => None,
     };
     if let Some(inline) = filled(user.token) {
-        header(at, "token", &inline)?;
+        check_token(entry, &inline)?;
         base.token = Some(inline.0.into_owned().into());
     }
     if let Some(username) = filled(user.username) {
@@ -54,59 +54,58 @@ pub(crate) fn source(
         base.basic = Some(Basic::new(username, password));
     }
     let exec = match user.exec {
-        Some(exec) => Some(plugin(at, exec, cluster, endpoint)?),
+        Some(exec) => Some(exec_plugin(entry, exec, cluster, endpoint)?),
         None => None,
     };
-    // As in client-go, what the user brings along is preferred to what a program would fetch.
-    let own = base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
-    if let Some(exec) = exec.filter(|_| !own) {
+    // As in client-go, a program runs only for a user without any other credential.
+    let needs_no_plugin =
+        base.token.is_some() || base.basic.is_some() || token.is_some() || certificate.is_some();
+    if let Some(exec) = exec.filter(|_| !needs_no_plugin) {
         return Ok(Arc::new(exec.impersonate(base.impersonate)));
     }
     match certificate {
         Some(Certificate {
-            chain: Part::Inline(_),
-            key: Part::Inline(_),
-            checked,
+            chain: PemSource::Inline(_),
+            key: PemSource::Inline(_),
+            parsed,
         }) if token.is_none() => {
-            base.certificate = checked;
+            base.certificate = parsed;
             Ok(Arc::new(StaticCredential::new(base)))
         }
         None if token.is_none() => Ok(Arc::new(StaticCredential::new(base))),
-        certificate => Ok(Arc::new(FileSource {
+        certificate => Ok(Arc::new(FileSource::new(
             base,
             token,
-            certificate: certificate.map(|certificate| (certificate.chain, certificate.key)),
-            last: Mutex::new(None),
-        })),
+            certificate.map(|certificate| (certificate.chain, certificate.key)),
+        ))),
     }
 }
 
 struct Certificate {
-    chain: Part,
-    key: Part,
-    /// The two together, if they can be read now.
-    checked: Option<ClientCertificate>,
+    chain: PemSource,
+    key: PemSource,
+    /// `None` if one of the two is in a file that is not read now.
+    parsed: Option<ClientCertificate>,
 }
 
-fn header(at: &Fields<'_>, field: &str, text: &str) -> Result<(), AccessError> {
-    let fits = text.trim().bytes().all(|byte| byte.is_ascii_graphic());
-    if fits {
+fn check_token(entry: &Entry<'_>, token: &str) -> Result<(), AccessError> {
+    if token.trim().bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(())
     } else {
-        Err(at.invalid(
-            field,
+        Err(entry.invalid(
+            "token",
             "holds spaces or characters that don't fit into a header; copy the token again",
         ))
     }
 }
 
-fn impersonation(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Impersonation>, AccessError> {
+fn impersonation(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Impersonation>, AccessError> {
     let groups = user.as_groups.clone().unwrap_or_default();
     let extra = user.as_user_extra.clone().unwrap_or_default();
     let uid = filled(user.as_uid.clone());
     let Some(name) = filled(user.as_user.clone()) else {
         if uid.is_some() || !groups.is_empty() || !extra.is_empty() {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "as",
                 "is missing although as-uid, as-groups or as-user-extra is set; name the user to act as",
             ));
@@ -116,7 +115,7 @@ fn impersonation(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Impersonatio
     let values = extra.values().flatten().chain(&groups).chain([&name]).chain(&uid);
     for value in values {
         if http::HeaderValue::from_str(value).is_err() {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "as",
                 "or one of its groups or extras holds characters that don't fit into a header; correct it",
             ));
@@ -130,91 +129,96 @@ fn impersonation(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Impersonatio
     }))
 }
 
-/// The client certificate and key, checked as far as they can be read now.
-fn certificate(at: &Fields<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
-    let chain = part(
-        at,
+/// Returns the client certificate and its key. Parses them if both are inline, or in files that are read now.
+fn certificate(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
+    let chain = pem_source(
+        entry,
         "client-certificate",
         &user.client_certificate,
         &user.client_certificate_data,
     )?;
-    let key = part(at, "client-key", &user.client_key, &user.client_key_data)?;
+    let key = pem_source(entry, "client-key", &user.client_key, &user.client_key_data)?;
     let ((chain_field, chain), (key_field, key)) = match (chain, key) {
         (None, None) => return Ok(None),
         (Some((field, _)), None) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 &field,
                 "is there without a client-key or client-key-data; add the key",
             ));
         }
         (None, Some((field, _))) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 &field,
                 "is there without a client-certificate or client-certificate-data; add the certificate",
             ));
         }
         (Some(chain), Some(key)) => (chain, key),
     };
-    let mut checked = None;
-    if let (Some(chain), Some(key)) = (content(at, &chain_field, &chain)?, content(at, &key_field, &key)?) {
+    let mut parsed = None;
+    if let (Some(chain), Some(key)) = (
+        read_pem(entry, &chain_field, &chain)?,
+        read_pem(entry, &key_field, &key)?,
+    ) {
         let Ok(key) = std::str::from_utf8(&key) else {
-            return Err(at.invalid(&key_field, "holds no PEM private key; copy the key again"));
+            return Err(entry.invalid(&key_field, "holds no PEM private key; copy the key again"));
         };
-        let both = ClientCertificate::checked(&chain, key);
-        checked = Some(both.map_err(|(half, problem)| match half {
-            pem::Half::Certificate => at.invalid(&chain_field, problem),
-            pem::Half::Key => at.invalid(&key_field, problem),
+        let certificate = ClientCertificate::parse(&chain, key);
+        parsed = Some(certificate.map_err(|(part, problem)| match part {
+            pem::IdentityPart::Certificate => entry.invalid(&chain_field, problem),
+            pem::IdentityPart::Key => entry.invalid(&key_field, problem),
         })?);
     }
-    Ok(Some(Certificate { chain, key, checked }))
+    Ok(Some(Certificate { chain, key, parsed }))
 }
 
-fn part(
-    at: &Fields<'_>,
+/// Returns the source of a certificate or key, and the field that holds it. Inline data (`-data`) wins over a file.
+fn pem_source(
+    entry: &Entry<'_>,
     field: &str,
     file: &Option<String>,
     data: &Option<Text<'_>>,
-) -> Result<Option<(String, Part)>, AccessError> {
+) -> Result<Option<(String, PemSource)>, AccessError> {
     let data_field = format!("{field}-data");
     if let Some(data) = filled(data.clone()) {
-        let bytes = base64(&data).map_err(|problem| at.invalid(&data_field, problem))?;
-        return Ok(Some((data_field, Part::Inline(bytes.into()))));
+        let bytes = base64(&data).map_err(|problem| entry.invalid(&data_field, problem))?;
+        return Ok(Some((data_field, PemSource::Inline(bytes.into()))));
     }
     match filled(file.clone()) {
         Some(path) => {
-            let path = at.file(field, &path, &format!("use {data_field}"))?;
-            Ok(Some((field.to_owned(), Part::File(path))))
+            let path = entry.allowed_path(field, &path, &format!("use {data_field}"))?;
+            Ok(Some((field.to_owned(), PemSource::File(path))))
         }
         None => Ok(None),
     }
 }
 
-fn content(at: &Fields<'_>, field: &str, part: &Part) -> Result<Option<Arc<[u8]>>, AccessError> {
-    match part {
-        Part::Inline(bytes) => Ok(Some(bytes.clone())),
-        Part::File(path) if at.read => Ok(Some(at.read(field, path)?.into())),
-        Part::File(_) => Ok(None),
+/// Returns the PEM of a source. `None`: it is in a file that is not read now.
+fn read_pem(entry: &Entry<'_>, field: &str, source: &PemSource) -> Result<Option<Arc<[u8]>>, AccessError> {
+    match source {
+        PemSource::Inline(bytes) => Ok(Some(bytes.clone())),
+        PemSource::File(path) if entry.read_files => Ok(Some(entry.read(field, path)?.into())),
+        PemSource::File(_) => Ok(None),
     }
 }
 
-fn plugin(
-    at: &Fields<'_>,
+fn exec_plugin(
+    entry: &Entry<'_>,
     exec: Exec,
     cluster: &Cluster<'_>,
     endpoint: &Endpoint,
 ) -> Result<ExecPlugin, AccessError> {
     let Some(command) = filled(exec.command) else {
-        return Err(at.invalid("exec.command", "is missing; name the program to run"));
+        return Err(entry.invalid("exec.command", "is missing; name the program to run"));
     };
     let bare = !command.contains(std::path::MAIN_SEPARATOR);
     let command = if bare {
         PathBuf::from(command)
     } else {
-        at.access.absolute(&command)
+        entry.access.absolute(&command)
     };
-    if at.access.trust == Trust::Untrusted {
-        allowed(
-            at,
+    if entry.is_untrusted() {
+        check_plugin(
+            entry,
             &command,
             exec.env.iter().flatten().filter_map(|env| env.name.as_deref()),
         )?;
@@ -223,13 +227,13 @@ fn plugin(
         Some("client.authentication.k8s.io/v1") => ApiVersion::V1,
         Some("client.authentication.k8s.io/v1beta1") => ApiVersion::V1Beta1,
         Some("") | None => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.apiVersion",
                 "is missing; write client.authentication.k8s.io/v1",
             ));
         }
         Some(_) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.apiVersion",
                 "is none of client.authentication.k8s.io/v1 and v1beta1; use a version of the plugin that speaks one of these",
             ));
@@ -238,19 +242,19 @@ fn plugin(
     match (exec.interactive_mode.as_deref(), version) {
         (Some("Never" | "IfAvailable"), _) | (None | Some(""), ApiVersion::V1Beta1) => {}
         (Some("Always"), _) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.interactiveMode",
                 "is Always, but there is no terminal here; use a plugin or login that needs none, with Never",
             ));
         }
         (None | Some(""), ApiVersion::V1) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.interactiveMode",
                 "is missing, which v1 requires; write Never",
             ));
         }
         (Some(_), _) => {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.interactiveMode",
                 "is none of Never, IfAvailable and Always; write Never",
             ));
@@ -259,12 +263,12 @@ fn plugin(
     let mut plugin = ExecPlugin::new(command)
         .api_version(version)
         .args(exec.args.unwrap_or_default())
-        .deadline(at.policy.plugin_deadline);
+        .deadline(entry.policy.plugin_deadline);
     for env in exec.env.into_iter().flatten() {
         let name = env.name.unwrap_or_default();
         let value = env.value.unwrap_or_default();
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "exec.env",
                 "holds a variable without a usable name or value; correct it",
             ));
@@ -285,14 +289,15 @@ fn plugin(
     Ok(plugin)
 }
 
-fn allowed<'a>(
-    at: &Fields<'_>,
+/// Checks that the policy allows to run a command with these environment variables.
+fn check_plugin<'a>(
+    entry: &Entry<'_>,
     command: &Path,
     mut env: impl Iterator<Item = &'a str>,
 ) -> Result<(), AccessError> {
-    let policy = &at.policy.credential_plugins;
+    let policy = &entry.policy.credential_plugins;
     if !policy.allows(command) {
-        return Err(at.refused(
+        return Err(entry.refused(
             "exec",
             format!(
                 "asks to run {}, which untrusted kubeconfigs may not do; use a token or client certificate, or allow \
@@ -301,10 +306,10 @@ fn allowed<'a>(
             ),
         ));
     }
-    // These make an allowed program load and run another one.
-    let loads = |name: &str| name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_");
-    if matches!(policy, CredentialPluginPolicy::Allowlist(_)) && env.any(loads) {
-        return Err(at.refused(
+    // These variables make an allowed program load or run another one.
+    let loads_programs = |name: &str| name == "PATH" || name.starts_with("LD_") || name.starts_with("DYLD_");
+    if matches!(policy, CredentialPluginPolicy::Allowlist(_)) && env.any(loads_programs) {
+        return Err(entry.refused(
             "exec.env",
             "sets PATH, LD_* or DYLD_*, which untrusted kubeconfigs may not do; remove it",
         ));

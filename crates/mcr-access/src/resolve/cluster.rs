@@ -1,24 +1,22 @@
-//! The endpoint that the `cluster` entry of a kubeconfig describes.
+//! From the cluster entry of a kubeconfig to an endpoint.
 
+use super::entry::{Entry, base64, filled};
 use crate::{
-    AccessError, Endpoint, Fingerprint,
-    document::Cluster,
-    fields::{Fields, base64, filled},
-    kubeconfig::literal,
-    pem,
+    document::Cluster, endpoint::Endpoint, error::AccessError, fingerprint::Fingerprint,
+    kubeconfig::literal_ip, pem,
 };
 
-pub(crate) fn endpoint(at: &Fields<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
+pub(super) fn endpoint(entry: &Entry<'_>, cluster: &Cluster<'_>) -> Result<Endpoint, AccessError> {
     let Some(server) = filled(cluster.server.clone()) else {
-        return Err(at.invalid(
+        return Err(entry.invalid(
             "server",
             "is missing; write the address of the API server, https://host:port",
         ));
     };
-    let mut endpoint = Endpoint::new(server_url(at, &server)?);
+    let mut endpoint = Endpoint::new(server_url(entry, &server)?);
     endpoint.insecure_skip_tls_verify = cluster.insecure_skip_tls_verify == Some(true);
-    if endpoint.insecure_skip_tls_verify && at.is_untrusted() && !at.policy.insecure_tls {
-        return Err(at.refused(
+    if endpoint.insecure_skip_tls_verify && entry.is_untrusted() && !entry.policy.insecure_tls {
+        return Err(entry.refused(
             "insecure-skip-tls-verify",
             "is set, which untrusted kubeconfigs may not do; give certificate-authority-data instead, or allow it \
              with AccessPolicy::allow_insecure_tls",
@@ -26,36 +24,36 @@ pub(crate) fn endpoint(at: &Fields<'_>, cluster: &Cluster<'_>) -> Result<Endpoin
     }
     if let Some(data) = filled(cluster.certificate_authority_data.clone()) {
         let field = "certificate-authority-data";
-        let problem = |problem| at.invalid(field, problem);
-        let pem = pem::authority(
+        let problem = |problem| entry.invalid(field, problem);
+        let pem = pem::shared_authorities(
             Fingerprint::of(&(field, &*data)),
             || base64(&data).map_err(problem),
             problem,
         )?;
         endpoint.certificate_authority = Some(pem);
     } else if let Some(path) = filled(cluster.certificate_authority.clone()) {
-        let path = at.file(
+        let path = entry.allowed_path(
             "certificate-authority",
             &path,
             "put the certificates into certificate-authority-data",
         )?;
-        if at.read {
+        if entry.read_files {
             let field = "certificate-authority";
-            let pem = at.read(field, &path)?;
-            let problem = |problem| at.invalid(field, problem);
-            let pem = pem::authority(Fingerprint::of(&(field, &pem)), || Ok(pem), problem)?;
+            let pem = entry.read(field, &path)?;
+            let problem = |problem| entry.invalid(field, problem);
+            let pem = pem::shared_authorities(Fingerprint::of(&(field, &pem)), || Ok(pem), problem)?;
             endpoint.certificate_authority = Some(pem);
         }
     }
     if endpoint.insecure_skip_tls_verify && endpoint.certificate_authority.is_some() {
-        return Err(at.invalid(
+        return Err(entry.invalid(
             "insecure-skip-tls-verify",
             "is set together with a certificate authority; remove one of the two",
         ));
     }
     if let Some(name) = filled(cluster.tls_server_name.clone()) {
         if rustls_pki_types::ServerName::try_from(name.as_str()).is_err() {
-            return Err(at.invalid(
+            return Err(entry.invalid(
                 "tls-server-name",
                 "is neither a DNS name nor an IP address; correct it",
             ));
@@ -63,15 +61,15 @@ pub(crate) fn endpoint(at: &Fields<'_>, cluster: &Cluster<'_>) -> Result<Endpoin
         endpoint.tls_server_name = Some(name.into());
     }
     endpoint.proxy = match filled(cluster.proxy_url.clone()) {
-        Some(url) => Some(proxy_url(at, &url)?),
+        Some(url) => Some(proxy_url(entry, &url)?),
         None => None,
     };
     Ok(endpoint)
 }
 
-/// The address itself is not shown: some put a password into it.
-fn server_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
-    let problem = |problem: &str| at.invalid("server", problem);
+/// Parses the URL of the API server. Errors do not show the URL, since it can contain a password.
+fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
+    let problem = |problem: &str| entry.invalid("server", problem);
     let url = url.trim();
     let Ok(uri) = url.parse::<http::Uri>() else {
         return Err(problem("is not an address; write https://host:port"));
@@ -103,25 +101,26 @@ fn server_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
             "has a query or fragment; write https://host:port and at most a path",
         ));
     }
-    if let Some(address) = literal(&uri)
-        && at.is_untrusted()
-        && let Err(error) = at.policy.addresses.check(address)
+    if let Some(address) = literal_ip(&uri)
+        && entry.is_untrusted()
+        && let Err(error) = entry.policy.addresses.check(address)
     {
-        return Err(at.refused("server", error.to_string()));
+        return Err(entry.refused("server", error.to_string()));
     }
     Ok(uri)
 }
 
-fn proxy_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
+/// Parses the URL of a proxy. Errors do not show the URL, since it can contain a password.
+fn proxy_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     let Ok(uri) = url.trim().parse::<http::Uri>() else {
-        return Err(at.invalid(
+        return Err(entry.invalid(
             "proxy-url",
             "is not an address; write http://host:port, https:// or socks5://",
         ));
     };
     let known = matches!(uri.scheme_str(), Some("http" | "https" | "socks5" | "socks5h"));
     if !known || uri.host().is_none_or(str::is_empty) {
-        return Err(at.invalid(
+        return Err(entry.invalid(
             "proxy-url",
             "must begin with http://, https:// or socks5:// and name a host; correct it",
         ));
@@ -131,8 +130,8 @@ fn proxy_url(at: &Fields<'_>, url: &str) -> Result<http::Uri, AccessError> {
             && allowed.host() == uri.host()
             && allowed.port_u16() == uri.port_u16()
     };
-    if at.is_untrusted() && !at.policy.proxies.iter().any(same) {
-        return Err(at.refused(
+    if entry.is_untrusted() && !entry.policy.proxies.iter().any(same) {
+        return Err(entry.refused(
             "proxy-url",
             "names a proxy, which untrusted kubeconfigs may not do; remove it, or allow the proxy with \
              AccessPolicy::allow_proxy",

@@ -1,17 +1,17 @@
-//! The command line, environment and deadline of a plugin.
+//! The configuration of a plugin.
 
 use std::{path::PathBuf, time::Duration};
 
-/// How long a plugin may run unless told otherwise.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// The deadline of plugins without one of their own.
+pub(crate) const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The version of the exec credential protocol that a plugin speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ApiVersion {
-    /// `client.authentication.k8s.io/v1`
+    /// `client.authentication.k8s.io/v1`.
     V1,
-    /// `client.authentication.k8s.io/v1beta1`
+    /// `client.authentication.k8s.io/v1beta1`.
     V1Beta1,
 }
 
@@ -24,14 +24,14 @@ impl ApiVersion {
     }
 }
 
-/// Everything that tells one plugin run from another.
+/// The configuration of a plugin. Plugins with equal configurations share their runs.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Plan {
+pub(super) struct PluginConfig {
     pub(super) command: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<(String, String)>,
     pub(super) version: ApiVersion,
-    /// `spec.cluster` of the input, as JSON.
+    /// The JSON of `spec.cluster` in the plugin's input.
     pub(super) cluster: Option<String>,
     pub(super) deadline: Duration,
     pub(super) install_hint: Option<String>,

@@ -1,0 +1,246 @@
+//! Which IP addresses an untrusted kubeconfig may lead to.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
+
+/// The IP addresses that connections of untrusted access may use.
+///
+/// The policy applies to the addresses that DNS returns, so a host name can't circumvent it.
+///
+/// The default refuses loopback, link-local, unspecified and multicast addresses, and well-known metadata services. It allows
+/// private networks, because most API servers are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AddressPolicy {
+    loopback: bool,
+    link_local: bool,
+    private: bool,
+    /// Addresses that are not of a single host: unspecified, multicast, broadcast.
+    reserved: bool,
+}
+
+impl Default for AddressPolicy {
+    fn default() -> Self {
+        Self {
+            loopback: false,
+            link_local: false,
+            private: true,
+            reserved: false,
+        }
+    }
+}
+
+impl AddressPolicy {
+    /// Allows every address.
+    pub fn any() -> Self {
+        Self {
+            loopback: true,
+            link_local: true,
+            private: true,
+            reserved: true,
+        }
+    }
+
+    /// Sets whether loopback addresses are allowed: `127.0.0.0/8` and `::1`.
+    #[must_use]
+    pub fn allow_loopback(mut self, allow: bool) -> Self {
+        self.loopback = allow;
+        self
+    }
+
+    /// Sets whether link-local addresses (`169.254.0.0/16`, `fe80::/10`) and the metadata services of clouds are allowed.
+    #[must_use]
+    pub fn allow_link_local(mut self, allow: bool) -> Self {
+        self.link_local = allow;
+        self
+    }
+
+    /// Sets whether private networks are allowed: `10.0.0.0/8`, `172.16.0.0/12`, `192.168.0.0/16`, `100.64.0.0/10` and
+    /// `fc00::/7`.
+    #[must_use]
+    pub fn allow_private(mut self, allow: bool) -> Self {
+        self.private = allow;
+        self
+    }
+
+    /// Checks an address. An IPv6 address that embeds an IPv4 address is treated like the latter.
+    ///
+    /// # Errors
+    /// [`ForbiddenAddress`] if the policy does not allow the address.
+    pub fn check(&self, address: IpAddr) -> Result<(), ForbiddenAddress> {
+        let kind = match address {
+            IpAddr::V4(v4) => kind_v4(v4),
+            IpAddr::V6(v6) => embedded_v4(v6).map_or_else(|| kind_v6(v6), kind_v4),
+        };
+        let (allowed, kind) = match kind {
+            Kind::Public => (true, "public"),
+            Kind::Private => (self.private, "private"),
+            Kind::Loopback => (self.loopback, "loopback"),
+            Kind::LinkLocal => (self.link_local, "link-local or metadata"),
+            Kind::Reserved => (self.reserved, "unspecified, multicast or broadcast"),
+        };
+        if allowed {
+            Ok(())
+        } else {
+            Err(ForbiddenAddress {
+                address,
+                kind,
+                host: None,
+            })
+        }
+    }
+}
+
+enum Kind {
+    Public,
+    Private,
+    Loopback,
+    LinkLocal,
+    Reserved,
+}
+
+/// Returns the IPv4 address in a mapped, compatible, NAT64 or 6to4 address.
+fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [a, b, c, d, e, f, g, h] = v6.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match (a, b, c, d, e, f) {
+        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) | (0x64, 0xff9b, 0, 0, 0, 0) => Some(v4(g, h)),
+        (0, 0, 0, 0, 0, 0) if g != 0 => Some(v4(g, h)),
+        (0x2002, ..) => Some(v4(b, c)),
+        _ => None,
+    }
+}
+
+fn kind_v4(v4: Ipv4Addr) -> Kind {
+    // Metadata services outside of the link-local range: Alibaba Cloud, and Azure's wire server.
+    const METADATA: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
+    let [a, b, ..] = v4.octets();
+    if v4.is_loopback() {
+        Kind::Loopback
+    } else if v4.is_link_local() || METADATA.contains(&v4) {
+        Kind::LinkLocal
+    } else if a == 0 || a >= 224 {
+        Kind::Reserved
+    } else if v4.is_private() || (a == 100 && (64..128).contains(&b)) {
+        Kind::Private
+    } else {
+        Kind::Public
+    }
+}
+
+fn kind_v6(v6: Ipv6Addr) -> Kind {
+    // The metadata service of AWS has a unique local address.
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    if v6.is_loopback() {
+        Kind::Loopback
+    } else if v6.is_unicast_link_local() || v6 == METADATA {
+        Kind::LinkLocal
+    } else if v6.is_unspecified() || v6.is_multicast() {
+        Kind::Reserved
+    } else if v6.is_unique_local() {
+        Kind::Private
+    } else {
+        Kind::Public
+    }
+}
+
+/// An address that the [`AddressPolicy`] does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{}{address}, and untrusted access may not use {kind} addresses; \
+     allow it with AccessPolicy::addresses if it is meant",
+    host.as_ref().map(|host| format!("{host} leads to ")).unwrap_or_else(|| "the server is at ".to_owned())
+)]
+pub struct ForbiddenAddress {
+    address: IpAddr,
+    kind: &'static str,
+    host: Option<Arc<str>>,
+}
+
+impl ForbiddenAddress {
+    /// The refused address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Adds the host name of the address, for the error text.
+    #[doc(hidden)]
+    pub fn of_host(mut self, host: &str) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ordinary_addresses_are_allowed_by_default() {
+        let policy = AddressPolicy::default();
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "169.254.169.254",
+            "fe80::1",
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "::127.0.0.1",
+            "2002:7f00:1::",
+            "100.100.100.200",
+            "168.63.129.16",
+            "fd00:ec2::254",
+            "0.1.2.3",
+            "240.0.0.1",
+        ] {
+            assert!(policy.check(bad.parse().unwrap()).is_err(), "{bad}");
+            assert!(AddressPolicy::any().check(bad.parse().unwrap()).is_ok(), "{bad}");
+        }
+        for good in [
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "fd00::1",
+            "8.8.8.8",
+            "2a00::1",
+        ] {
+            assert!(policy.check(good.parse().unwrap()).is_ok(), "{good}");
+        }
+        assert!(
+            policy
+                .allow_private(false)
+                .check("10.0.0.1".parse().unwrap())
+                .is_err()
+        );
+        assert!(
+            policy
+                .allow_loopback(true)
+                .check("127.0.0.1".parse().unwrap())
+                .is_ok()
+        );
+        assert!(
+            policy
+                .allow_link_local(true)
+                .check("169.254.169.254".parse().unwrap())
+                .is_ok()
+        );
+        assert_eq!(
+            policy
+                .check("::ffff:127.0.0.1".parse().unwrap())
+                .unwrap_err()
+                .of_host("evil.example")
+                .to_string(),
+            "evil.example leads to ::ffff:127.0.0.1, and untrusted access may not use loopback addresses; \
+             allow it with AccessPolicy::addresses if it is meant"
+        );
+    }
+}

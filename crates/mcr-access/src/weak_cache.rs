@@ -1,0 +1,48 @@
+//! A cache that keeps only values in use.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Mutex, Weak},
+};
+
+use crate::{fingerprint::Fingerprint, sync::lock};
+
+/// Shares equal values. The cache has weak references only: a value lives as long as one of its users holds it.
+pub struct WeakCache<T: ?Sized, K = Fingerprint>(Mutex<HashMap<K, Weak<T>>>);
+
+impl<T: ?Sized, K> Default for WeakCache<T, K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: ?Sized, K: Eq + Hash> WeakCache<T, K> {
+    /// Returns the value of a key if it is in use, else the result of `make`.
+    ///
+    /// Two callers can make the same value at the same time. Both then get the value that is inserted first.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn get_or_try_insert<E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<Arc<T>, E>,
+    ) -> Result<Arc<T>, E> {
+        if let Some(cached) = lock(&self.0).get(&key).and_then(Weak::upgrade) {
+            return Ok(cached);
+        }
+        // Not under the lock: callers with other keys would wait for this one.
+        let made = make()?;
+        let mut map = lock(&self.0);
+        if let Some(other) = map.get(&key).and_then(Weak::upgrade) {
+            return Ok(other);
+        }
+        // Before the map grows, dead entries make room.
+        if map.len() == map.capacity() {
+            map.retain(|_, value| value.strong_count() > 0);
+        }
+        map.insert(key, Arc::downgrade(&made));
+        Ok(made)
+    }
+}
