@@ -7,7 +7,7 @@ use crate::{credential::CredentialSource, endpoint::Endpoint, namespace, resolve
 /// Access to a cluster by its endpoint and a source of credentials, without a kubeconfig. It is trusted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Parts {
+pub struct EndpointAccess {
     /// The address of the API server, and how to verify its certificate.
     pub endpoint: Endpoint,
     /// The source of credentials for the API server.
@@ -16,7 +16,7 @@ pub struct Parts {
     pub default_namespace: Arc<str>,
 }
 
-impl Parts {
+impl EndpointAccess {
     /// Access by this endpoint and this source of credentials. The default namespace is `default`.
     pub fn new(endpoint: Endpoint, credentials: impl CredentialSource) -> Self {
         Self {

@@ -10,8 +10,8 @@ mod index;
 
 // Access to one cluster, and how it becomes an endpoint with a source of credentials.
 mod endpoint;
+mod endpoint_access;
 mod kubeconfig;
-mod parts;
 mod resolve;
 mod resolved;
 
@@ -39,12 +39,12 @@ pub use credential::{
     StaticCredential,
 };
 pub use endpoint::Endpoint;
+pub use endpoint_access::EndpointAccess;
 pub use error::{AccessError, BoxError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
 pub use name::{ClusterName, InvalidClusterName};
-pub use parts::Parts;
 pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 pub use resolve::{check, resolve};
 pub use resolved::Resolved;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcr_access::{
-    AccessError, AccessPolicy, KubeconfigAccess, Parts, Resolved, Trust,
+    AccessError, AccessPolicy, EndpointAccess, KubeconfigAccess, Resolved, Trust,
     internal::{namespace, resolve_with},
     resolve,
 };
@@ -23,7 +23,7 @@ pub enum Access {
     /// A kubeconfig, as bytes.
     Kubeconfig(KubeconfigAccess),
     /// An address and something that hands out credentials.
-    Parts(Box<Parts>),
+    Endpoint(Box<EndpointAccess>),
     /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
     /// client for the same cluster counts as a change of address: one list and a comparison.
     ///
@@ -44,7 +44,7 @@ impl Access {
     pub(crate) fn resolve(&self, policy: &AccessPolicy) -> Result<ResolvedAccess, AccessError> {
         match self {
             Self::Kubeconfig(kubeconfig) => resolve(kubeconfig, policy).map(ResolvedAccess::Endpoint),
-            Self::Parts(parts) => Ok(ResolvedAccess::Endpoint(parts.resolved())),
+            Self::Endpoint(endpoint) => Ok(ResolvedAccess::Endpoint(endpoint.resolved())),
             Self::Client(client) => Ok(ResolvedAccess::Client(client.clone())),
             Self::Scoped(_) => Err(AccessError::invalid(
                 "access",
@@ -57,7 +57,7 @@ impl Access {
     pub(crate) fn resolved(&self, policy: &AccessPolicy) -> Option<ResolvedAccess> {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.resolved(policy).map(ResolvedAccess::Endpoint),
-            Self::Parts(_) | Self::Client(_) => self.resolve(policy).ok(),
+            Self::Endpoint(_) | Self::Client(_) => self.resolve(policy).ok(),
             Self::Scoped(_) => None,
         }
     }
@@ -66,7 +66,7 @@ impl Access {
     pub(crate) fn default_namespace(&self) -> Option<Arc<str>> {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.default_namespace(),
-            Self::Parts(parts) => Some(parts.default_namespace.clone()),
+            Self::Endpoint(endpoint) => Some(endpoint.default_namespace.clone()),
             Self::Client(client) => Some(namespace::interned(client.client().default_namespace())),
             // The layout of its scope knows.
             Self::Scoped(_) => None,
@@ -120,9 +120,9 @@ impl From<ScopedAccess> for Access {
     }
 }
 
-impl From<Parts> for Access {
-    fn from(parts: Parts) -> Self {
-        Self::Parts(Box::new(parts))
+impl From<EndpointAccess> for Access {
+    fn from(endpoint: EndpointAccess) -> Self {
+        Self::Endpoint(Box::new(endpoint))
     }
 }
 
@@ -131,7 +131,7 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.fmt(f),
-            Self::Parts(parts) => parts.fmt(f),
+            Self::Endpoint(endpoint) => endpoint.fmt(f),
             Self::Client(_) => f.write_str("Client(..)"),
             Self::Scoped(scoped) => scoped.fmt(f),
         }

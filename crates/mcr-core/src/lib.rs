@@ -24,8 +24,8 @@ pub use fleet::{
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, BoxError, ClientCertificate, ClusterName,
     ContextAccess, Credential, CredentialError, CredentialPluginPolicy, CredentialSource, Endpoint,
-    ExecPlugin, Fingerprint, ForbiddenAddress, Impersonation, InvalidClusterName, KubeconfigAccess,
-    KubeconfigFile, Kubeconfigs, Parts, Place, Refresh, StaticCredential, Trust, check, contexts,
+    EndpointAccess, ExecPlugin, Fingerprint, ForbiddenAddress, Impersonation, InvalidClusterName,
+    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Place, Refresh, StaticCredential, Trust, check, contexts,
 };
 #[doc(hidden)]
 pub use mcr_client::Settings as TransportSettings;

@@ -33,10 +33,10 @@ use crate::{
 /// output of the program is never logged, and never part of an error.
 ///
 /// ```
-/// use mcr_access::{Endpoint, ExecPlugin, Parts};
+/// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
 ///
 /// let plugin = ExecPlugin::new("aws").args(["eks", "get-token", "--cluster-name", "prod"]).env("AWS_PROFILE", "fleet");
-/// let access = Parts::new(Endpoint::new("https://prod.example.com".parse()?), plugin);
+/// let access = EndpointAccess::new(Endpoint::new("https://prod.example.com".parse()?), plugin);
 /// # Ok::<(), http::uri::InvalidUri>(())
 /// ```
 #[derive(Clone)]

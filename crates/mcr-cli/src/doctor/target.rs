@@ -53,7 +53,7 @@ impl fmt::Debug for Target {
 pub(crate) fn of(access: &Access) -> Option<Target> {
     match access {
         Access::Kubeconfig(kubeconfig) => of_kubeconfig(kubeconfig),
-        Access::Parts(parts) => of_endpoint(&parts.endpoint),
+        Access::Endpoint(access) => of_endpoint(&access.endpoint),
         _ => None,
     }
 }

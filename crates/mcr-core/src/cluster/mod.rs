@@ -208,7 +208,8 @@ impl Cluster {
     /// below it. While the cluster is not connected or suspended its requests fail at once with the reason,
     /// and no request waits longer than its deadline.
     ///
-    /// Its default namespace is that of the kubeconfig's context, of the [`Parts`](crate::Parts), of the ready client, or
+    /// Its default namespace is that of the kubeconfig's context, of the [`EndpointAccess`](crate::EndpointAccess), of the ready
+    /// client, or
     /// what the layout of its scope says. If another is announced, clients taken later have that one, and those taken
     /// before keep theirs.
     ///

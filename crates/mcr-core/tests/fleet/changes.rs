@@ -8,8 +8,8 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{
-    ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Parts,
-    Refresh, StoreError,
+    ClusterSpec, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
+    Fingerprint, Refresh, StoreError,
 };
 use mcr_testkit::control_plane::{ControlPlane, Etcd};
 
@@ -352,7 +352,7 @@ async fn credentials_are_renewed_before_they_expire_and_once_when_refused() {
     let running = Running::start_with(|settings| settings.reconnect_cap = Duration::from_secs(1));
     running.clusters.add(ClusterSpec::new(
         name("a"),
-        Parts::new(endpoint, issuer.clone()).into(),
+        EndpointAccess::new(endpoint, issuer.clone()).into(),
     ));
     let cluster = running.engaged("a").await;
     let (_watch, log) = watch_config_maps(&cluster);

@@ -8,7 +8,7 @@ use std::{
 
 use http::Request;
 use http_body_util::BodyExt;
-use mcr_core::{Access, Credential, Endpoint, Parts, StaticCredential};
+use mcr_core::{Access, Credential, Endpoint, EndpointAccess, StaticCredential};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
@@ -162,7 +162,7 @@ async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_tw
             label: 0,
         };
         let source = StaticCredential::new(Credential::token(token));
-        let access = Access::from(Parts::new(Endpoint::new(server.clone()), source));
+        let access = Access::from(EndpointAccess::new(Endpoint::new(server.clone()), source));
         let description = Description::Good(looks.spec("a", &access).into(), looks);
         plain.provider.set("a", description);
     };

@@ -17,8 +17,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{
     Access, AnswerBody, BoxError, Cluster, ClusterName, ClusterState, Credential, CredentialError,
-    CredentialSource, Endpoint, Fingerprint, ObjectMetadata, Parts, Placement, Refresh, Scope, ScopeLayout,
-    Upstream,
+    CredentialSource, Endpoint, EndpointAccess, Fingerprint, ObjectMetadata, Placement, Refresh, Scope,
+    ScopeLayout, Upstream,
 };
 
 use crate::{
@@ -84,7 +84,7 @@ async fn clusters_behind_an_endpoint_whose_credential_source_panics_are_unreacha
     let running = Running::start();
     let scope = Scope::new(Workspaces);
     let endpoint = Endpoint::new(format!("http://{}", shard.address()).parse().or_fail());
-    let at = |source: &Panics| Access::from(Parts::new(endpoint.clone(), source.clone()));
+    let at = |source: &Panics| Access::from(EndpointAccess::new(endpoint.clone(), source.clone()));
     let (passing, lasting) = (Panics::now(), Panics::now());
     scope.set_endpoint("a", at(&passing));
     scope.set_endpoint("b", at(&lasting));

@@ -6,8 +6,8 @@ use http::Response;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, client::Body};
 use mcr_core::{
-    Access, AccessPolicy, Cluster, ClusterSpec, ClusterState, Credential, Endpoint, FleetEvent, HubEvent,
-    HubWatch, KubeconfigAccess, Parts, StaticCredential, Trust, WatchRequest, check,
+    Access, AccessPolicy, Cluster, ClusterSpec, ClusterState, Credential, Endpoint, EndpointAccess,
+    FleetEvent, HubEvent, HubWatch, KubeconfigAccess, StaticCredential, Trust, WatchRequest, check,
 };
 use mcr_testkit::waiting::eventually;
 use tokio::{net::TcpListener, time::timeout};
@@ -27,11 +27,11 @@ fn kubeconfig(server: &str, namespace: &str, user: &str) -> KubeconfigAccess {
     KubeconfigAccess::new(yaml, Trust::Trusted)
 }
 
-fn parts(server: &str, namespace: &str) -> Access {
+fn endpoint_access(server: &str, namespace: &str) -> Access {
     let credential = StaticCredential::new(Credential::token("t"));
-    let mut parts = Parts::new(Endpoint::new(server.parse().unwrap()), credential);
-    parts.default_namespace = namespace.into();
-    parts.into()
+    let mut access = EndpointAccess::new(Endpoint::new(server.parse().unwrap()), credential);
+    access.default_namespace = namespace.into();
+    access.into()
 }
 
 fn client(namespace: &str) -> Access {
@@ -108,7 +108,7 @@ async fn a_client_taken_before_the_first_connection_has_the_default_namespace_of
             "unusable",
             (KubeconfigAccess::new("{", Trust::Trusted).into(), "default"),
         ),
-        ("parts", (parts(&server, "team"), "team")),
+        ("endpoint", (endpoint_access(&server, "team"), "team")),
         ("client", (client("team"), "team")),
     ]);
     let long: String = (0..2_000)
@@ -170,7 +170,7 @@ async fn another_default_namespace_is_that_of_clients_taken_later_and_lists_noth
         assert_eq!(server.lists(&path).len(), 1, "{namespace}");
     }
 
-    announce(parts(&address, "three"));
+    announce(endpoint_access(&address, "three"));
     becomes(&cluster, "three").await;
     // With other credentials, too.
     announce(kubeconfig(&address, "four", "token: u").into());
@@ -205,7 +205,7 @@ async fn another_default_namespace_counts_for_a_cluster_that_is_not_connected() 
     announce(kubeconfig(&server, "three", "tokenFile: /nowhere/token").into());
     becomes(&cluster, "three").await;
     announce(KubeconfigAccess::new("{", Trust::Trusted).into());
-    announce(parts(&server, "four"));
+    announce(endpoint_access(&server, "four"));
     becomes(&cluster, "four").await;
     asleep(client("five"));
     becomes(&cluster, "five").await;

@@ -14,8 +14,8 @@ use futures::future::BoxFuture;
 use mcr::{
     ClusterSpec,
     core::{
-        BrokenCluster, Change, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Parts,
-        Refresh,
+        BrokenCluster, Change, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
+        Fingerprint, Refresh,
     },
 };
 use serde_json::{Value, json};
@@ -239,7 +239,7 @@ async fn credentials_show_when_they_expire_and_what_came_of_their_renewal() {
         issued: AtomicUsize::new(0),
         may: may.clone(),
     };
-    let access = Parts::new(endpoint, issuer).into();
+    let access = EndpointAccess::new(endpoint, issuer).into();
     served.say(Change::Upsert(ClusterSpec::new(name("berlin"), access)));
     let report = served
         .clusters(|report| report["clusters"][0]["credentialExpires"].is_string())

@@ -11,8 +11,8 @@ use std::{
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{
-    Access, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, Fingerprint, Parts,
-    Refresh,
+    Access, ClusterState, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
+    Fingerprint, Refresh,
 };
 use mcr_testkit::waiting::eventually;
 
@@ -41,7 +41,7 @@ impl Source {
 
     fn access(&self, server: &Server) -> Access {
         let endpoint = Endpoint::new(format!("http://{}", server.address).parse().unwrap());
-        Access::from(Parts::new(endpoint, self.clone()))
+        Access::from(EndpointAccess::new(endpoint, self.clone()))
     }
 }
 
@@ -186,7 +186,7 @@ async fn a_credential_source_that_panics_when_it_is_dropped_strands_nobody() {
     let sore = || {
         let source = Source::at(At::SourceDropped);
         let endpoint = Endpoint::new(format!("http://{}", server.address).parse().unwrap());
-        let access = Access::from(Parts::new(endpoint, Sore(source.clone())));
+        let access = Access::from(EndpointAccess::new(endpoint, Sore(source.clone())));
         (source.trap, access)
     };
     // Another source takes its place.
