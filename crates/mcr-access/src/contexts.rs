@@ -71,12 +71,13 @@ pub struct ContextAccess {
 
 /// Splits kubeconfig files into one small kubeconfig for each context. Reads no other files.
 ///
-/// The files are merged as kubectl merges the files in `$KUBECONFIG`. If several files define the same context, cluster or user,
-/// the first one wins. A context can refer to a cluster or user in any of the files. Relative paths become absolute: they refer
-/// to the folder of the file that defines the cluster or user. Call this function once for each file if the files are unrelated.
+/// The files are merged as kubectl merges the files in `$KUBECONFIG`. If several files define the same context, cluster
+/// or user, the first one wins. A context can refer to a cluster or user in any of the files. Relative paths of a
+/// cluster or user are joined to the folder of the file that defines it. Call this function once for each file if the
+/// files are unrelated.
 ///
-/// An error concerns one context or one file; the others are not affected. The content of the entries is not checked here, but
-/// by [`check`](crate::check). For files with hundreds of contexts, [`Kubeconfigs`] needs less memory.
+/// An error concerns one context or one file; the others are not affected. The content of the entries is not checked
+/// here, but by [`check`](crate::check). For files with hundreds of contexts, [`Kubeconfigs`] needs less memory.
 ///
 /// ```
 /// use mcr_access::{KubeconfigFile, contexts};
@@ -250,22 +251,22 @@ fn extract(
     let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.index, name, &context)?;
     let mut untrusted = home.file.trust == Trust::Untrusted || from.file.trust == Trust::Untrusted;
     if let Some(cluster) = &mut cluster.cluster {
-        make_absolute(&mut cluster.certificate_authority, from.folder());
+        join_to_folder(&mut cluster.certificate_authority, from.folder());
     }
     let mut users = Vec::new();
     if let Some((from, mut user)) = find_user(sources.iter(), |source| &source.index, name, &context)? {
         untrusted |= from.file.trust == Trust::Untrusted;
         if let Some(user) = &mut user.user {
-            make_absolute(&mut user.client_certificate, from.folder());
-            make_absolute(&mut user.client_key, from.folder());
-            make_absolute(&mut user.token_file, from.folder());
+            join_to_folder(&mut user.client_certificate, from.folder());
+            join_to_folder(&mut user.client_key, from.folder());
+            join_to_folder(&mut user.token_file, from.folder());
             if let Some(exec) = &mut user.exec
                 && exec
                     .command
                     .as_deref()
                     .is_some_and(|command| command.contains(std::path::MAIN_SEPARATOR))
             {
-                make_absolute(&mut exec.command, from.folder());
+                join_to_folder(&mut exec.command, from.folder());
             }
         }
         users.push(user);
@@ -287,8 +288,8 @@ fn extract(
     Ok(KubeconfigAccess::new(document.to_bytes(), trust).context(name))
 }
 
-/// Resolves a relative path against a folder. A blank path counts as a missing one.
-fn make_absolute(path: &mut Option<String>, folder: &Path) {
+/// Joins a relative path to a folder. A blank path counts as a missing one.
+fn join_to_folder(path: &mut Option<String>, folder: &Path) {
     if let Some(path) = path.as_mut().filter(|path| !path.trim().is_empty()) {
         *path = folder.join(&path).to_string_lossy().into_owned();
     }

@@ -114,8 +114,8 @@ impl Credential {
         }
     }
 
-    /// A client certificate chain and its private key, in PEM. The first connection that uses them parses them, so a wrong one
-    /// is an error of that connection.
+    /// A client certificate chain and its private key, in PEM. The first connection that uses them parses them, so a
+    /// wrong one is an error of that connection.
     pub fn certificate(chain: impl AsRef<[u8]>, key: impl Into<String>) -> Self {
         let certificate = ClientCertificate(CertificateForm::Unparsed {
             chain: Arc::from(chain.as_ref()),
@@ -189,9 +189,9 @@ pub enum Refresh {
 
 /// A source of credentials for a cluster: the first one, and a new one when the last one expires or is refused.
 ///
-/// The fleet calls [`credential`](Self::credential) in the task of the cluster, with a deadline. A source that hangs delays
-/// only its own cluster. The fleet drops the future when the deadline passes, so it must be cancel safe. A panic counts as a
-/// failure. Several clusters can share one source.
+/// The fleet calls [`credential`](Self::credential) in the task of the cluster, with a deadline. A source that hangs
+/// delays only its own cluster. The fleet drops the future when the deadline passes, so it must be cancel safe. A panic
+/// counts as a failure. Several clusters can share one source.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -222,9 +222,9 @@ pub trait CredentialSource: Send + Sync + 'static {
     /// [`CredentialError`] if there is no credential now. The fleet calls again, with back-off.
     fn credential(&self, why: Refresh) -> BoxFuture<'_, Result<Credential, CredentialError>>;
 
-    /// The interval at which the fleet asks for a new credential although the last one has not expired. For credentials that
-    /// change without notice: token files are read again every minute. `None`: the fleet asks only before expiry and
-    /// after a 401.
+    /// The interval at which the fleet asks for a new credential although the last one has not expired. For credentials
+    /// that change without notice: token files are read again every minute. `None`: the fleet asks only before expiry
+    /// and after a 401.
     fn renew_every(&self) -> Option<Duration> {
         None
     }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{AccessError, Place};
 
-/// A long value: a certificate, key or token. It borrows from the text of the kubeconfig unless it is escaped or folded there,
-/// so a file with hundreds of contexts is not copied.
+/// A long value: a certificate, key or token. It borrows from the text of the kubeconfig unless it is escaped or folded
+/// there, so a file with hundreds of contexts is not copied.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
@@ -231,8 +231,8 @@ impl<'a> Document<'a> {
         if text.lines().all(blank) {
             return Err(AccessError::Empty);
         }
-        // JSON has its own parser, because a key in YAML has at most 1024 characters. The output of `to_bytes` must parse to
-        // the same document.
+        // JSON has its own parser, because a key in YAML has at most 1024 characters. The output of `to_bytes` must
+        // parse to the same document.
         if text.starts_with('{')
             && let Ok(document) = serde_json::from_str(text)
         {
@@ -241,8 +241,8 @@ impl<'a> Document<'a> {
         // Aliases can expand a short text to a very long one. This limit is enough for a thousand repetitions of a user.
         let mut options = serde_saphyr::options! { with_snippet: false };
         options.alias_limits.max_total_replayed_events = 10_000;
-        // The other limits grow with the text: a file with the contexts of a large fleet exceeds the defaults of the parser. A
-        // text has at most as many nodes as bytes.
+        // The other limits grow with the text: a file with the contexts of a large fleet exceeds the defaults of the
+        // parser. A text has at most as many nodes as bytes.
         if let Some(budget) = &mut options.budget {
             budget.max_nodes = budget.max_nodes.max(text.len());
             budget.max_events = budget.max_events.max(2 * text.len());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 
 use crate::{
     credential::{ClientCertificate, Credential, CredentialError, CredentialSource, Refresh},
@@ -87,7 +87,8 @@ impl FileSource {
             let chain = load_pem(chain).await?;
             let key = load_pem(key).await?;
             let key = std::str::from_utf8(&key).unwrap_or_default();
-            // Temporary: the two files are not replaced at the same instant, so for a moment they may not belong together.
+            // Temporary: the two files are not replaced at the same instant, so for a moment they may not belong
+            // together.
             let certificate = ClientCertificate::parse(&chain, key).map_err(|(_, problem)| {
                 CredentialError::temporary(format!("the client certificate's file {problem}"))
             })?;
@@ -134,19 +135,13 @@ impl CredentialSource for FileSource {
                     *lock(&self.last) = Some(credential.clone());
                     Ok(credential)
                 }
-                // While a file is being replaced, the last credential serves, or the inline token of the same user. After a 401
-                // neither does.
+                // While a file is being replaced, the last credential serves, or the inline token of the same user.
+                // After a 401 neither does.
                 Err(error) if why != Refresh::Unauthorized => {
                     let last = lock(&self.last).clone();
-                    let inline = self
-                        .base
-                        .token
-                        .as_ref()
-                        .filter(|token| !token.expose_secret().is_empty());
-                    let inline = inline
-                        .filter(|_| self.certificate.is_none())
-                        .map(|_| self.base.clone());
-                    last.or(inline).ok_or(error)
+                    let has_inline_token = self.base.token.is_some() && self.certificate.is_none();
+                    last.or_else(|| has_inline_token.then(|| self.base.clone()))
+                        .ok_or(error)
                 }
                 Err(error) => Err(error),
             }

@@ -128,8 +128,8 @@ impl KubeconfigAccess {
         })
     }
 
-    /// Drops the text of the kubeconfig if the cached resolution makes it superfluous, for use with this policy only. The text
-    /// can need more memory than all other data of a cluster.
+    /// Drops the text of the kubeconfig if the cached resolution makes it superfluous, for use with this policy only.
+    /// The text can need more memory than all other data of a cluster.
     #[doc(hidden)]
     #[must_use]
     pub fn without_text(self, policy: &AccessPolicy) -> Self {

@@ -1,7 +1,7 @@
 //! Certificates and private keys in PEM.
 //!
-//! A problem is a `&str` with the end of a sentence, for example `holds no PEM private key; copy the key again`. The caller
-//! puts the name of the field before it. The errors of rustls are not shown, since they quote lines of a key.
+//! A problem is a `&str` with the end of a sentence, for example `holds no PEM private key; copy the key again`. The
+//! caller puts the name of the field before it. The errors of rustls are not shown, since they quote lines of a key.
 
 use std::sync::{Arc, LazyLock};
 
@@ -40,8 +40,8 @@ pub fn authorities(pem: &[u8]) -> Result<RootCertStore, &'static str> {
 
 /// Returns the certificate authorities that `read` reads, in PEM, after a check that one is usable.
 ///
-/// Most fleets have few authorities, and repeat them in the kubeconfig of each cluster. Callers with the same `key` share one
-/// copy, and only the first one reads and checks.
+/// Most fleets have few authorities, and repeat them in the kubeconfig of each cluster. Callers with the same `key`
+/// share one copy, and only the first one reads and checks.
 pub(crate) fn shared_authorities<E>(
     key: Fingerprint,
     read: impl FnOnce() -> Result<Vec<u8>, E>,

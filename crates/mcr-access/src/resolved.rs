@@ -14,7 +14,7 @@ pub struct Resolved {
     pub credentials: Arc<dyn CredentialSource>,
     /// The namespace of requests that name none.
     pub default_namespace: Arc<str>,
-    /// How far the endpoint is trusted. [`AccessPolicy::addresses`](crate::AccessPolicy::addresses) restricts an untrusted
-    /// one.
+    /// How far the endpoint is trusted. [`AccessPolicy::addresses`](crate::AccessPolicy::addresses) restricts an
+    /// untrusted one.
     pub trust: Trust,
 }

@@ -25,12 +25,12 @@ use crate::{
 
 /// A source of credentials that runs a program, like the `exec` field of a kubeconfig's user.
 ///
-/// The program speaks the exec credential protocol of Kubernetes (`client.authentication.k8s.io`). It runs as a child process,
-/// without a terminal. At its deadline the source kills it with its children.
+/// The program speaks the exec credential protocol of Kubernetes (`client.authentication.k8s.io`). It runs as a child
+/// process, without a terminal. At its deadline the source kills it with its children.
 ///
-/// Sources with an equal configuration (command, arguments, environment, cluster information) share one result. They never run
-/// the program twice at the same time, however many clusters use it. At most eight programs run at once in a process. The
-/// output of the program is never logged, and never part of an error.
+/// Sources with an equal configuration (command, arguments, environment, cluster information) share one result. They
+/// never run the program twice at the same time, however many clusters use it. At most eight programs run at once in a
+/// process. The output of the program is never logged, and never part of an error.
 ///
 /// ```
 /// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
@@ -106,8 +106,9 @@ impl ExecPlugin {
         self.change(|config| config.install_hint = Some(hint.into()))
     }
 
-    /// Sets the cluster in the program's input (`provideClusterInfo`), with the plugin's configuration in the kubeconfig's entry
-    /// of that cluster (`client.authentication.k8s.io/exec`). Clusters share a result only if all of this is equal.
+    /// Sets the cluster in the program's input (`provideClusterInfo`), with the plugin's configuration in the
+    /// kubeconfig's entry of that cluster (`client.authentication.k8s.io/exec`). Clusters share a result only if all of
+    /// this is equal.
     #[must_use]
     pub fn cluster_info(
         self,

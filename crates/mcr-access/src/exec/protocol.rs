@@ -13,8 +13,8 @@ use crate::{
     pem,
 };
 
-/// Returns the JSON of `spec.cluster` in the input. As in client-go, empty fields are absent, and a missing configuration is
-/// `null`.
+/// Returns the JSON of `spec.cluster` in the input. As in client-go, empty fields are absent, and a missing
+/// configuration is `null`.
 pub(super) fn cluster(endpoint: &Endpoint, config: Option<Value>, disable_compression: bool) -> String {
     let mut cluster = Map::new();
     cluster.insert(

@@ -21,7 +21,8 @@ use crate::{credential::Credential, error::quote};
 const MAX_OUTPUT: u64 = 1 << 20;
 /// How long to read output after the plugin has ended. Its children can keep the pipe open.
 const READ_AFTER_EXIT: Duration = Duration::from_millis(500);
-/// The limit of plugins that run at the same time, so that the start of a large fleet does not start thousands of programs.
+/// The limit of plugins that run at the same time, so that the start of a large fleet does not start thousands of
+/// programs.
 const MAX_RUNNING: usize = 8;
 
 /// Why a run failed. All callers that waited for the run get a clone.
@@ -63,7 +64,9 @@ pub(super) async fn run(config: &PluginConfig) -> Result<Credential, Failure> {
             ),
             permanent: true,
         },
-        kind => fail(format!("can't be started: {kind}")),
+        kind => fail(format!(
+            "can't be started: {kind}; check that it is a program for this system, and the limits of this process"
+        )),
     })?;
     let ended = tokio::time::timeout(config.deadline, running.finish()).await;
     drop(running);

@@ -52,8 +52,8 @@ struct State {
 
 type Run = BoxFuture<'static, Result<Issued, Failure>>;
 
-/// A credential and its serial number. After a 401 the number shows whether the cache has a newer credential than the refused
-/// one.
+/// A credential and its serial number. After a 401 the number shows whether the cache has a newer credential than the
+/// refused one.
 #[derive(Clone)]
 pub(super) struct Issued {
     pub(super) credential: Credential,
@@ -81,8 +81,8 @@ impl SharedPlugin {
         plugin
     }
 
-    /// Returns the cached credential or the result of a run. `last` is the serial number of the last credential that the caller
-    /// got.
+    /// Returns the cached credential or the result of a run. `last` is the serial number of the last credential that
+    /// the caller got.
     ///
     /// Cancel safe: the run continues while other callers wait for it, and is killed when the last one stops waiting.
     pub(super) async fn credential(

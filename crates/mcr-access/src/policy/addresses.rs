@@ -9,8 +9,8 @@ use std::{
 ///
 /// The policy applies to the addresses that DNS returns, so a host name can't circumvent it.
 ///
-/// The default refuses loopback, link-local, unspecified and multicast addresses, and well-known metadata services. It allows
-/// private networks, because most API servers are there.
+/// The default refuses loopback, link-local, unspecified and multicast addresses, and well-known metadata services. It
+/// allows private networks, because most API servers are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AddressPolicy {
     loopback: bool,

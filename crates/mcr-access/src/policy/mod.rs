@@ -17,8 +17,8 @@ use crate::{endpoint::redacted_uri, exec::DEFAULT_DEADLINE};
 
 /// What an [untrusted](crate::Trust::Untrusted) kubeconfig may make this process do. Trusted ones are not restricted.
 ///
-/// The default allows inline data only. It allows no programs, no files, no unverified TLS, no proxies, and no addresses of this
-/// machine or of a cloud's metadata service.
+/// The default allows inline data only. It allows no programs, no files, no unverified TLS, no proxies, and no
+/// addresses of this machine or of a cloud's metadata service.
 ///
 /// ```
 /// use mcr_access::{AccessPolicy, AddressPolicy, CredentialPluginPolicy};
@@ -85,8 +85,8 @@ impl AccessPolicy {
         self
     }
 
-    /// Allows the files in this folder and its subfolders. The author of a kubeconfig then chooses which of these files is sent
-    /// to which server, so the folder should hold nothing else.
+    /// Allows the files in this folder and its subfolders. The author of a kubeconfig then chooses which of these files
+    /// is sent to which server, so the folder should hold nothing else.
     #[must_use]
     pub fn allow_files_under(mut self, folder: impl Into<PathBuf>) -> Self {
         self.files.insert(folder.into());
@@ -100,8 +100,8 @@ impl AccessPolicy {
         self
     }
 
-    /// Allows a proxy. The proxy resolves host names, so [`addresses`](Self::addresses) does not apply to servers with a host name
-    /// behind it: the proxy must restrict where it connects to.
+    /// Allows a proxy. The proxy resolves host names, so [`addresses`](Self::addresses) does not apply to servers with
+    /// a host name behind it: the proxy must restrict where it connects to.
     #[must_use]
     pub fn allow_proxy(mut self, proxy: http::Uri) -> Self {
         self.proxies.push(proxy);

@@ -6,8 +6,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The exec credential plugins that an untrusted kubeconfig may run. The variants have the names of `credentialPluginPolicy` in
-/// Kubernetes.
+/// The exec credential plugins that an untrusted kubeconfig may run. The variants have the names of
+/// `credentialPluginPolicy` in Kubernetes.
 ///
 /// An allowed plugin gets its arguments and environment from the kubeconfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,9 +20,9 @@ use entry::{Entry, filled};
 
 /// Finds the endpoint and the credentials of a kubeconfig's context.
 ///
-/// Reads the files that the kubeconfig names, if its trust and the policy allow them. This blocks the calling thread. Opens no
-/// connection and runs no program: an exec plugin runs when a caller asks its [`CredentialSource`](crate::CredentialSource)
-/// for a credential.
+/// Reads the files that the kubeconfig names, if its trust and the policy allow them. This blocks the calling thread.
+/// Opens no connection and runs no program: an exec plugin runs when a caller asks its
+/// [`CredentialSource`](crate::CredentialSource) for a credential.
 ///
 /// # Errors
 /// [`AccessError`] with the first field that can't be used.
