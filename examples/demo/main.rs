@@ -102,7 +102,7 @@ fn hasty(settings: &mut FleetSettings) {
     settings.probe_timeout = Duration::from_secs(5);
     settings.reconnect_cap = Duration::from_secs(2);
     let mut transport = TransportSettings::default();
-    transport.retire_spread = Duration::from_secs(2);
+    transport.rotation_spread = Duration::from_secs(2);
     settings.transport = transport.into();
 }
 

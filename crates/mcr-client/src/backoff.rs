@@ -1,11 +1,11 @@
-//! Growing, jittered pauses.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
-/// Pauses that double up to a cap, each jittered down by up to a half.
+/// Pauses that double up to a cap. Each is shortened at random by up to a half.
 ///
-/// It is reset by the caller, on real progress only: kube's adapters reset on each attempt, so that a dead
-/// cluster is dialled every second for ever.
+/// Only the caller resets it, after real progress. kube's adapters reset their backoff with each attempt, so they dial a dead
+/// cluster every second for ever.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -23,7 +23,7 @@ impl Backoff {
         }
     }
 
-    /// The pause after one more failure.
+    /// Counts one more failure, and returns the pause after it.
     pub fn pause(&mut self) -> Duration {
         let full = self
             .first
@@ -37,11 +37,11 @@ impl Backoff {
     pub fn reset(&mut self) {
         self.failures = 0;
     }
+}
 
-    /// A random pause up to `max`, to spread what would otherwise happen at once.
-    pub fn spread(max: Duration) -> Duration {
-        max.mul_f64(rand::random_range(0.0..=1.0))
-    }
+/// A random duration up to `max`. It spreads work that many clusters would otherwise do at once.
+pub fn jitter(max: Duration) -> Duration {
+    max.mul_f64(rand::random_range(0.0..=1.0))
 }
 
 #[cfg(test)]

@@ -1,213 +1,146 @@
-//! The connections to one API server with one credential.
+//! Sends requests to one API server with one credential.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use http::{HeaderValue, Request, Response, Uri, header::CONNECTION, uri::PathAndQuery};
+use http::{HeaderValue, Request, Response, header::CONNECTION};
 use kube::client::Body;
-use mcr_access::{AccessError, AccessPolicy, AddressPolicy, BoxError, Credential, Endpoint, Trust};
+use mcr_access::BoxError;
 
 use crate::{
     AnswerBody, ResponseBody, Settings, TransportError, TransportErrorKind,
-    connect::Connector,
     explain::explain,
-    foreign::{CLIENT, Foreign},
-    headers::{Header, headers},
+    headers::Header,
     pool::{Pool, SendError},
-    request::{Class, Operation},
-    tls::TlsCache,
+    prefix::{AbsolutePath, prefixed, with_base_path},
+    request::{RequestClass, RequestInfo},
+    user_code::{CLIENT, CatchPanic},
 };
 
-/// Makes [channels](Channel). One for many clusters: channels share TLS configurations where they are equal.
-#[derive(Clone)]
-pub struct Dialer(Arc<Shared>);
-
-struct Shared {
-    policy: AccessPolicy,
-    settings: Arc<Settings>,
-    tls: TlsCache,
-}
-
-impl Dialer {
-    /// Makes channels under this policy.
-    pub fn new(policy: &AccessPolicy) -> Self {
-        Self::with_settings(policy, Settings::default().into())
-    }
-
-    /// Makes channels under this policy, with other limits in time.
-    pub fn with_settings(policy: &AccessPolicy, settings: Arc<Settings>) -> Self {
-        Self(Arc::new(Shared {
-            policy: policy.clone(),
-            settings,
-            tls: TlsCache::default(),
-        }))
-    }
-
-    /// A channel to an API server. It connects when it is used.
-    ///
-    /// # Errors
-    ///
-    /// The field of the endpoint or credential that can't be used, and what to do about it.
-    pub fn channel(
-        &self,
-        endpoint: &Endpoint,
-        credential: &Credential,
-        trust: Trust,
-    ) -> Result<Channel, AccessError> {
-        let Shared {
-            policy,
-            settings,
-            tls,
-        } = &*self.0;
-        let addresses = match trust {
-            Trust::Trusted => AddressPolicy::any(),
-            Trust::Untrusted => policy.addresses,
-        };
-        let host = endpoint.server.host().unwrap_or_default();
-        // Literal addresses don't reach the resolver.
-        if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse() {
-            addresses
-                .check(address)
-                .map_err(|error| AccessError::refused("server", error.to_string()))?;
-        }
-        if host.is_empty() || !matches!(endpoint.server.scheme_str(), Some("http" | "https")) {
-            return Err(AccessError::invalid(
-                "server",
-                "is not an address; write https://host:port",
-            ));
-        }
-        let config = tls.config(endpoint, credential.certificate.as_ref())?;
-        let proxy_tls = || tls.config(&Endpoint::new(Uri::default()), None);
-        let connector = Connector::new(endpoint, config, proxy_tls, addresses, settings)?;
-        let pool = Pool::new(connector, &endpoint.server, settings).map_err(|_| {
-            AccessError::invalid("server", "has a host that does not fit into a header; correct it")
-        })?;
-        let backend = Backend::Pooled(Arc::new(Pooled {
-            pool,
-            path: endpoint.server.path().trim_end_matches('/').into(),
-            headers: headers(credential, settings)?.into(),
-        }));
-        Ok(Channel(Arc::new(Inner {
-            backend,
-            prefix: None,
-            settings: settings.clone(),
-        })))
-    }
-
-    /// A channel through a client that was made elsewhere.
-    pub fn client_channel(&self, client: kube::Client) -> Channel {
-        Channel(Arc::new(Inner {
-            backend: Backend::Client(client),
-            prefix: None,
-            settings: self.0.settings.clone(),
-        }))
-    }
-
-    /// A channel through another cluster's connection.
-    pub fn route_channel(&self, route: Arc<dyn Route>) -> Channel {
-        Channel(Arc::new(Inner {
-            backend: Backend::Route(route),
-            prefix: None,
-            settings: self.0.settings.clone(),
-        }))
-    }
-}
-
-/// Sends the requests of a cluster that has no connection of its own. The other connection looks after credentials.
+/// Sends the requests of a cluster through the connection of another cluster, which has its own credentials.
 pub trait Route: Send + Sync + 'static {
     /// Sends a request whose URI is a path and query.
     ///
     /// # Errors
     ///
-    /// Why there is no answer. A [`TransportError`] is passed on as it is.
+    /// Why there is no response. The channel returns a [`TransportError`] unchanged.
     fn send(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
 }
 
-/// Marks a request whose path is complete: the prefix of the channel is not put before it.
-#[derive(Clone, Copy)]
-pub struct Complete;
-
-/// Marks a request after which its connection closes.
+/// Marks a request after which its connection closes. It is an extension of the request.
 #[derive(Clone, Copy)]
 pub struct LastRequest;
 
-/// The connections to one API server with one credential. They close when the last clone and the last answer are dropped.
+/// The connections to one API server with one credential.
+///
+/// They close when the last clone of the channel and the last response are dropped.
 #[derive(Clone)]
-pub struct Channel(Arc<Inner>);
+pub struct Channel(Arc<ChannelInner>);
 
-struct Inner {
+struct ChannelInner {
     backend: Backend,
-    /// Stands before the path of each request that is not [`Complete`].
+    /// Precedes the path of each request without [`AbsolutePath`].
     prefix: Option<Arc<str>>,
     settings: Arc<Settings>,
 }
 
 #[derive(Clone)]
 enum Backend {
-    Pooled(Arc<Pooled>),
+    Pooled(Arc<PooledBackend>),
     Client(kube::Client),
     Route(Arc<dyn Route>),
 }
 
-struct Pooled {
-    pool: Pool,
-    /// Stands before the path of every request.
-    path: Box<str>,
-    /// Those of every request: one or two, for which a map takes 600 bytes.
-    headers: Box<[Header]>,
+/// A pool of connections, and what a channel adds to each request that uses them.
+pub(crate) struct PooledBackend {
+    pub(crate) pool: Pool,
+    /// The path of the server's address, which precedes the path of every request.
+    pub(crate) base_path: Box<str>,
+    /// Headers of every request. A slice, because there are one or two, and a `HeaderMap` takes 600 bytes.
+    pub(crate) headers: Box<[Header]>,
 }
 
 impl Channel {
-    /// The same channel, with a prefix before the path of each request.
+    pub(crate) fn pooled(backend: PooledBackend, settings: Arc<Settings>) -> Self {
+        Self::new(Backend::Pooled(Arc::new(backend)), settings)
+    }
+
+    pub(crate) fn client(client: kube::Client, settings: Arc<Settings>) -> Self {
+        Self::new(Backend::Client(client), settings)
+    }
+
+    pub(crate) fn route(route: Arc<dyn Route>, settings: Arc<Settings>) -> Self {
+        Self::new(Backend::Route(route), settings)
+    }
+
+    fn new(backend: Backend, settings: Arc<Settings>) -> Self {
+        Self(Arc::new(ChannelInner {
+            backend,
+            prefix: None,
+            settings,
+        }))
+    }
+
+    /// The same channel, with `prefix` before the path of each request.
     #[must_use]
-    pub fn below(self, prefix: &str) -> Self {
+    pub fn with_prefix(self, prefix: &str) -> Self {
         if prefix.is_empty() {
             return self;
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(ChannelInner {
             backend: self.0.backend.clone(),
             prefix: Some(prefix.into()),
             settings: self.0.settings.clone(),
         }))
     }
 
-    /// Whether it leads through another cluster's connection.
+    /// Whether the channel uses the connection of another cluster.
     pub(super) fn is_route(&self) -> bool {
         matches!(self.0.backend, Backend::Route(_))
     }
 
-    /// Sends a request whose URI is a path and query, and returns when the head of the answer is there.
-    /// Dropping the future gives the request up.
+    /// Sends a request whose URI is a path and query, and returns with the head of the response. Dropping the future cancels the
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// If connecting fails, or no head of a response arrives within [`Settings::head_timeout`]. A response with an error status
+    /// is not an error.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
-        let operation = Operation::of(&request);
+        let info = RequestInfo::of(&request);
         let settings = &self.0.settings;
-        let sent = tokio::time::timeout(settings.head_timeout, self.dispatch(request, &operation)).await;
+        let sent = tokio::time::timeout(settings.head_timeout, self.dispatch(request, &info)).await;
         sent.unwrap_or_else(|_| {
             let kind = TransportErrorKind::Timeout {
                 after: settings.head_timeout,
             };
-            Err(TransportError::new(operation.text.clone(), kind))
+            Err(TransportError::new(info.operation.clone(), kind))
         })
     }
 
     async fn dispatch(
         &self,
         mut request: Request<Body>,
-        operation: &Operation,
+        info: &RequestInfo,
     ) -> Result<Response<ResponseBody>, TransportError> {
-        let silence = match operation.class {
-            Class::Unary | Class::Proxy => Some(self.0.settings.silence),
-            Class::Watch | Class::Follow | Class::Upgrade => None,
+        let read_timeout = match info.class {
+            RequestClass::Unary | RequestClass::Proxy => Some(self.0.settings.read_timeout),
+            RequestClass::Watch | RequestClass::Follow | RequestClass::Upgrade => None,
         };
         if let Some(prefix) = &self.0.prefix
-            && request.extensions().get::<Complete>().is_none()
+            && request.extensions().get::<AbsolutePath>().is_none()
         {
-            *request.uri_mut() = prefixed(prefix, request.uri()).map_err(|error| misfit(operation, error))?;
+            *request.uri_mut() = prefixed(prefix, request.uri()).map_err(|error| bad_path(info, error))?;
         }
         match &self.0.backend {
-            Backend::Pooled(pooled) => {
-                let Pooled { pool, path, headers } = &**pooled;
-                *request.uri_mut() = below(path, request.uri()).map_err(|error| misfit(operation, error))?;
+            Backend::Pooled(backend) => {
+                let PooledBackend {
+                    pool,
+                    base_path,
+                    headers,
+                } = &**backend;
+                *request.uri_mut() =
+                    with_base_path(base_path, request.uri()).map_err(|error| bad_path(info, error))?;
                 for (name, _) in headers {
                     request.headers_mut().remove(name);
                 }
@@ -220,60 +153,55 @@ impl Channel {
                         .insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 let response = pool
-                    .send(request, operation.class)
+                    .send(request, info.class)
                     .await
-                    .map_err(|error| failed(operation, error.into()))?;
-                Ok(response.map(|body| ResponseBody::pooled(body, operation.clone(), silence)))
+                    .map_err(|error| failed(info, error.into()))?;
+                Ok(response.map(|body| ResponseBody::pooled(body, info.clone(), read_timeout)))
             }
             Backend::Client(client) => {
-                // The services below it are the user's. So is the text of their errors.
+                // Converts the error inside, because the services below the client are user code, and so is the text of their
+                // errors.
                 let sent = async {
                     client
                         .send(request)
                         .await
-                        .map_err(|error| failed(operation, error.into()))
+                        .map_err(|error| failed(info, error.into()))
                 };
-                let response = Foreign::new(CLIENT, Box::pin(sent))
+                let response = CatchPanic::new(CLIENT, Box::pin(sent))
                     .await
-                    .map_err(|panicked| failed(operation, panicked.into()))??;
-                Ok(response.map(|body| ResponseBody::client(body, operation.clone(), silence)))
+                    .map_err(|panicked| failed(info, panicked.into()))??;
+                Ok(response.map(|body| ResponseBody::client(body, info.clone(), read_timeout)))
             }
             Backend::Route(route) => {
-                // It can't always be told from the path as the layout rewrites it.
-                request.extensions_mut().insert(operation.class);
+                // The layout may rewrite the path so that it no longer shows the class.
+                request.extensions_mut().insert(info.class);
                 let response = route.send(request).await.map_err(|error| {
-                    // Told by the connection it leads through, in better words than those around it.
+                    // The connection behind the route has already explained the error.
                     match error.downcast::<TransportError>() {
                         Ok(error) => *error,
-                        Err(error) => failed(operation, error),
+                        Err(error) => failed(info, error),
                     }
                 })?;
-                Ok(response.map(|body| ResponseBody::routed(body, operation.clone(), silence)))
+                Ok(response.map(|body| ResponseBody::routed(body, info.clone(), read_timeout)))
             }
         }
     }
 }
 
-fn misfit(operation: &Operation, error: http::Error) -> TransportError {
-    let problem = "its path does not fit the server's address".to_owned();
+fn bad_path(info: &RequestInfo, error: http::Error) -> TransportError {
+    let problem = "the path of the request does not fit behind the path of the server's address".to_owned();
     let kind = TransportErrorKind::MalformedResponse { problem };
-    TransportError::new(operation.text.clone(), kind).with_source(error)
+    TransportError::new(info.operation.clone(), kind).with_source(error)
 }
 
-/// A path and query below another path.
-pub fn prefixed(prefix: &str, request: &Uri) -> Result<Uri, http::Error> {
-    let path = request.path_and_query().map_or("/", PathAndQuery::as_str);
-    Ok(format!("{}{path}", prefix.trim_end_matches('/')).parse()?)
-}
-
-fn failed(operation: &Operation, error: BoxError) -> TransportError {
+fn failed(info: &RequestInfo, error: BoxError) -> TransportError {
     let explanation = explain(error.as_ref());
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     let mut connecting = false;
     while let Some(error) = next {
-        let ours = error.downcast_ref::<SendError>();
-        connecting |= matches!(ours, Some(SendError::Connect(_)));
-        // From a client that someone else made.
+        let pool_error = error.downcast_ref::<SendError>();
+        connecting |= matches!(pool_error, Some(SendError::Connect(_)));
+        // A ready client may use hyper-util's own client.
         let legacy = error.downcast_ref::<hyper_util::client::legacy::Error>();
         connecting |= legacy.is_some_and(hyper_util::client::legacy::Error::is_connect);
         next = error.source();
@@ -283,13 +211,5 @@ fn failed(operation: &Operation, error: BoxError) -> TransportError {
     } else {
         TransportErrorKind::Interrupted { explanation }
     };
-    TransportError::new(operation.text.clone(), kind).with_source(error)
-}
-
-/// The path and query of a request, below another path.
-fn below(path: &str, request: &Uri) -> Result<Uri, http::Error> {
-    match path {
-        "" if request.authority().is_none() => Ok(request.clone()),
-        path => prefixed(path, request),
-    }
+    TransportError::new(info.operation.clone(), kind).with_source(error)
 }

@@ -1,4 +1,4 @@
-//! From an address to a connection: names resolved under the policy, proxies, TCP, TLS, one deadline over all.
+//! Connects to servers: DNS, proxies, TCP and TLS under one time limit.
 
 use std::{
     future::Future,
@@ -21,6 +21,7 @@ use hyper_util::{
     rt::TokioIo,
 };
 use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint};
+use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -28,18 +29,31 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
 
-use crate::{
-    Settings,
-    explain::{ConnectTimeout, UnknownHost},
-};
+use crate::{Settings, headers::basic_auth};
 
 type Tcp = HttpConnector<Resolver>;
-/// TCP, or what a proxy passes on.
+/// A TCP connection to the server, or a tunnel through a proxy.
 type Io = Either<TcpStream, TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>;
-/// The same, with TLS to the server if it has it.
+/// A connection to the server, with or without TLS.
 pub(super) type Stream = Either<Io, TlsStream<Io>>;
 
-/// Resolves names, and drops the addresses that the policy does not allow.
+/// DNS does not resolve a host name.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the host name {host} can't be resolved; check its spelling, the DNS, and whether the cluster still exists"
+)]
+pub(crate) struct UnknownHost {
+    host: String,
+    #[source]
+    source: io::Error,
+}
+
+/// Connecting took longer than this time limit.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
+pub(crate) struct ConnectTimeout(Duration);
+
+/// Resolves names, and drops the addresses that the policy forbids.
 #[derive(Debug, Clone)]
 pub(super) struct Resolver(AddressPolicy);
 
@@ -78,9 +92,9 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// The way to the server.
+/// Connects to a server directly or through a proxy, without TLS to the server.
 #[derive(Clone)]
-enum Route {
+enum ProxyConnector {
     Direct(Tcp),
     Tunnel(Tunnel<HttpsConnector<Tcp>>),
     Socks {
@@ -90,7 +104,7 @@ enum Route {
     },
 }
 
-impl Service<Uri> for Route {
+impl Service<Uri> for ProxyConnector {
     type Response = Io;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Io, BoxError>>;
@@ -105,16 +119,16 @@ impl Service<Uri> for Route {
 
     fn call(&mut self, to: Uri) -> Self::Future {
         match self {
-            Self::Direct(inner) => plain(inner.call(to)),
+            Self::Direct(inner) => boxed(inner.call(to)),
             Self::Tunnel(inner) => {
                 let connecting = inner.call(with_port(to));
                 Box::pin(async move { Ok(Either::Right(TokioIo::new(connecting.await?))) })
             }
             Self::Socks { tcp, proxy, login } => {
-                // Connected here, because what SocksV5 says about a failure to connect has no source.
+                // Connects here, because SocksV5 drops the cause when its own connection to the proxy fails.
                 let connecting = tcp.call(proxy.clone());
                 let (proxy, login) = (proxy.clone(), login.clone());
-                plain(async move {
+                boxed(async move {
                     let mut socks = SocksV5::new(proxy, Connected(Some(connecting.await?)));
                     if let Some((name, password)) = login {
                         socks = socks.with_auth(name, password);
@@ -126,7 +140,7 @@ impl Service<Uri> for Route {
     }
 }
 
-fn plain<E: Into<BoxError>>(
+fn boxed<E: Into<BoxError>>(
     connecting: impl Future<Output = Result<TokioIo<TcpStream>, E>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Io, BoxError>> {
     Box::pin(async move {
@@ -135,7 +149,7 @@ fn plain<E: Into<BoxError>>(
     })
 }
 
-/// A connection that is there already.
+/// Supplies a connection that is already established.
 struct Connected(Option<TokioIo<TcpStream>>);
 
 impl Service<Uri> for Connected {
@@ -152,7 +166,7 @@ impl Service<Uri> for Connected {
     }
 }
 
-/// Proxies must be told the port.
+/// Adds the default port, because a request to a proxy must name the port.
 fn with_port(to: Uri) -> Uri {
     if to.port().is_some() {
         return to;
@@ -173,9 +187,9 @@ fn with_port(to: Uri) -> Uri {
 /// Connects to one endpoint.
 #[derive(Clone)]
 pub(super) struct Connector {
-    route: Route,
+    proxy: ProxyConnector,
     tls: Arc<ClientConfig>,
-    /// The name the server's certificate is to be for, where it is not that of the address.
+    /// The name that the server's certificate must have, if it differs from the host of the address.
     name: Option<ServerName<'static>>,
     timeout: Duration,
 }
@@ -188,10 +202,10 @@ impl Connector {
         addresses: AddressPolicy,
         settings: &Settings,
     ) -> Result<Self, AccessError> {
-        let route = match &endpoint.proxy {
-            None => Route::Direct(tcp(addresses, settings)),
-            // A proxy is named by someone trusted or allowed by name: its own address is not in question.
-            Some(proxy) => through(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
+        let proxy = match &endpoint.proxy {
+            None => ProxyConnector::Direct(tcp(addresses, settings)),
+            // The address of a proxy is not checked: the kubeconfig is trusted, or the access policy allows this proxy.
+            Some(proxy) => proxy_connector(proxy, tcp(AddressPolicy::any(), settings), proxy_tls)?,
         };
         let name = endpoint.tls_server_name.as_ref().map(|name| {
             ServerName::try_from(name.to_string()).map_err(|_| {
@@ -202,7 +216,7 @@ impl Connector {
             })
         });
         Ok(Self {
-            route,
+            proxy,
             tls,
             name: name.transpose()?,
             timeout: settings.connect_timeout,
@@ -217,15 +231,15 @@ impl Connector {
         Ok(ServerName::try_from(host.trim_matches(['[', ']']))?.to_owned())
     }
 
-    /// Connects to a server: `https://host:port`, or `http`. Dropping the future gives it up.
+    /// Connects to a server: `https://host:port`, or `http`. Dropping the future cancels the attempt.
     pub(super) async fn connect(&self, to: &Uri) -> Result<Stream, BoxError> {
         let name = match to.scheme_str() {
             Some("http") => None,
             Some("https") => Some(self.server_name(to)?),
-            _ => return Err("a server is reached by http or https".into()),
+            _ => return Err("the address of a server starts with http:// or https://".into()),
         };
         let connecting = async {
-            let io = self.route.clone().oneshot(to.clone()).await?;
+            let io = self.proxy.clone().oneshot(to.clone()).await?;
             let Some(name) = name else {
                 return Ok(Either::Left(io));
             };
@@ -251,36 +265,31 @@ fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
     tcp
 }
 
-fn through(
+fn proxy_connector(
     proxy: &Uri,
     tcp: Tcp,
     tls: impl FnOnce() -> Result<Arc<ClientConfig>, AccessError>,
-) -> Result<Route, AccessError> {
+) -> Result<ProxyConnector, AccessError> {
     let user = proxy
         .authority()
         .and_then(|authority| authority.as_str().rsplit_once('@'))
         .map(|(user, _)| user);
-    let plain: Uri = mcr_access::internal::redacted_uri(proxy)
+    let address: Uri = mcr_access::internal::redacted_uri(proxy)
         .parse()
         .map_err(|_| AccessError::invalid("proxy-url", "is not an address; correct it"))?;
     if matches!(proxy.scheme_str(), Some("socks5" | "socks5h")) {
         let login = user.map(|user| user.split_once(':').unwrap_or((user, "")));
         let login = login.map(|(name, password)| (decoded(name), decoded(password)));
-        return Ok(Route::Socks {
+        return Ok(ProxyConnector::Socks {
             tcp,
-            proxy: plain,
+            proxy: address,
             login,
         });
     }
-    let mut tunnel = Tunnel::new(plain, HttpsConnector::from((tcp, tls()?)));
+    let mut tunnel = Tunnel::new(address, HttpsConnector::from((tcp, tls()?)));
     if let Some(user) = user {
-        use base64::Engine;
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
-        let login = format!("{}:{}", decoded(name), decoded(password));
-        let value = format!(
-            "Basic {}",
-            base64::engine::general_purpose::STANDARD.encode(login)
-        );
+        let value = basic_auth(&decoded(name), &decoded(password));
         let value = HeaderValue::try_from(value).map_err(|_| {
             AccessError::invalid(
                 "proxy-url",
@@ -289,22 +298,9 @@ fn through(
         })?;
         tunnel = tunnel.with_auth(value);
     }
-    Ok(Route::Tunnel(tunnel))
+    Ok(ProxyConnector::Tunnel(tunnel))
 }
 
-/// Undoes percent encoding.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let code = (*first == b'%').then(|| tail.get(..2)).flatten();
-        let code = code.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() {
-            tail.get(2..).unwrap_or_default()
-        } else {
-            tail
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

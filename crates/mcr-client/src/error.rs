@@ -1,12 +1,12 @@
-//! Why a request got no usable answer.
+//! The error of a request without a usable response.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use mcr_access::{BoxError, ClusterName};
 
-/// Why a request to a cluster got no usable answer.
+/// Why a request to a cluster got no usable response.
 ///
-/// This is what the `kube::Client` of a cluster reports, inside of `kube::Error::Service`:
+/// The `kube::Client` of a cluster returns it inside `kube::Error::Service`:
 ///
 /// ```
 /// use mcr_client::TransportError;
@@ -17,8 +17,8 @@ use mcr_access::{BoxError, ClusterName};
 /// }
 /// ```
 ///
-/// The text names the cluster, the method and path, the cause in words, and what to do; it holds nothing of a
-/// body, a header or a query. Causes that were errors themselves follow as [`source`](Error::source).
+/// The text names the cluster, the method and path, the cause, and what to do. It quotes no body, header or query. The error
+/// that caused it, if any, is its [`source`](Error::source).
 #[derive(Debug)]
 pub struct TransportError {
     cluster: Option<ClusterName>,
@@ -31,42 +31,42 @@ pub struct TransportError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
-    /// The cluster was removed or replaced; this client will not work again.
+    /// The cluster was removed or replaced. This client will not work again.
     #[error("the cluster is gone from the fleet")]
     Gone,
-    /// The fleet does not connect to the cluster at the moment.
+    /// The fleet is not connected to the cluster at the moment.
     #[error("the cluster is not connected: {reason}")]
     NotConnected {
-        /// Why.
+        /// Why it is not connected.
         reason: Arc<str>,
     },
-    /// There is no connection to the API server.
+    /// Connecting to the API server failed.
     #[error("can't connect: {explanation}")]
     Connect {
-        /// The cause in words, and what to do.
+        /// The cause, and what to do.
         explanation: String,
     },
-    /// No answer, or no further part of it, came in time.
+    /// The head of the response, or the next part of its body, did not arrive in time.
     #[error("no answer within {} s; the API server or the network to it may be overloaded or down", after.as_secs_f32())]
     Timeout {
-        /// How long was waited.
+        /// The time limit.
         after: Duration,
     },
-    /// The connection broke before the answer was complete.
+    /// The connection failed before the response was complete.
     #[error("the answer broke off: {explanation}")]
     Interrupted {
-        /// The cause in words.
+        /// The cause.
         explanation: String,
     },
-    /// What came is not an answer of an API server.
+    /// The response is not one of an API server.
     #[error("the answer is not usable: {problem}")]
     MalformedResponse {
-        /// What is wrong with it.
+        /// What is wrong with the response.
         problem: String,
     },
-    /// The credentials were replaced while the answer was still coming; ask again.
+    /// The credentials were rotated before the response was complete. Send the request again.
     #[error("the connection was closed because the cluster's credentials were replaced; try again")]
-    Retired,
+    CredentialsRotated,
 }
 
 impl TransportError {
@@ -89,7 +89,7 @@ impl TransportError {
         self
     }
 
-    /// The cluster, if the request went through the fleet's connection to it.
+    /// The cluster, if the request used the connection of a fleet.
     pub fn cluster(&self) -> Option<&ClusterName> {
         self.cluster.as_ref()
     }
@@ -109,8 +109,10 @@ impl TransportError {
         self.kind == TransportErrorKind::Gone
     }
 
-    /// Whether the same request may succeed later. A request that was not a read may have been carried out
-    /// although its answer was lost.
+    /// Whether the same request may succeed later.
+    ///
+    /// The cluster may have carried out the failed request, and only the response was lost. So repeat a write only if it may
+    /// happen twice.
     pub fn is_retryable(&self) -> bool {
         !self.is_gone()
     }

@@ -1,48 +1,37 @@
-//! Errors in words. The Display of hyper's and kube's stops at "client error (Connect)"; the cause is at the end of
-//! the chain.
+//! Explains errors: the cause, and what to do about it.
+//!
+//! The text of an error of hyper or kube often stops at "client error (Connect)". The cause is at the end of its chain of
+//! sources.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io};
 
 use mcr_access::ForbiddenAddress;
 
-use crate::TransportError;
+use crate::{
+    TransportError,
+    connect::{ConnectTimeout, UnknownHost},
+};
 
-/// A host name that can't be resolved.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the host name {host} can't be resolved; check its spelling, the DNS, and whether the cluster still exists"
-)]
-pub(crate) struct UnknownHost {
-    pub(crate) host: String,
-    #[source]
-    pub(crate) source: io::Error,
-}
-
-/// A connection that took too long to establish.
-#[derive(Debug, thiserror::Error)]
-#[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
-pub(crate) struct ConnectTimeout(pub(crate) Duration);
-
-/// A client of kube's sends requests from a task of its own. It has ended.
+/// The task that sends the requests of a `kube::Client` has ended.
 const CLIENT_ENDED: &str = "the client given for the cluster has ended, most likely since one of its services panicked; announce the \
      cluster with a new client";
 
-/// An answer ended before its end.
+/// The connection closed before the end of the response.
 const CUT_OFF: &str =
     "the connection was closed in the middle of an answer; the API server may be restarting";
 
-/// Something answered that is no web server.
+/// The server does not speak HTTP.
 const NOT_HTTP: &str =
-    "the server sent something that is not HTTP; check the port, and https where it should be";
+    "the server sent something that is not HTTP; check the port, and whether the address needs https://";
 
-/// More than [`mcr_h1::MAX_HEAD`].
+/// The head of the response is longer than [`mcr_h1::MAX_HEAD`].
 const HEAD_TOO_LONG: &str = "the head of the answer is longer than 64 KiB; something before the API server adds headers or cookies to its \
      answers, which it should not do for API clients";
 
-/// An error's cause in words, with what to do about it where that is known.
+/// Explains an error: its cause, and what to do about it if that is known.
 ///
-/// The text of a `kube::Error` often stops at "client error (Connect)": the cause is at the end of its chain of sources. This
-/// walks the chain.
+/// The text of a `kube::Error` often stops at "client error (Connect)", since the cause is at the end of its chain of sources.
+/// This function walks the chain. It returns at most 300 characters of the text of an error that it does not know.
 ///
 /// ```
 /// use std::io;
@@ -65,19 +54,19 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
             return CLIENT_ENDED.to_owned();
         }
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
-            return of_tls(error);
+            return explain_tls(error);
         }
         if let Some(error) = error.downcast_ref::<hyper::Error>() {
-            http = http.or_else(|| of_http(error));
+            http = http.or_else(|| explain_hyper(error));
         }
         if let Some(error) = error.downcast_ref::<mcr_h1::Error>() {
-            http = http.or_else(|| of_h1(error));
+            http = http.or_else(|| explain_h1(error));
         }
         root = Some(error);
         next = match error.downcast_ref::<io::Error>() {
-            // What an io::Error wraps is not its source; the source is the source of that.
+            // `io::Error::source` skips the error that it wraps.
             Some(io) => {
-                network = of_io(io).or(network);
+                network = explain_io(io).or(network);
                 io.get_ref().map(|inner| inner as &(dyn Error + 'static))
             }
             None => error.source(),
@@ -89,11 +78,11 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-fn of_http(error: &hyper::Error) -> Option<&'static str> {
+fn explain_hyper(error: &hyper::Error) -> Option<&'static str> {
     if error.is_incomplete_message() {
         Some(CUT_OFF)
     } else if error.is_parse() && error.to_string().contains("too large") {
-        // `is_parse_too_large` is there for servers only.
+        // hyper has `is_parse_too_large` for servers only.
         Some(HEAD_TOO_LONG)
     } else if error.is_parse() {
         Some(NOT_HTTP)
@@ -104,7 +93,7 @@ fn of_http(error: &hyper::Error) -> Option<&'static str> {
     }
 }
 
-fn of_h1(error: &mcr_h1::Error) -> Option<&'static str> {
+fn explain_h1(error: &mcr_h1::Error) -> Option<&'static str> {
     match error {
         mcr_h1::Error::Truncated => Some(CUT_OFF),
         mcr_h1::Error::HeadTooLong => Some(HEAD_TOO_LONG),
@@ -113,9 +102,9 @@ fn of_h1(error: &mcr_h1::Error) -> Option<&'static str> {
     }
 }
 
-fn of_io(error: &io::Error) -> Option<&'static str> {
+fn explain_io(error: &io::Error) -> Option<&'static str> {
     use io::ErrorKind as Kind;
-    // EMFILE and ENFILE have no ErrorKind.
+    // EMFILE (24) and ENFILE (23) have no ErrorKind.
     #[cfg(unix)]
     match error.raw_os_error() {
         Some(24) => {
@@ -144,7 +133,7 @@ fn of_io(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-fn of_tls(error: &rustls::Error) -> String {
+fn explain_tls(error: &rustls::Error) -> String {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error as Tls};
     let text = match error {
         Tls::InvalidCertificate(bad) => match bad {

@@ -1,5 +1,7 @@
-//! Keeps broken answers away from `kube::Client`, which logs the whole body of an answer that does not parse:
-//! one truncated list of Secrets would write them all into the log.
+//! The response guard: keeps broken responses away from `kube::Client`.
+//!
+//! kube logs the whole body of a response that it can't parse, so a list of Secrets that was cut off would put all of them into
+//! the log.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -9,15 +11,20 @@ use serde::de::IgnoredAny;
 use crate::{
     body::ResponseBody,
     error::{TransportError, TransportErrorKind},
-    request::Class,
+    request::RequestClass,
 };
 
-/// Lets complete, well-formed answers through, and what kube does not read as a whole.
+/// Passes on complete, well-formed responses, and those that kube does not parse as a whole. An error response without a
+/// Kubernetes `Status` gets one.
+///
+/// # Errors
+///
+/// If the response is not well formed, or its body fails.
 pub(super) async fn guard(
     response: Response<ResponseBody>,
 ) -> Result<Response<ResponseBody>, TransportError> {
     let status = response.status();
-    let operation = response.body().operation().clone();
+    let info = response.body().request().clone();
     let failed = status.is_client_error() || status.is_server_error();
     let is_json = media_type(response.headers())
         .is_some_and(|media| media == "application/json" || media.ends_with("+json"));
@@ -25,38 +32,38 @@ pub(super) async fn guard(
         .headers()
         .get(header::CONTENT_ENCODING)
         .is_some_and(|value| value != "identity");
-    // An encoding that was not asked for is read by nobody, so it must not be a way around this either.
-    let raw = encoded && operation.takes_encodings;
-    if matches!(operation.class, Class::Proxy) || raw || status == StatusCode::SWITCHING_PROTOCOLS {
+    // kube does not decompress, so a server must not escape the guard with an encoding that the request did not accept.
+    let is_compressed = encoded && info.accepts_encodings;
+    if info.class == RequestClass::Proxy || is_compressed || status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response);
     }
     let malformed = |problem: String| {
         TransportError::new(
-            operation.text.clone(),
+            info.operation.clone(),
             TransportErrorKind::MalformedResponse { problem },
         )
     };
     if failed {
         let (mut parts, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        // kube puts the whole text of what is no Status into its log and into its error.
+        // kube puts the whole text of an error response into its log and its error, unless that is a Status.
         let is_status =
             well_formed(&body).is_ok() && serde_json::from_slice::<kube::core::Status>(&body).is_ok();
         if is_json && is_status {
-            return Ok(Response::from_parts(parts, ResponseBody::whole(body, operation)));
+            return Ok(Response::from_parts(parts, ResponseBody::buffered(body, info)));
         }
         parts.headers.remove(header::CONTENT_LENGTH);
         parts
             .headers
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let body = ResponseBody::whole(status_object(status), operation);
+        let body = ResponseBody::buffered(status_object(status), info);
         return Ok(Response::from_parts(parts, body));
     }
-    if operation.class != Class::Unary {
+    if info.class != RequestClass::Unary {
         return Ok(response);
     }
     if !is_json {
-        if operation.wants_object && !is_protobuf(response.headers()) {
+        if info.wants_object && !is_binary(response.headers()) {
             return Err(malformed(
                 "it is not JSON; something between this process and the API server may answer in its place, \
                  such as a proxy or login page"
@@ -68,7 +75,7 @@ pub(super) async fn guard(
     let (parts, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     well_formed(&body).map_err(malformed)?;
-    Ok(Response::from_parts(parts, ResponseBody::whole(body, operation)))
+    Ok(Response::from_parts(parts, ResponseBody::buffered(body, info)))
 }
 
 fn media_type(headers: &HeaderMap) -> Option<&str> {
@@ -76,15 +83,17 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
     value.split(';').next().map(str::trim)
 }
 
-fn is_protobuf(headers: &HeaderMap) -> bool {
+/// Whether the body is in one of the two binary formats of API servers.
+fn is_binary(headers: &HeaderMap) -> bool {
     media_type(headers).is_some_and(|media| media.contains("protobuf") || media.contains("cbor"))
 }
 
+/// Describes what is wrong with a body that is not JSON.
 fn well_formed(body: &[u8]) -> Result<(), String> {
     if std::str::from_utf8(body).is_err() {
         return Err("it is not UTF-8 text".to_owned());
     }
-    // The parser's own words are not passed on, only its place.
+    // Passes on the position of the error only, because the parser's message may quote the body.
     serde_json::from_slice::<IgnoredAny>(body)
         .map(|_| ())
         .map_err(|error| {

@@ -1,6 +1,6 @@
-//! The headers that authenticate requests.
+//! Request headers that carry a credential.
 
-use base64::Engine;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{
     HeaderName, HeaderValue,
     header::{AUTHORIZATION, USER_AGENT},
@@ -12,7 +12,11 @@ use crate::Settings;
 
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-/// The headers that every request with this credential carries.
+/// The headers of every request with this credential.
+///
+/// # Errors
+///
+/// Names the field of the credential that does not fit into a header.
 pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Vec<Header>, AccessError> {
     let mut headers = vec![(USER_AGENT, settings.user_agent.clone())];
     let secret = |field: &str, value: String| {
@@ -29,9 +33,8 @@ pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Ve
         let token = format!("Bearer {}", token.expose_secret().trim());
         headers.push((AUTHORIZATION, secret("token", token)?));
     } else if let Some(basic) = &credential.basic {
-        let login = format!("{}:{}", basic.username, basic.password.expose_secret());
-        let login = base64::engine::general_purpose::STANDARD.encode(login);
-        headers.push((AUTHORIZATION, secret("username", format!("Basic {login}"))?));
+        let value = basic_auth(&basic.username, basic.password.expose_secret());
+        headers.push((AUTHORIZATION, secret("username", value)?));
     }
     if let Some(impersonation) = &credential.impersonate {
         impersonate(&mut headers, impersonation)?;
@@ -39,7 +42,12 @@ pub(crate) fn headers(credential: &Credential, settings: &Settings) -> Result<Ve
     Ok(headers)
 }
 
-fn impersonate(headers: &mut Vec<Header>, who: &Impersonation) -> Result<(), AccessError> {
+/// The value of an `Authorization` header for HTTP basic authentication (RFC 7617).
+pub(crate) fn basic_auth(username: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
+}
+
+fn impersonate(headers: &mut Vec<Header>, impersonation: &Impersonation) -> Result<(), AccessError> {
     let unfit = || {
         AccessError::invalid(
             "as",
@@ -47,14 +55,17 @@ fn impersonate(headers: &mut Vec<Header>, who: &Impersonation) -> Result<(), Acc
         )
     };
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| unfit());
-    headers.push((HeaderName::from_static("impersonate-user"), value(&who.user)?));
-    if let Some(uid) = &who.uid {
+    headers.push((
+        HeaderName::from_static("impersonate-user"),
+        value(&impersonation.user)?,
+    ));
+    if let Some(uid) = &impersonation.uid {
         headers.push((HeaderName::from_static("impersonate-uid"), value(uid)?));
     }
-    for group in &who.groups {
+    for group in &impersonation.groups {
         headers.push((HeaderName::from_static("impersonate-group"), value(group)?));
     }
-    for (key, values) in &who.extra {
+    for (key, values) in &impersonation.extra {
         let name = HeaderName::try_from(format!("impersonate-extra-{}", percent_encoded(key)))
             .map_err(|_| unfit())?;
         for text in values {
@@ -64,7 +75,8 @@ fn impersonate(headers: &mut Vec<Header>, who: &Impersonation) -> Result<(), Acc
     Ok(())
 }
 
-/// Header names are case-insensitive and narrow; the API server undoes percent encoding in these.
+/// Encodes a key for the name of an `Impersonate-Extra-` header, which the API server decodes. Upper case is encoded, too,
+/// because header names are case-insensitive.
 fn percent_encoded(key: &str) -> String {
     let mut name = String::with_capacity(key.len());
     for byte in key.bytes() {

@@ -3,47 +3,67 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod backoff;
-mod body;
-mod channel;
-mod connect;
-mod core;
-mod error;
-mod explain;
-mod foreign;
-mod guard;
-mod headers;
-mod latest;
-mod lease;
-mod path;
-mod pool;
+// A client for the whole life of a cluster.
+mod current;
 mod refresh;
-mod request;
 mod service;
 mod settings;
-mod shared;
-#[cfg(test)]
-mod tests;
-mod tls;
+mod state;
 mod transport;
 
-pub use body::{AnswerBody, ResponseBody};
-pub use channel::{Channel, Dialer, Route};
+// Channels: requests to one API server with one credential.
+mod channel;
+mod dialer;
+mod headers;
+mod path;
+mod prefix;
+mod request;
+
+// Connections.
+mod connect;
+mod pool;
+mod tls;
+
+// Responses.
+mod answer_body;
+mod body;
+mod frame;
+mod guard;
+
+// Errors.
+mod error;
+mod explain;
+mod user_code;
+
+// Tools.
+mod backoff;
+mod observable;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer_body::AnswerBody;
+pub use body::ResponseBody;
+pub use channel::{Channel, Route};
+pub use dialer::Dialer;
 pub use error::{TransportError, TransportErrorKind};
 pub use explain::explain as explain_error;
 pub use settings::Settings;
 pub use transport::Transport;
 
-/// For the crates of this workspace. Not part of the API: it may change or go at any time.
+/// Items for the other crates of this workspace. Not part of the API: they may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
-        backoff::Backoff,
-        channel::{Complete, LastRequest, prefixed},
-        latest::Latest,
+        backoff::{Backoff, jitter},
+        channel::LastRequest,
+        observable::Observable,
+        prefix::{AbsolutePath, prefixed},
     };
 
-    pub mod foreign {
-        pub use crate::foreign::{CLIENT, DISCOVERED, DISCOVERY, Foreign, LAYOUT, Panicked, SOURCE, call};
+    pub mod user_code {
+        pub use crate::user_code::{
+            ANNOUNCED, CLIENT, CREDENTIAL_SOURCE, CatchPanic, DISCOVERY, LAYOUT, Panicked, catch_panic,
+        };
     }
 }

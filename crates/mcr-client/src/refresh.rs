@@ -1,75 +1,80 @@
-//! What requests that met a 401 and the cluster's supervisor tell each other.
+//! Coordinates requests that got a 401 with the task that fetches newer credentials.
 
 use tokio::time::{Instant, timeout};
 
-use crate::{Settings, latest::Latest};
+use crate::{Settings, observable::Observable};
 
-/// Generations of credentials and which of them was refused.
+/// The current generation of credentials, and whether the API server refuses it.
 #[derive(Default)]
-pub(super) struct Refreshes(Latest<State>);
+pub(super) struct CredentialRefresh(Observable<State>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// The current generation, from 1.
+    /// The current generation; the first is 1.
     generation: u64,
-    /// Whether it was refused and nothing was done about that yet.
+    /// Whether the API server has refused this generation, and the refresh for it has not finished.
     refused: bool,
-    /// How often it was found that there is nothing newer, and when last.
-    in_vain: u64,
-    in_vain_at: Option<Instant>,
+    /// How many refreshes brought no newer credentials.
+    unchanged: u64,
+    /// When the last of them finished; `None` if it was for an earlier generation.
+    unchanged_at: Option<Instant>,
 }
 
-impl Refreshes {
-    /// Begins the next generation. `begin` runs under a lock, so that generations can't begin in another order
-    /// than they are numbered.
-    pub(super) fn next(&self, begin: impl FnOnce(u64)) -> u64 {
+impl CredentialRefresh {
+    /// Starts the next generation and returns its number. `start` runs under a lock, so that generations start in the order of
+    /// their numbers.
+    pub(super) fn start_generation(&self, start: impl FnOnce(u64)) -> u64 {
         let mut generation = 0;
         self.0.change(|state| {
             *state = State {
                 generation: state.generation + 1,
-                in_vain: state.in_vain,
+                unchanged: state.unchanged,
                 ..State::default()
             };
             generation = state.generation;
-            begin(generation);
+            start(generation);
         });
         generation
     }
 
-    pub(super) fn in_vain(&self) {
+    /// Finishes a refresh that brought no newer credentials.
+    pub(super) fn finish_unchanged(&self) {
         self.0.change(|state| {
             state.refused = false;
-            state.in_vain += 1;
-            state.in_vain_at = Some(Instant::now());
+            state.unchanged += 1;
+            state.unchanged_at = Some(Instant::now());
         });
     }
 
+    /// Waits until the API server has refused the current generation, and returns its number.
     pub(super) fn refused(&self) -> impl Future<Output = u64> {
         self.0.wait(|state| state.refused.then_some(state.generation))
     }
 
-    /// Reports a 401 and waits for what comes of it. Returns whether there are newer credentials now.
-    pub(super) async fn report(&self, generation: u64, settings: &Settings) -> bool {
+    /// Reports that the API server has refused `generation`, and waits for the end of the refresh. Returns whether there are
+    /// newer credentials.
+    pub(super) async fn report_refused(&self, generation: u64, settings: &Settings) -> bool {
         let before = self.0.read(State::clone);
         if before.generation > generation {
             return true;
         }
-        // Whoever is forbidden everything must not keep the source of credentials busy.
+        // Credentials that stay invalid must not keep the credential source busy.
         if before
-            .in_vain_at
+            .unchanged_at
             .is_some_and(|at| at.elapsed() < settings.refresh_pause)
         {
             return false;
         }
         self.0.change_if(|state| {
-            let news = state.generation == generation && !state.refused && state.in_vain == before.in_vain;
-            state.refused |= news;
-            news
+            let is_new =
+                state.generation == generation && !state.refused && state.unchanged == before.unchanged;
+            state.refused |= is_new;
+            is_new
         });
-        let answered = self.0.wait(|state| {
-            let newer = state.generation > generation;
-            (newer || state.in_vain > before.in_vain).then_some(newer)
+        let finished = self.0.wait(|state| {
+            let is_newer = state.generation > generation;
+            (is_newer || state.unchanged > before.unchanged).then_some(is_newer)
         });
-        timeout(settings.refresh_wait, answered).await.unwrap_or(false)
+        timeout(settings.refresh_wait, finished).await.unwrap_or(false)
     }
 }

@@ -1,71 +1,75 @@
-//! What kind of request it is: that decides about its deadlines and how it ends when credentials are replaced.
+//! Classifies requests. The class of a request decides about its timeouts, and how its response ends after a rotation of
+//! credentials.
 
 use std::sync::Arc;
 
 use http::{Request, header};
 
-use crate::path::Leads;
+use crate::path::PathTarget;
 
-/// A request that goes through a scope carries it as an extension, since the layout may rewrite the path it was told from.
+/// The class of a request.
+///
+/// A request that goes through a scope carries its class as an extension, because the layout of the scope may rewrite the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    /// One question, one answer.
+pub(crate) enum RequestClass {
+    /// A request with one response of limited length, such as a read or a list.
     Unary,
-    /// A watch: lines until either side ends it, resumable at any line.
+    /// A watch: lines until either side ends it. It can be resumed after any line.
     Watch,
-    /// Lines that can't be resumed: `log?follow`.
+    /// A followed log, which can't be resumed: `log?follow`.
     Follow,
     /// A connection that changes its protocol: exec, attach, port-forward.
     Upgrade,
-    /// Passed on to something else by the API server; what comes back is not of Kubernetes.
+    /// A request that the API server forwards to a pod, service or node. The response does not come from the API server.
     Proxy,
 }
 
-/// A request for messages: method and path, no query, for that can hold anything.
+/// What the rest of the crate needs to know about a request after it was sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Operation {
-    pub(crate) class: Class,
-    pub(crate) text: Arc<str>,
-    /// Whether an API server answers with an object, or else text.
+pub(crate) struct RequestInfo {
+    pub(crate) class: RequestClass,
+    /// Method and path for errors. Without the query, which may hold secrets.
+    pub(crate) operation: Arc<str>,
+    /// Whether the API server responds with an object rather than text.
     pub(crate) wants_object: bool,
-    /// Whether whoever asks said to understand compressed answers; kube's own requests never do.
-    pub(crate) takes_encodings: bool,
+    /// Whether the request accepts compressed responses. Requests that kube builds never do.
+    pub(crate) accepts_encodings: bool,
 }
 
-impl Operation {
+impl RequestInfo {
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
         let path = request.uri().path();
-        let leads = Leads::of(path);
-        let known = request.extensions().get::<Class>().copied();
-        let class = known.unwrap_or_else(|| class(request, leads));
-        let text = format!("{} {path}", request.method());
+        let target = PathTarget::of(path);
+        let known = request.extensions().get::<RequestClass>().copied();
+        let class = known.unwrap_or_else(|| class(request, target));
+        let operation = format!("{} {path}", request.method());
         Self {
             class,
-            text: text.into(),
-            takes_encodings: request
+            operation: operation.into(),
+            accepts_encodings: request
                 .headers()
                 .get(header::ACCEPT_ENCODING)
                 .is_some_and(|value| value != "identity"),
-            wants_object: class == Class::Unary && leads == Leads::ToObjects,
+            wants_object: class == RequestClass::Unary && target == PathTarget::Resource,
         }
     }
 }
 
-fn class<B>(request: &Request<B>, leads: Leads) -> Class {
+fn class<B>(request: &Request<B>, target: PathTarget) -> RequestClass {
     let query = request.uri().query().unwrap_or_default();
-    let asks = |name: &str| {
+    let is_true = |name: &str| {
         query.split('&').any(|pair| {
             pair.strip_prefix(name)
                 .is_some_and(|rest| matches!(rest, "" | "=true" | "=1" | "=True" | "=TRUE" | "=t" | "=T"))
         })
     };
-    match leads {
-        _ if request.headers().contains_key(header::UPGRADE) => Class::Upgrade,
-        Leads::ToProxied => Class::Proxy,
-        Leads::ToOldWatch => Class::Watch,
-        _ if asks("watch") => Class::Watch,
-        Leads::ToLog if asks("follow") => Class::Follow,
-        _ => Class::Unary,
+    match target {
+        _ if request.headers().contains_key(header::UPGRADE) => RequestClass::Upgrade,
+        PathTarget::Proxy => RequestClass::Proxy,
+        PathTarget::DeprecatedWatch => RequestClass::Watch,
+        _ if is_true("watch") => RequestClass::Watch,
+        PathTarget::Log if is_true("follow") => RequestClass::Follow,
+        _ => RequestClass::Unary,
     }
 }
 
@@ -75,33 +79,36 @@ mod tests {
 
     #[test]
     fn requests_are_told_apart() {
-        let class = |uri: &str| Operation::of(&Request::get(uri).body(()).unwrap()).class;
-        assert_eq!(class("/api/v1/pods?limit=5&watch=true"), Class::Watch);
-        assert_eq!(class("/api/v1/pods?watch=1&resourceVersion=3"), Class::Watch);
-        assert_eq!(class("/api/v1/pods?watch=false"), Class::Unary);
-        assert_eq!(class("/api/v1/pods?watchful=true"), Class::Unary);
-        assert_eq!(class("/api/v1/watch/pods"), Class::Watch);
-        assert_eq!(class("/api/v1/namespaces/watch"), Class::Unary);
+        let class = |uri: &str| RequestInfo::of(&Request::get(uri).body(()).unwrap()).class;
+        assert_eq!(class("/api/v1/pods?limit=5&watch=true"), RequestClass::Watch);
+        assert_eq!(
+            class("/api/v1/pods?watch=1&resourceVersion=3"),
+            RequestClass::Watch
+        );
+        assert_eq!(class("/api/v1/pods?watch=false"), RequestClass::Unary);
+        assert_eq!(class("/api/v1/pods?watchful=true"), RequestClass::Unary);
+        assert_eq!(class("/api/v1/watch/pods"), RequestClass::Watch);
+        assert_eq!(class("/api/v1/namespaces/watch"), RequestClass::Unary);
         assert_eq!(
             class("/api/v1/namespaces/a/pods/b/log?follow=true"),
-            Class::Follow
+            RequestClass::Follow
         );
-        assert_eq!(class("/api/v1/namespaces/a/pods/b/log"), Class::Unary);
+        assert_eq!(class("/api/v1/namespaces/a/pods/b/log"), RequestClass::Unary);
         assert_eq!(
             class("/api/v1/namespaces/a/services/b/proxy/x?watch=true"),
-            Class::Proxy
+            RequestClass::Proxy
         );
         let upgrade = Request::get("/x")
             .header("upgrade", "websocket")
             .body(())
             .unwrap();
-        assert_eq!(Operation::of(&upgrade).class, Class::Upgrade);
-        let operation = Operation::of(&Request::post("/apis/x/y?token=canary").body(()).unwrap());
-        assert_eq!(&*operation.text, "POST /apis/x/y");
-        assert!(operation.wants_object);
+        assert_eq!(RequestInfo::of(&upgrade).class, RequestClass::Upgrade);
+        let info = RequestInfo::of(&Request::post("/apis/x/y?token=canary").body(()).unwrap());
+        assert_eq!(&*info.operation, "POST /apis/x/y");
+        assert!(info.wants_object);
     }
 
-    /// What an API server passes on, answers as text or takes for a watch, and the words around them in paths.
+    /// The subresources that get special treatment, and the other fixed segments of paths. All may be names of objects.
     const NAMES: [&str; 13] = [
         "proxy",
         "log",
@@ -141,19 +148,15 @@ mod tests {
         "namespaces",
     ];
 
-    fn check(path: &str, class: Class, wants_object: bool) {
+    fn check(path: &str, class: RequestClass, wants_object: bool) {
         for path in [path.to_owned(), format!("{path}/")] {
-            let operation = Operation::of(&Request::get(&path).body(()).unwrap());
-            assert_eq!(
-                (operation.class, operation.wants_object),
-                (class, wants_object),
-                "{path}"
-            );
+            let info = RequestInfo::of(&Request::get(&path).body(()).unwrap());
+            assert_eq!((info.class, info.wants_object), (class, wants_object), "{path}");
         }
     }
 
     fn is_object(path: &str) {
-        check(path, Class::Unary, true);
+        check(path, RequestClass::Unary, true);
     }
 
     #[test]
@@ -195,8 +198,8 @@ mod tests {
                 for (namespace, name) in pairs(&NAMES, &NAMES) {
                     let path = format!("{root}/namespaces/{namespace}/{resource}/{name}/{subresource}");
                     match (core, resource, subresource) {
-                        (true, "pods" | "services", "proxy") => check(&path, Class::Proxy, false),
-                        (true, "pods", "log") => check(&path, Class::Unary, false),
+                        (true, "pods" | "services", "proxy") => check(&path, RequestClass::Proxy, false),
+                        (true, "pods", "log") => check(&path, RequestClass::Unary, false),
                         _ => is_object(&path),
                     }
                 }
@@ -204,7 +207,7 @@ mod tests {
                     let path = format!("{root}/{resource}/{name}/{subresource}");
                     match (core, resource, subresource) {
                         (_, "watch", _) => {}
-                        (true, "nodes", "proxy") => check(&path, Class::Proxy, false),
+                        (true, "nodes", "proxy") => check(&path, RequestClass::Proxy, false),
                         _ => is_object(&path),
                     }
                 }
@@ -231,17 +234,17 @@ mod tests {
                 "/pods/b/log?follow=true",
                 "/a%20b?watch=true",
             ] {
-                let operation = Operation::of(
+                let info = RequestInfo::of(
                     &Request::get(format!("/api/v1/{kind}/proxy{rest}"))
                         .body(())
                         .unwrap(),
                 );
-                assert_eq!(operation.class, Class::Proxy, "{kind} {rest}");
+                assert_eq!(info.class, RequestClass::Proxy, "{kind} {rest}");
             }
         }
         check(
             "/api/v1/namespaces/a/services/https%3Ab%3A443/%70roxy/x",
-            Class::Proxy,
+            RequestClass::Proxy,
             false,
         );
     }
@@ -263,10 +266,10 @@ mod tests {
             "/api//v1/watch/secrets",
             "/%61pi/v1/secrets",
             "/apis%2Fapps%2Fv1%2Fdeployments",
-            // No longer there, and nobody knows what would be.
+            // Current API servers don't have these paths.
             "/api/v1/proxy/nodes/a",
             "/api/v1/proxy/namespaces/a/services/b",
-            // Of no kind that has it.
+            // These kinds don't have the subresource.
             "/api/v1/pods/a/proxy",
             "/api/v1/namespaces/a/nodes/b/proxy",
             "/api/v1/namespaces/a/pods/b/log/c",
@@ -290,16 +293,16 @@ mod tests {
             is_object(&format!("{prefix}/apis/apps/v1/namespaces/a/deployments/proxy"));
             check(
                 &format!("{prefix}/api/v1/namespaces/a/services/b/proxy"),
-                Class::Proxy,
+                RequestClass::Proxy,
                 false,
             );
             check(
                 &format!("{prefix}/api/v1/namespaces/a/pods/b/log"),
-                Class::Unary,
+                RequestClass::Unary,
                 false,
             );
         }
-        // Which of the two begins the API can't be told.
+        // Either of the two may be the beginning of the API.
         is_object("/clusters/api/api/v1/namespaces/a/services/b/proxy");
         is_object("/clusters/apis/api/v1/namespaces/a/pods/b/log");
     }
@@ -317,7 +320,7 @@ mod tests {
             "/proxy/x",
             "/watch/pods",
         ] {
-            check(path, Class::Unary, false);
+            check(path, RequestClass::Unary, false);
         }
     }
 
@@ -327,12 +330,12 @@ mod tests {
             "/apis/build.openshift.io/v1/namespaces/a/builds/b/log",
             "/apis/apps.openshift.io/v1/namespaces/a/deploymentconfigs/b/log",
         ] {
-            check(path, Class::Unary, false);
+            check(path, RequestClass::Unary, false);
         }
         let follow = "/apis/build.openshift.io/v1/namespaces/a/builds/b/log?follow=true";
         assert_eq!(
-            Operation::of(&Request::get(follow).body(()).unwrap()).class,
-            Class::Follow
+            RequestInfo::of(&Request::get(follow).body(()).unwrap()).class,
+            RequestClass::Follow
         );
     }
 
@@ -346,8 +349,8 @@ mod tests {
             "pods/a/status",
         ] {
             let path = format!("/api/v1/namespaces/log/{path}?follow=true");
-            let operation = Operation::of(&Request::get(path).body(()).unwrap());
-            assert_eq!((operation.class, operation.wants_object), (Class::Unary, true));
+            let info = RequestInfo::of(&Request::get(path).body(()).unwrap());
+            assert_eq!((info.class, info.wants_object), (RequestClass::Unary, true));
         }
     }
 
@@ -358,7 +361,7 @@ mod tests {
             "/api/v1/watch/namespaces/proxy/secrets",
             "/apis/apps/v1/watch/deployments",
         ] {
-            check(path, Class::Watch, false);
+            check(path, RequestClass::Watch, false);
         }
         for path in [
             "/api/v1/watch",

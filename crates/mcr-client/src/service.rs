@@ -1,4 +1,4 @@
-//! What a cluster's `kube::Client` runs on.
+//! The service below a cluster's `kube::Client`.
 
 use std::{
     sync::Arc,
@@ -10,10 +10,10 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::Service;
 
-use crate::{ResponseBody, TransportError, core::Core, guard::guard};
+use crate::{ResponseBody, TransportError, current::CurrentChannel, guard::guard};
 
 #[derive(Clone)]
-pub(super) struct ClientService(pub(super) Arc<Core>);
+pub(super) struct ClientService(pub(super) Arc<CurrentChannel>);
 
 impl Service<Request<Body>> for ClientService {
     type Response = Response<ResponseBody>;
@@ -25,12 +25,12 @@ impl Service<Request<Body>> for ClientService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let core = self.0.clone();
+        let current = self.0.clone();
         Box::pin(async move {
-            let response = core.send(request).await?;
+            let response = current.send(request).await?;
             guard(response)
                 .await
-                .map_err(|error| error.in_cluster(&core.shared.cluster))
+                .map_err(|error| error.in_cluster(&current.state.cluster))
         })
     }
 }

@@ -1,27 +1,29 @@
-//! Limits in time of connections and requests.
+//! Time limits.
 
 use std::time::Duration;
 
 use http::HeaderValue;
 
-/// Times and sizes of connections.
+/// Time limits of connections, requests and responses.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// For DNS, TCP, proxy and TLS together.
+    /// Time limit for DNS, TCP, proxy and TLS together. 10 s by default.
     pub connect_timeout: Duration,
-    /// From a request to the head of its answer, connecting included.
+    /// Time limit from the start of a request to the head of its response, connecting included. 30 s by default.
     pub head_timeout: Duration,
-    /// For how long a body that is not a stream may be silent.
-    pub silence: Duration,
-    /// How long an idle connection is kept.
+    /// The longest pause between two parts of a body. It does not apply to watches, followed logs and upgraded connections.
+    /// 30 s by default.
+    pub read_timeout: Duration,
+    /// How long an idle connection stays open. 60 s by default.
     pub idle_timeout: Duration,
-    /// Over how long a time watches end after a swap of credentials.
-    pub retire_spread: Duration,
-    /// How long such a watch waits for the end of a line.
-    pub retire_line: Duration,
-    /// How long a request that was refused with 401 waits for newer credentials.
+    /// Each watch ends at a random time within this duration after the credentials were rotated. 18 s by default.
+    pub rotation_spread: Duration,
+    /// How long a watch then waits for the end of a line before it fails. 10 s by default.
+    pub rotation_line_timeout: Duration,
+    /// How long a request that got a 401 waits for newer credentials. 10 s by default.
     pub refresh_wait: Duration,
-    /// For how long after a refresh that brought nothing newer 401 is just passed on.
+    /// For this long after a refresh that brought no newer credentials, a request that gets a 401 returns it without another
+    /// refresh. 10 s by default.
     pub refresh_pause: Duration,
     pub(crate) user_agent: HeaderValue,
 }
@@ -31,10 +33,10 @@ impl Default for Settings {
         Self {
             connect_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
-            silence: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
-            retire_spread: Duration::from_secs(18),
-            retire_line: Duration::from_secs(10),
+            rotation_spread: Duration::from_secs(18),
+            rotation_line_timeout: Duration::from_secs(10),
             refresh_wait: Duration::from_secs(10),
             refresh_pause: Duration::from_secs(10),
             user_agent: HeaderValue::from_static(concat!("mcr/", env!("CARGO_PKG_VERSION"))),

@@ -1,4 +1,4 @@
-//! TLS configurations, shared by all that would make equal ones.
+//! TLS configurations, which clusters with equal settings share.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,18 +20,20 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// How many TLS sessions are kept for one server: as many as rustls keeps. It makes room for all of them at once, 2 KiB.
+/// How many TLS sessions are kept for one server: the default of rustls. rustls allocates 2 KiB for them at once.
 const SESSIONS: usize = 8;
 
-/// For how many servers sessions are kept in the configuration that clusters share if they have neither an authority nor a
-/// client certificate of their own.
+/// The number of servers whose sessions the common configuration keeps. Clusters without a certificate authority and without
+/// a client certificate share that configuration.
 const SERVERS: usize = 256;
 
-/// What is in use. It is held weakly: a replaced client certificate goes with its last connection.
+/// The TLS configurations in use.
+///
+/// The references are weak, so a rotated client certificate is freed with its last connection.
 #[derive(Default)]
 pub(super) struct TlsCache {
     configs: WeakCache<ClientConfig>,
-    /// Clusters of one authority differ in their credentials only.
+    /// Clusters with the same certificate authority share a verifier, even if their client certificates differ.
     verifiers: WeakCache<dyn ServerCertVerifier>,
 }
 
@@ -99,7 +101,7 @@ impl TlsCache {
     }
 }
 
-/// Reading the system's authorities takes milliseconds and 100 KiB, so it is done once.
+/// A verifier for the certificate authorities of this machine. Loaded once, because that takes milliseconds and 100 KiB.
 fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     type Loaded = Result<Arc<rustls_platform_verifier::Verifier>, String>;
     static SYSTEM: LazyLock<Loaded> = LazyLock::new(|| {
@@ -118,7 +120,7 @@ fn system() -> Result<Arc<dyn ServerCertVerifier>, AccessError> {
     }
 }
 
-/// Accepts any certificate, as was asked for, but still wants the server to hold its key.
+/// Accepts any certificate, for `insecure-skip-tls-verify`. The server must still prove that it holds the certificate's key.
 #[derive(Debug)]
 pub(super) struct AnyServer;
 

@@ -1,4 +1,4 @@
-//! The connection to a cluster below everything else: credentials and address are replaced here, and nothing above notices.
+//! The connection to a cluster, with a client that stays while credentials and address change.
 
 use std::{
     fmt,
@@ -16,129 +16,138 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ResponseBody, Settings, TransportError,
     channel::Channel,
-    core::{Active, Core},
-    refresh::Refreshes,
+    current::{CurrentChannel, Generation},
+    refresh::CredentialRefresh,
     service::ClientService,
-    shared::Shared,
+    state::TransportState,
 };
 
-/// The connection to one cluster: a [`Channel`] that can be replaced, and a client that stays.
+/// The connection to one cluster: a [`Channel`] that can be replaced, and a `kube::Client` that stays.
 #[derive(Clone)]
 pub struct Transport {
-    pub(crate) core: Arc<Core>,
-    /// Beside the core, which the client's own task keeps alive.
+    pub(crate) current: Arc<CurrentChannel>,
+    /// Not in `current`, which the client itself keeps alive.
     client: Arc<ArcSwapOption<kube::Client>>,
 }
 
 impl Transport {
-    /// A transport without a channel: requests fail until the first [`swap`](Self::swap).
+    /// A transport without a channel, with the default time limits. Requests fail until the first [`swap`](Self::swap).
     pub fn new(cluster: ClusterName) -> Self {
         static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(Arc::default);
         Self::with_settings(cluster, SETTINGS.clone())
     }
 
-    /// [`new`](Self::new), with other limits in time.
+    /// A transport without a channel, with other time limits. Requests fail until the first [`swap`](Self::swap).
     pub fn with_settings(cluster: ClusterName, settings: Arc<Settings>) -> Self {
-        let core = Core {
-            shared: Arc::new(Shared::new(cluster, settings)),
-            current: ArcSwapOption::empty(),
+        let current = CurrentChannel {
+            state: Arc::new(TransportState::new(cluster, settings)),
+            generation: ArcSwapOption::empty(),
             blocked: ArcSwapOption::empty(),
-            refreshes: Refreshes::default(),
+            refresh: CredentialRefresh::default(),
             runtime: tokio::runtime::Handle::try_current().ok(),
         };
         Self {
-            core: Arc::new(core),
+            current: Arc::new(current),
             client: Arc::default(),
         }
     }
 
-    /// Replaces the channel. No request that begins after this uses the old one; its idle connections close at once,
-    /// those of running answers within 30 s. Returns the new generation.
+    /// Replaces the channel, and returns the number of the new generation, which starts at 1.
+    ///
+    /// Requests that start later use the new channel. Idle connections of the old channel close at once. Its watches end at the
+    /// end of a line, spread over [`Settings::rotation_spread`]; all its responses have ended after 30 s by default.
     pub fn swap(&self, channel: Channel) -> u64 {
-        let core = &self.core;
-        core.refreshes.next(|generation| {
-            let active = Active {
+        let current = &self.current;
+        current.refresh.start_generation(|number| {
+            let generation = Generation {
                 channel,
-                generation,
-                retired: CancellationToken::new(),
+                number,
+                rotated: CancellationToken::new(),
                 bodies: Arc::default(),
             };
-            if let Some(old) = core.current.swap(Some(Arc::new(active))) {
-                core.retire(&old);
+            if let Some(old) = current.generation.swap(Some(Arc::new(generation))) {
+                current.end_generation(&old);
             }
-            if core.shared.closed.is_cancelled() {
-                core.current.store(None);
+            if current.state.closed.is_cancelled() {
+                current.generation.store(None);
             }
         })
     }
 
-    /// Makes requests fail at once with this reason, or lets them through again. Running answers go on.
+    /// Makes requests fail at once with this reason; `None` lets them through again. Running responses continue.
     pub fn block(&self, reason: Option<Arc<str>>) {
-        self.core.blocked.store(reason.map(Arc::new));
+        self.current.blocked.store(reason.map(Arc::new));
     }
 
-    /// Ends everything for good: every request, also of clients handed out long ago, answers `Gone`, and
-    /// running answers end with an error.
+    /// Closes the transport for good. All requests fail with [`Gone`](crate::TransportErrorKind::Gone), also those of clients
+    /// that were handed out earlier, and running responses end with an error.
     pub fn close(&self) {
-        self.core.shared.closed.cancel();
-        if let Some(old) = self.core.current.swap(None) {
-            old.bodies.cut();
+        self.current.state.closed.cancel();
+        if let Some(old) = self.current.generation.swap(None) {
+            old.bodies.close();
         }
         self.client.store(None);
     }
 
-    /// Sends a request whose URI is a path and query. On 401 it waits a little for newer credentials and then
-    /// tries once more. Dropping the future gives the request up.
+    /// Sends a request whose URI is a path and query. After a 401 it waits up to [`Settings::refresh_wait`] for newer
+    /// credentials, and then sends the request once more. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response. A response with an error status is not an error.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
-        self.core.send(request).await
+        self.current.send(request).await
     }
 
-    /// The client for this cluster; made when first asked for, and then the same whatever is swapped below it.
+    /// The client of this cluster. The first call makes it; it stays the same whatever channel is swapped in.
+    ///
+    /// A client can't change its default namespace, so another namespace makes another client.
     pub fn client(&self, default_namespace: &str) -> kube::Client {
         if let Some(client) = &*self.client.load()
             && client.default_namespace() == default_namespace
         {
             return kube::Client::clone(client);
         }
-        // A client spawns a task when it is made.
-        let _entered = self.core.runtime.as_ref().map(tokio::runtime::Handle::enter);
-        let client = kube::Client::new(ClientService(self.core.clone()), default_namespace);
-        if !self.core.shared.closed.is_cancelled() {
+        // `Client::new` spawns a task, which needs a runtime.
+        let _entered = self.current.runtime.as_ref().map(tokio::runtime::Handle::enter);
+        let client = kube::Client::new(ClientService(self.current.clone()), default_namespace);
+        if !self.current.state.closed.is_cancelled() {
             self.client.store(Some(Arc::new(client.clone())));
         }
         client
     }
 
-    /// Resolves, once for each time, when the current credentials have been refused with 401, with their
-    /// generation. Answer with [`swap`](Self::swap) or [`refresh_done`](Self::refresh_done). Cancel safe: it is
-    /// told again as long as it was not answered.
+    /// Waits until the API server has refused the current credentials with a 401, and returns their generation.
+    ///
+    /// The caller then fetches newer credentials, and calls [`swap`](Self::swap), or [`refresh_done`](Self::refresh_done) if
+    /// there are none. Until one of them is called, the method returns the same generation again. Cancel safe.
     pub fn unauthorized(&self) -> impl Future<Output = u64> {
-        self.core.refreshes.refused()
+        self.current.refresh.refused()
     }
 
-    /// Says that nothing newer is to be had: what was refused stays refused.
+    /// Reports that there are no newer credentials. The requests that wait for them return their 401.
     pub fn refresh_done(&self) {
-        self.core.refreshes.in_vain();
+        self.current.refresh.finish_unchanged();
     }
 
-    /// When anything was last received from the cluster.
+    /// When the cluster last sent anything, on the wall clock.
     pub fn last_heard(&self) -> Option<SystemTime> {
-        self.core.shared.last_heard()
+        self.current.state.last_heard()
     }
 
-    /// When anything was last received from the cluster, for measuring.
+    /// When the cluster last sent anything, on the monotonic clock.
     pub fn last_heard_at(&self) -> Option<Instant> {
-        self.core.shared.last_heard_at()
+        self.current.state.last_heard_at()
     }
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport")
-            .field("cluster", &self.core.shared.cluster)
+            .field("cluster", &self.current.state.cluster)
             .field(
                 "open_bodies",
-                &self.core.shared.open_bodies.load(Ordering::Relaxed),
+                &self.current.state.open_bodies.load(Ordering::Relaxed),
             )
             .finish_non_exhaustive()
     }

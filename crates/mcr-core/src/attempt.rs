@@ -3,7 +3,7 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use futures::StreamExt;
-use mcr_client::internal::foreign::{DISCOVERY, Foreign, call};
+use mcr_client::internal::user_code::{CatchPanic, DISCOVERY, catch_panic};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ use crate::{Change, Discovery, Provider};
 /// # })
 /// ```
 pub struct Attempt {
-    discovery: Foreign<Discovery>,
+    discovery: CatchPanic<Discovery>,
     stop: CancellationToken,
     started: Instant,
 }
@@ -47,9 +47,9 @@ impl Attempt {
     /// If the provider panics.
     pub fn begin(provider: &dyn Provider, stop: CancellationToken) -> Result<Self, String> {
         let started = Instant::now();
-        match call(DISCOVERY, || provider.discover(stop.clone())) {
+        match catch_panic(DISCOVERY, || provider.discover(stop.clone())) {
             Ok(discovery) => Ok(Self {
-                discovery: Foreign::new(DISCOVERY, discovery),
+                discovery: CatchPanic::new(DISCOVERY, discovery),
                 stop,
                 started,
             }),

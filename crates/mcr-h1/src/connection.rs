@@ -1,4 +1,4 @@
-//! A connection, and sending a request over it.
+//! A connection that sends one request at a time.
 
 use std::{
     future::poll_fn,
@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{Content, Error, Framing, Head, MAX_HEAD, RequestFailed, buffer};
 
-/// How many bytes are read at once until the head of a response is complete. Content that arrives with the head is copied once
-/// more, so this is less than the size of the receive buffer.
+/// The size of a read until the head of a response is complete. Content that arrives with the head is copied once more, so the
+/// size is smaller than the receive buffer.
 pub const HEAD_READ: usize = 8 << 10;
 
 /// A connection without a request under way.
@@ -22,9 +22,9 @@ pub const HEAD_READ: usize = 8 << 10;
 #[derive(Debug)]
 pub struct Connection<Io>(Io);
 
-/// The bytes of a GET request; its URI is a path and query, its headers are all that is sent.
+/// The bytes of a GET request. Its URI is a path and query. No header is added.
 ///
-/// The `Host` header is the caller's, as [RFC 9112, section 3.2](https://www.rfc-editor.org/rfc/rfc9112#section-3.2) asks for.
+/// The caller sets the `Host` header, which [RFC 9112, section 3.2](https://www.rfc-editor.org/rfc/rfc9112#section-3.2) requires.
 ///
 /// ```
 /// let request = http::Request::get("/livez").header("host", "localhost").body(())?;
@@ -61,20 +61,20 @@ impl<Io> Connection<Io> {
 impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
     /// Whether an idle connection can take a request: the server has neither closed it nor sent anything unasked.
     ///
-    /// Never waits. A read finds both, in the socket and in the bytes that a TLS stream has decrypted already.
+    /// Never waits. It tries to read, which finds both in the socket and in the buffer of a TLS stream.
     pub fn is_usable(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.poll_read(&mut context, HEAD_READ, |_| ()).is_pending()
     }
 
-    /// Sends a request that [`serialize`] has written, and returns when the head of the response is there.
+    /// Sends a request that [`serialize`] has written, and returns with the head of the response.
     ///
-    /// The connection belongs to the [`Content`] until that has been read to its end. Waits as long as the server takes: put a
-    /// time limit around it. Dropping the future closes the connection.
+    /// The [`Content`] holds the connection until its end. There is no time limit: put one around this method. Dropping the
+    /// future closes the connection.
     ///
     /// # Errors
     ///
-    /// [`RequestFailed`] if there is no response, with the connection closed.
+    /// [`RequestFailed`] if there is no response. The connection is then closed.
     pub async fn send(mut self, request: &[u8]) -> Result<Response<Content<Io>>, RequestFailed> {
         let mut received = Vec::new();
         let result = match self.write(request).await {
@@ -97,7 +97,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         self.0.flush().await.map_err(Error::Io)
     }
 
-    /// Reads until the head is complete; returns how long all heads are together.
+    /// Reads until the head of the response is complete. Returns its length together with all interim heads.
     async fn read_head(
         &mut self,
         received: &mut Vec<u8>,
@@ -127,7 +127,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         }
     }
 
-    /// Reads at most `len` bytes and hands them to `take`; returns how many, which is 0 at the end of the stream.
+    /// Reads at most `len` bytes and passes them to `take`. Returns their number, which is 0 at the end of the stream.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,

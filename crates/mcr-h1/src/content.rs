@@ -13,23 +13,23 @@ use crate::{Connection, Error, Framing, Malformed, buffer};
 
 /// The content of a response: an [`http_body::Body`], or appended to a `Vec` by [`poll_append`](Self::poll_append).
 ///
-/// After its end, [`take_connection`](Self::take_connection) gives the connection back for the next request. Dropped before,
-/// the connection closes. Trailers are read and dropped.
+/// After its end, [`take_connection`](Self::take_connection) returns the connection for the next request. Dropping the content
+/// before its end closes the connection. Trailers are read and dropped.
 #[derive(Debug)]
 pub struct Content<Io> {
-    /// None once the connection failed, or was given back.
+    /// None after the connection failed or was taken.
     connection: Option<Connection<Io>>,
     framing: Framing,
     /// Whether the connection can be used again after the content.
     keep_alive: bool,
     /// Content that arrived together with the head.
     first: Bytes,
-    /// The error after the last piece.
+    /// The error to return after the last piece.
     error: Option<Error>,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Content<Io> {
-    /// `received` came behind the head.
+    /// `received` is what arrived after the head.
     pub(crate) fn new(
         connection: Connection<Io>,
         mut framing: Framing,
@@ -49,27 +49,27 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Content<Io> {
         Ok(content)
     }
 
-    /// Closes a connection that has done its work and can't be used again.
+    /// Closes the connection at the end of the content if no other request can use it.
     fn close_if_spent(&mut self) {
         if self.framing.is_done() && !self.keep_alive {
             self.connection = None;
         }
     }
 
-    /// The connection, once all content has arrived and if the server keeps it open; else none.
+    /// The connection, if all content has arrived and the server keeps the connection open. Otherwise `None`.
     ///
-    /// It may be there before the last piece has been taken out.
+    /// All content may have arrived before the last piece was read from this value.
     pub fn take_connection(&mut self) -> Option<Connection<Io>> {
         let complete = self.framing.is_done();
         self.connection.take_if(|_| complete)
     }
 
-    /// Waits for content and appends it to `content`, without a buffer of its own. `None` is the end. Pieces have the size in
-    /// which they arrive, at most 64 KiB.
+    /// Waits for content and appends it to `content`, without another buffer. `None` is the end. A piece has the size in which
+    /// it arrives, at most 64 KiB.
     ///
     /// # Errors
     ///
-    /// Why the rest will not come; the connection is closed, and the next call returns `None`.
+    /// If the rest can't arrive. The connection is then closed, and the next call returns `None`.
     pub fn poll_append(
         &mut self,
         context: &mut Context<'_>,

@@ -4,10 +4,12 @@ use std::io;
 
 /// Bytes that are not HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server sent something that is not HTTP/1.1; check the port, and https where it should be")]
+#[error(
+    "the server sent something that is not HTTP/1.1; check the port, and whether the address needs https://"
+)]
 pub struct Malformed;
 
-/// A response that did not arrive, or not to its end.
+/// The response did not arrive, or not completely.
 ///
 /// Texts never quote what the server sent.
 #[derive(Debug, thiserror::Error)]

@@ -2,19 +2,19 @@
 
 use crate::Malformed;
 
-/// The most that is accepted beside the content, in bytes: the extensions of a chunk, or all trailers.
-const MAX_ASIDE: u16 = 16 << 10;
+/// The longest chunk extension in bytes, and the limit for all trailers together.
+const MAX_EXTENSION_OR_TRAILERS: u16 = 16 << 10;
 
-/// How the end of the content is found ([RFC 9112, section 6.3]), and how much of it is still to come.
+/// How the end of the content is found ([RFC 9112, section 6.3]), and how much content is still to come.
 ///
-/// [`Head::parse`](crate::Head::parse) makes one of the headers; [`read`](Self::read) takes the content out of the bytes that
+/// [`Head::parse`](crate::Head::parse) makes it from the headers. [`read`](Self::read) extracts the content from the bytes that
 /// arrive.
 ///
 /// [RFC 9112, section 6.3]: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Framing {
-    /// So many bytes are still to come.
+    /// This many bytes are still to come.
     Length(u64),
     /// The content arrives in chunks, each with its length.
     Chunked(Chunk),
@@ -26,16 +26,16 @@ pub enum Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk(State);
 
-/// The next bytes of chunked content.
+/// What comes next in chunked content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The size of a chunk, or the rest of it.
+    /// The size of a chunk, or the rest of the size.
     Size { so_far: u64, digits: u8 },
     /// The extension after a size, of which `len` bytes have arrived.
     Extension { size: u64, len: u16 },
     /// The line feed after the size.
     SizeEnd(u64),
-    /// So many bytes of content.
+    /// This many bytes of content.
     Content(u64),
     /// The carriage return after a chunk.
     ContentCr,
@@ -62,7 +62,7 @@ impl Framing {
         matches!(self, Self::Length(0) | Self::Chunked(Chunk(State::Done)))
     }
 
-    /// How many bytes of content are still to come, where that is known.
+    /// How many bytes of content are still to come, if known.
     pub fn remaining(&self) -> Option<u64> {
         match self {
             Self::Length(remaining) => Some(*remaining),
@@ -70,13 +70,13 @@ impl Framing {
         }
     }
 
-    /// Appends the content in `input` to `content`. Returns how many bytes of `input` belong to the response: all of them, unless
-    /// it is done.
+    /// Appends the content in `input` to `content`. Returns how many bytes of `input` belong to the response: all, unless the
+    /// response ends in `input`.
     ///
     /// # Errors
     ///
-    /// [`Malformed`] for chunks that break the grammar of RFC 9112, section 7.1, and for more than 16 KiB of chunk extensions or
-    /// trailers. The content before the fault has been appended.
+    /// [`Malformed`] for chunks that break the grammar of RFC 9112, section 7.1, for a chunk extension of more than 16 KiB, and
+    /// for more than 16 KiB of trailers. The content before the error has been appended.
     pub fn read(&mut self, input: &[u8], content: &mut Vec<u8>) -> Result<usize, Malformed> {
         match self {
             Self::UntilClosed => {
@@ -117,7 +117,11 @@ fn take(remaining: &mut u64, input: &[u8], content: &mut Vec<u8>) -> usize {
 impl State {
     /// The state after a byte that is not content.
     fn after(self, byte: u8) -> Result<Self, Malformed> {
-        let longer = |len: u16| (len < MAX_ASIDE).then_some(len + 1).ok_or(Malformed);
+        let longer = |len: u16| {
+            (len < MAX_EXTENSION_OR_TRAILERS)
+                .then_some(len + 1)
+                .ok_or(Malformed)
+        };
         Ok(match (self, byte) {
             (Self::Size { so_far, digits }, byte) if byte.is_ascii_hexdigit() && digits < 16 => {
                 let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
@@ -141,7 +145,7 @@ impl State {
                 | Self::Extension { size, .. },
                 b'\r',
             ) => Self::SizeEnd(size),
-            // Some parsers end the line at a bare line feed, and would find another end of the content.
+            // A bare line feed is refused: some parsers end the line there, and would find another end of the content.
             (Self::Extension { size, len }, byte) if byte != b'\n' => Self::Extension {
                 size,
                 len: longer(len)?,
@@ -175,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// All content, and how many bytes behind it are not of the answer.
+    /// The content, the number of bytes after the response, and whether the content is complete.
     fn read(mut framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), Malformed> {
         let mut content = Vec::new();
         let mut behind = 0;
@@ -248,7 +252,7 @@ mod tests {
                 read(Framing::chunked(), &pieces),
                 Ok((all.clone(), behind.len(), true))
             );
-            // Without its last byte it is not done.
+            // Without the last byte, the content is not complete.
             let (_, _, done) = read(Framing::chunked(), &[&text[..whole - 1]]).unwrap();
             prop_assert!(!done);
             let length = Framing::Length(all.len() as u64);

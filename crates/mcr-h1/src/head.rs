@@ -4,10 +4,10 @@ use http::{HeaderName, HeaderValue, Response, StatusCode, Version, header};
 
 use crate::{Framing, Malformed};
 
-/// The longest head that is accepted, in bytes, interim responses included.
+/// The longest head that is accepted, in bytes. Interim responses count.
 pub const MAX_HEAD: usize = 64 << 10;
 
-/// As many as hyper reads.
+/// The most headers in one head; the same as in hyper.
 const MAX_HEADERS: usize = 100;
 
 /// The beginning of a response to a GET.
@@ -28,7 +28,7 @@ const MAX_HEADERS: usize = 100;
 pub enum Head {
     /// More bytes are needed.
     Partial,
-    /// An interim response such as 103; the next head follows it ([RFC 9110, section 15.2]).
+    /// An interim response such as 103. Another head follows ([RFC 9110, section 15.2]).
     ///
     /// [RFC 9110, section 15.2]: https://www.rfc-editor.org/rfc/rfc9110#section-15.2
     Interim {
@@ -37,7 +37,7 @@ pub enum Head {
     },
     /// The head of the response itself.
     Final {
-        /// Its length in bytes; content follows.
+        /// Its length in bytes. The content follows.
         len: usize,
         /// Status, version and headers.
         response: Response<()>,
@@ -53,8 +53,8 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// [`Malformed`] for what is not HTTP/1.0 or 1.1, for lengths that contradict each other, for more than 100 headers, and for
-    /// `101 Switching Protocols`, which no GET of this crate asks for.
+    /// [`Malformed`] if the bytes are not HTTP/1.0 or 1.1, lengths contradict each other, or there are more than 100 headers. Also
+    /// for `101 Switching Protocols`, which this crate never requests.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -93,7 +93,7 @@ impl Head {
     }
 }
 
-/// The elements of a header that is a list, in lower case.
+/// The elements of a header whose value is a list, in lower case.
 fn elements(response: &Response<()>, name: HeaderName) -> Vec<String> {
     let values = response.headers().get_all(name).into_iter();
     values
@@ -151,7 +151,7 @@ mod tests {
         Head::parse(text.as_bytes())
     }
 
-    /// How an answer with these headers ends, and whether its connection can be used again.
+    /// The framing of a response with these headers, and whether its connection can be used again.
     fn ends(status: &str, headers: &str) -> Result<(Framing, bool), Malformed> {
         match head(&format!("{status}\r\n{headers}\r\n"))? {
             Head::Final {
@@ -178,7 +178,7 @@ mod tests {
             ok("content-length: 7\r\nconnection: x, Close\r\n"),
             Ok((Framing::Length(7), false))
         );
-        // Chunks count, and the connection is not trusted any more.
+        // The chunks decide, and the connection is not used again.
         assert_eq!(
             ok("content-length: 7\r\ntransfer-encoding: chunked\r\n"),
             Ok((chunked, false))

@@ -19,7 +19,7 @@ fn connection() -> (Connection<DuplexStream>, DuplexStream) {
     (Connection::new(client), server)
 }
 
-/// The response to a request whose answer is there already, and the server's end.
+/// Sends a request whose response has already been written. Returns the response and the server's end of the stream.
 async fn answered(
     answer: &str,
 ) -> (
@@ -60,7 +60,7 @@ async fn a_connection_is_not_given_back_that_can_not_be_used_again() {
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\nconnection: close\r\n\r\nx",
         "HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
-        // Bytes behind the response belong to none.
+        // Bytes after the response belong to no request.
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nxHTTP/1.1 200 OK\r\n",
     ] {
         let (response, _server) = answered(answer).await;

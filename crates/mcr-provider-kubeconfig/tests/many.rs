@@ -71,7 +71,7 @@ fn in_an_hour(settings: &mut FleetSettings) {
     let transport = Arc::make_mut(&mut settings.transport);
     transport.connect_timeout = HOUR;
     transport.head_timeout = HOUR;
-    transport.silence = HOUR;
+    transport.read_timeout = HOUR;
 }
 
 async fn eventually(what: &str, mut so: impl FnMut() -> bool) {

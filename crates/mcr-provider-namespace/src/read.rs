@@ -55,7 +55,7 @@ mod tests {
             let chunks = sizes
                 .iter()
                 .map(|size| Ok::<_, BoxError>(Frame::data(Bytes::from(vec![b'x'; *size]))));
-            StreamBody::new(stream::iter(chunks)).boxed_unsync()
+            AnswerBody::new(StreamBody::new(stream::iter(chunks)))
         };
         assert_eq!(
             within(chunks(&[3, 0, 4, 3]), 10).await.unwrap().unwrap().len(),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::StreamBody;
 use kube::client::Body;
 use mcr_core::{AnswerBody, BoxError};
 
@@ -134,7 +134,7 @@ async fn written(parts: &http::request::Parts, sent: Body, answers: &Answers) ->
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(Body::empty());
     }
-    let Some(bytes) = within(boxed(sent), MAX_BODY).await? else {
+    let Some(bytes) = within(AnswerBody::new(sent), MAX_BODY).await? else {
         return Err(Refusal::too_large(MAX_BODY).into());
     };
     if bytes.is_empty() {
@@ -176,7 +176,7 @@ async fn answered(
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = StreamBody::new(map_lines(body, answers));
-    Ok(Response::from_parts(parts, body.boxed_unsync()))
+    Ok(Response::from_parts(parts, AnswerBody::new(body)))
 }
 
 /// An answer that is read to its end and mapped.
@@ -196,10 +196,6 @@ async fn whole(response: Response<AnswerBody>, answers: &Answers) -> Result<Resp
         .headers
         .insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     Ok(Response::from_parts(parts, refuse::whole(bytes)))
-}
-
-pub(crate) fn boxed(body: Body) -> AnswerBody {
-    body.map_err(|error| -> BoxError { error.into() }).boxed_unsync()
 }
 
 fn is_error(status: StatusCode) -> bool {

@@ -12,7 +12,7 @@ use crate::{
     error::AnswerError,
     kinds::{Host, Kinds},
     mapping::names::Names,
-    send::{boxed, send},
+    send::send,
 };
 
 /// The mapping between clusters that are namespaces and their host, without a fleet: for programs that want the client of
@@ -83,7 +83,7 @@ pub(crate) fn of_client(client: kube::Client) -> Host {
         let client = client.clone();
         Box::pin(async move {
             let response = client.send(request).await?;
-            Ok(response.map(boxed))
+            Ok(response.map(AnswerBody::new))
         })
     })
 }

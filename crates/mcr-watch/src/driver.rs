@@ -8,7 +8,10 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_access::ClusterName;
-use mcr_client::{ResponseBody, Transport, internal::Backoff};
+use mcr_client::{
+    ResponseBody, Transport,
+    internal::{Backoff, jitter},
+};
 use mcr_store::{
     Encoder, Item, LineDecoder, NotAnObject, ObjectKey, TemplateRegistry, WatchEvent, parse_event, parse_list,
 };
@@ -213,7 +216,7 @@ impl Driver {
         let times = self.times_told(&error);
         if matches!(error, WatchError::Expired) && times == 1 {
             // Normal after a while, and cured by a list; only one after the other is a loop.
-            pause = Backoff::spread(Duration::from_millis(100));
+            pause = jitter(Duration::from_millis(100));
         }
         // Having to list again is normal, unless it never ends.
         let loud = if matches!(error, WatchError::Expired) {
@@ -247,7 +250,7 @@ impl Driver {
         // of one cluster from starting in the same instant.
         tokio::select! {
             () = sleep(pause) => {}
-            () = health.changed(number) => sleep(Backoff::spread(Duration::from_millis(100))).await,
+            () = health.changed(number) => sleep(jitter(Duration::from_millis(100))).await,
         }
     }
 
@@ -346,7 +349,7 @@ impl Driver {
         self.env.health.answered();
         permit.take_again(&self.env.list_permits).await;
         let expected = self.env.counts.expected_page();
-        let read = permit.hold(PERMIT_WHILE_READING, response.into_body().in_one_piece(expected));
+        let read = permit.hold(PERMIT_WHILE_READING, response.into_body().into_bytes(expected));
         let body = read.await.map_err(|e| WatchError::from_transport(&e.into()))?;
         self.env.counts.read_page(body.len());
         Ok(body)
@@ -357,7 +360,7 @@ impl Driver {
         let position = self.position.as_ref();
         let from = position.map_or("", |position| &position.resource_version);
         let seconds = self.env.settings.watch_timeout.mul_f64(0.9)
-            + Backoff::spread(self.env.settings.watch_timeout.mul_f64(0.1));
+            + jitter(self.env.settings.watch_timeout.mul_f64(0.1));
         // None at all is what the API server makes of 0.
         let seconds = seconds.as_secs().max(1).to_string();
         let query = [

@@ -1,6 +1,6 @@
 //! What a cluster and its watches tell each other about its health.
 
-use mcr_client::internal::Latest;
+use mcr_client::internal::Observable;
 
 /// Whether the cluster can be spoken to, as its supervisor knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub struct Seen {
 /// What a cluster's supervisor and its watches tell each other. Only the last word of each counts.
 #[derive(Debug)]
 pub struct Health {
-    pub(crate) phase: Latest<Numbered>,
+    pub(crate) phase: Observable<Numbered>,
     /// What the watches of the cluster have seen of it.
-    pub seen: Latest<Seen>,
+    pub seen: Observable<Seen>,
 }
 
 /// A phase, and how many there were before it: going down and up again is a change too.
@@ -42,8 +42,8 @@ impl Health {
     /// Begins in this phase.
     pub fn new(phase: Phase) -> Self {
         Self {
-            phase: Latest::new(Numbered { phase, number: 0 }),
-            seen: Latest::default(),
+            phase: Observable::new(Numbered { phase, number: 0 }),
+            seen: Observable::default(),
         }
     }
 

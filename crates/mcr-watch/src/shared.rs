@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use mcr_client::internal::Latest;
+use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject};
 use tokio_util::sync::CancellationToken;
 
@@ -40,7 +40,7 @@ pub struct SharedWatch {
     request: WatchRequest,
     /// Replaced when the cluster moves to another endpoint of its scope.
     cache: ArcSwap<Cache>,
-    status: Latest<WatchStatus>,
+    status: Observable<WatchStatus>,
     /// Where the objects come from, for a cluster in a scope.
     scope: Mutex<Option<Arc<dyn Feed>>>,
     /// Held while the watch goes from one place to another: whoever joins, moves, leaves or takes a sink back does so
@@ -58,7 +58,7 @@ impl SharedWatch {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             request,
             cache: ArcSwap::default(),
-            status: Latest::default(),
+            status: Observable::default(),
             scope: Mutex::default(),
             moving: Mutex::default(),
             stop,
@@ -288,7 +288,7 @@ impl WatchTarget for SharedWatch {
         Ok(Some(Applied { place: None, object }))
     }
 
-    fn known(&self) -> &Latest<WatchStatus> {
+    fn known(&self) -> &Observable<WatchStatus> {
         &self.status
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use mcr_client::internal::Latest;
+use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object};
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ pub trait WatchTarget: Send + Sync + 'static {
     fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Applied>, NotAnObject>;
 
     /// What is known of the watch.
-    fn known(&self) -> &Latest<WatchStatus>;
+    fn known(&self) -> &Observable<WatchStatus>;
 
     /// Tells those who follow the watch that what is known of it has changed.
     fn status_changed(&self);

@@ -1,4 +1,4 @@
-//! Answers that are late, broken or not for kube's eyes.
+//! Responses that are late, broken, or unfit for kube.
 
 use std::{
     sync::{
@@ -10,7 +10,6 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::ListParams, client::Body};
 use mcr_access::{BoxError, ClusterName};
@@ -23,7 +22,7 @@ use super::{
     server::{Server, begin, chunk, closed, respond},
     settings, transport, transport_with, until,
 };
-use crate::{AnswerBody, Route, channel::prefixed};
+use crate::{AnswerBody, Route, prefix::prefixed};
 
 const CANARY: &str = "Y2FuYXJ5LTkx";
 
@@ -33,7 +32,7 @@ fn secrets() -> String {
     )
 }
 
-/// Lists Secrets through kube and returns the error; nothing of the answer may be in it or in the log.
+/// Lists Secrets through kube and returns the error. Checks that neither the error nor the log quotes the response.
 async fn list(status: &'static str, media: &'static str, body: String, cut: bool) -> String {
     let log = Log::of_this_thread(Level::TRACE);
     tracing::trace!("the log works");
@@ -164,7 +163,7 @@ async fn whole_answers_pass() {
 
 #[tokio::test]
 async fn what_has_come_is_handed_over_in_few_pieces_and_before_what_went_wrong_after_it() {
-    // As much at once as sockets surely hold.
+    // 300 kB in batches of 60 kB, which fit into the buffers of a socket.
     const BATCHES: usize = 5;
     const CHUNKS: usize = 60;
     let line = "x".repeat(999) + "\n";
@@ -232,7 +231,7 @@ async fn silence_ends_unary_requests_but_not_watches() {
     .await;
     let settings = Settings {
         head_timeout: Duration::from_secs(6),
-        silence: Duration::from_millis(4_500),
+        read_timeout: Duration::from_millis(4_500),
         ..settings()
     };
     let transport = transport_with(&server, settings);
@@ -275,7 +274,7 @@ async fn silence_ends_unary_requests_but_not_watches() {
     }
 }
 
-/// Puts the path of a workspace before that of each request, one that reads like the beginning of the API.
+/// Puts the path of a workspace before the path of each request. The workspace is named like the root of the API.
 struct Workspace(Transport);
 
 impl Route for Workspace {
@@ -284,7 +283,7 @@ impl Route for Workspace {
         Box::pin(async move {
             *request.uri_mut() = prefixed("/clusters/api", request.uri())?;
             let response = endpoint.send(request).await?;
-            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+            Ok(response.map(AnswerBody::new))
         })
     }
 }
@@ -308,7 +307,7 @@ async fn a_log_can_be_followed_in_a_scope_whatever_stands_before_its_path() {
     })
     .await;
     let settings = Settings {
-        silence: Duration::from_secs(4),
+        read_timeout: Duration::from_secs(4),
         ..settings()
     };
     let endpoint = transport_with(&server, settings.clone());
@@ -335,7 +334,7 @@ async fn answers_that_are_not_http_are_explained() {
     assert_eq!(
         error.to_string(),
         "cluster \"c1\": GET /version: the answer broke off: the server sent something that is not HTTP; check the port, \
-         and https where it should be"
+         and whether the address needs https://"
     );
     let hangs_up = Server::start(None, |_, _| async { None }).await;
     let error = transport(&hangs_up).send(get("/version")).await.unwrap_err();

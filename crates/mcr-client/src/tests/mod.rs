@@ -1,8 +1,10 @@
-//! The transport against servers that misbehave byte by byte.
+//! The transport against servers that control each byte of their responses.
 
 mod answers;
+mod certificates;
 mod connecting;
-mod keeping;
+mod pooling;
+mod proxies;
 mod server;
 mod swapping;
 mod tls;
@@ -14,19 +16,19 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_access::{AccessPolicy, ClusterName, Credential, Endpoint, Trust};
 
-use super::{Channel, Dialer, ResponseBody, Settings, Transport};
-use server::Server;
+use self::server::Server;
+use crate::{Channel, Dialer, ResponseBody, Settings, Transport, TransportError};
 
-/// What time would end, nothing here waits for; and swaps without delay.
+/// Time limits that no test reaches, and rotations without a delay.
 fn settings() -> Settings {
     const HOUR: Duration = Duration::from_secs(3600);
     Settings {
         connect_timeout: HOUR,
         head_timeout: HOUR,
-        silence: HOUR,
+        read_timeout: HOUR,
         idle_timeout: HOUR,
-        retire_spread: Duration::ZERO,
-        retire_line: HOUR,
+        rotation_spread: Duration::ZERO,
+        rotation_line_timeout: HOUR,
         refresh_wait: HOUR,
         refresh_pause: HOUR,
         ..Settings::default()
@@ -62,22 +64,31 @@ fn transport_with(server: &Server, settings: Settings) -> Transport {
     transport
 }
 
+async fn failure(endpoint: &Endpoint, trust: Trust) -> TransportError {
+    failure_with(&dialer(), endpoint, trust).await
+}
+
+async fn failure_with(dialer: &Dialer, endpoint: &Endpoint, trust: Trust) -> TransportError {
+    let channel = dialer.channel(endpoint, &Credential::anonymous(), trust).unwrap();
+    channel.send(get("/version")).await.unwrap_err()
+}
+
 fn get(uri: &str) -> Request<Body> {
     Request::get(uri).body(Body::empty()).unwrap()
 }
 
-/// The next piece of a body as text; `None` at its end.
+/// The next frame of a body as text; `None` at its end.
 async fn next(body: &mut ResponseBody) -> Option<Result<String, String>> {
     let frame = tokio::time::timeout(Duration::from_secs(60), body.frame())
         .await
-        .expect("a body that hangs");
+        .expect("the body must continue or end");
     frame.map(|frame| match frame {
         Ok(frame) => Ok(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()),
         Err(error) => Err(error.to_string()),
     })
 }
 
-/// The rest of a body, and how it ended.
+/// The rest of a body as text, and the error at its end if there is one.
 async fn rest(body: &mut ResponseBody) -> (String, Option<String>) {
     let mut all = String::new();
     loop {
@@ -89,7 +100,7 @@ async fn rest(body: &mut ResponseBody) -> (String, Option<String>) {
     }
 }
 
-/// In real time, so that it works while the clock is held.
+/// Waits in real time, so that it works while the clock is paused.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !holds() {

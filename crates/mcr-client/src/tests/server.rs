@@ -1,4 +1,4 @@
-//! A tiny HTTP server whose answers tests write byte by byte.
+//! A small HTTP server whose responses tests write byte by byte.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(super) type Stream = Box<dyn Io>;
 
-/// A request: its head and body as text.
+/// A request that the server has received: its head and body as text.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) head: String,
@@ -50,15 +50,15 @@ impl Seen {
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     pub(super) seen: Arc<Mutex<Vec<Seen>>>,
-    /// How many connections are open.
+    /// The number of open connections.
     pub(super) open: Arc<AtomicUsize>,
-    /// How many there were in all.
+    /// The number of connections since the start.
     accepted: Arc<AtomicUsize>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Server {
-    /// Answers each request with `answer`, which gets the connection and gives it back to keep it alive.
+    /// Starts a server that responds with `answer`. `answer` gets the connection, and returns it to keep it alive.
     pub(super) async fn start<F, Fut>(tls: Option<TlsAcceptor>, answer: F) -> Self
     where
         F: Fn(Seen, Stream) -> Fut + Clone + Send + Sync + 'static,
@@ -102,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Answers every request with this status and JSON.
+    /// Starts a server that responds to every request with this status and JSON.
     pub(super) async fn json(status: &'static str, body: &'static str) -> Self {
         Self::start(None, move |_, mut stream| async move {
             respond(&mut stream, status, "application/json", body).await;
@@ -166,7 +166,7 @@ pub(super) async fn respond(stream: &mut Stream, status: &str, media: &str, body
     stream.write_all(text.as_bytes()).await.ok();
 }
 
-/// Begins an answer of unknown length.
+/// Writes the head of a chunked response.
 pub(super) async fn begin(stream: &mut Stream) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.ok();
@@ -179,7 +179,7 @@ pub(super) async fn chunk(stream: &mut Stream, text: &str) {
         .ok();
 }
 
-/// Waits for the other side to close.
+/// Waits until the client closes the connection.
 pub(super) async fn closed(stream: &mut Stream) {
     let mut rest = [0; 64];
     while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}

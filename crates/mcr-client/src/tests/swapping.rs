@@ -1,4 +1,4 @@
-//! Swapping, closing, blocking, and what happens on 401.
+//! Swaps of the channel, `block`, `close`, and 401 responses.
 
 use std::{
     sync::{
@@ -26,10 +26,10 @@ use crate::Transport;
 
 const WATCH: &str = "/api/v1/pods?watch=true";
 
-/// As by default, in clusters whose watches end as soon as there are new credentials.
+/// The default time limit for a line, and no delay before watches end.
 fn ten_seconds_for_a_line() -> Settings {
     Settings {
-        retire_line: Duration::from_secs(10),
+        rotation_line_timeout: Duration::from_secs(10),
         ..settings()
     }
 }
@@ -67,12 +67,12 @@ async fn a_swap_ends_watches_at_a_line_and_no_request_uses_the_old_credentials()
     }
     let tokens: Vec<_> = server.seen().iter().map(|seen| seen.token().to_owned()).collect();
     assert_eq!(tokens, ["one", "one", "two", "two", "two"]);
-    // The line is completed, and what follows is left to the next watch.
+    // The watch ends after the line; the next watch receives the rest.
     assert!(next(&mut watch).now_or_never().is_none());
     go_on.notify_one();
     let (text, error) = rest(&mut watch).await;
     assert_eq!((text.as_str(), error), ("ee\nfour\n", None));
-    // Of the old channel nothing is left, though the body itself is still there.
+    // The old channel's connection is closed although the body still exists.
     until("only the new channel's connection is open", || server.open() == 1).await;
     drop(watch);
     assert!(format!("{transport:?}").contains("open_bodies: 0"));
@@ -108,11 +108,14 @@ async fn a_quiet_watch_ends_at_once_and_a_stuck_line_is_broken_off() {
     until("all is on its way", || written.load(Ordering::SeqCst) == 3).await;
     transport.swap(channel(&server, "two"));
     assert_eq!(next(&mut quiet).await, None);
-    // What is buffered is not lost.
+    // Data that has arrived is not lost.
     assert_eq!(rest(&mut unread).await, ("one\n".to_owned(), None));
     assert!(next(&mut stuck).now_or_never().is_none());
     advance(Duration::from_millis(9_900)).await;
-    assert!(next(&mut stuck).now_or_never().is_none(), "it has its time");
+    assert!(
+        next(&mut stuck).now_or_never().is_none(),
+        "the time limit for the line has not passed"
+    );
     advance(Duration::from_millis(200)).await;
     assert_eq!(
         next(&mut stuck).await,
@@ -150,7 +153,7 @@ async fn connections_of_answers_that_nobody_reads_close_too() {
     assert!(rest(&mut late).await.1.unwrap().ends_with("gone from the fleet"));
 }
 
-/// By the settings that a fleet has: credentials may have been revoked.
+/// Credentials may have been revoked, so there is a limit with the default settings, too.
 #[tokio::test(start_paused = true)]
 async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds() {
     let _clock = hold_clock();
@@ -170,7 +173,7 @@ async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds(
         assert_eq!(next(body).await, Some(Ok("one\ntw".to_owned())));
     }
     transport.swap(channel(&server, "two"));
-    // Some are waited for, some are not.
+    // Some of the bodies are being read, others are not.
     for body in bodies.iter_mut().step_by(2) {
         assert!(next(body).now_or_never().is_none());
     }
@@ -228,7 +231,7 @@ async fn closing_ends_everything_for_good() {
         waiting.await.unwrap(),
         format!("cluster \"c1\": GET /hangs: {gone}")
     );
-    // Nothing revives it.
+    // A later swap does not reopen it.
     transport.swap(channel(&server, "two"));
     assert!(transport.send(get("/x")).await.unwrap_err().is_gone());
     let error = client.send(get("/x")).await.unwrap_err();
@@ -237,10 +240,10 @@ async fn closing_ends_everything_for_good() {
     };
     assert!(error.downcast_ref::<crate::TransportError>().unwrap().is_gone());
     until("all connections are closed", || server.open() == 0).await;
-    // Nothing keeps it alive.
-    let core = Arc::downgrade(&transport.core);
+    // No reference to it is left.
+    let current = Arc::downgrade(&transport.current);
     drop((transport, client, watch));
-    until("the transport is freed", || core.strong_count() == 0).await;
+    until("the transport is freed", || current.strong_count() == 0).await;
 }
 
 #[tokio::test]
@@ -261,7 +264,7 @@ async fn a_blocked_transport_sends_nothing_and_says_why() {
     assert_eq!(fails(&transport), format!("{not_connected}hibernated"));
     assert_eq!(transport.last_heard(), None);
     transport.block(None);
-    // It is noted in milliseconds.
+    // The time of the last byte is recorded in milliseconds.
     let short = Duration::from_millis(2);
     let (date, before) = (SystemTime::now() - short, Instant::now() - short);
     assert_eq!(transport.send(get("/x")).await.unwrap().status(), StatusCode::OK);
@@ -270,7 +273,7 @@ async fn a_blocked_transport_sends_nothing_and_says_why() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// Takes only the token "two".
+/// A server that accepts only the token "two".
 async fn picky() -> Server {
     Server::start(None, |seen, mut stream| async move {
         let status = if seen.token() == "two" {
@@ -303,7 +306,7 @@ async fn a_401_is_tried_once_more_with_newer_credentials() {
         let (transport, asked, next) = (transport.clone(), asked.clone(), channel(&server, "two"));
         async move {
             loop {
-                // Cancelled and asked again, it is told again.
+                // A call after a cancelled one returns the same generation.
                 let told = tokio::time::timeout(Duration::ZERO, transport.unauthorized()).await;
                 let Ok(generation) = told else {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -346,14 +349,14 @@ async fn a_401_is_passed_on_when_there_is_nothing_newer_and_never_in_a_loop() {
         tokio::join!(send, supervise).0.unwrap()
     };
     assert_eq!(answered.status(), StatusCode::UNAUTHORIZED);
-    // For a while nobody is asked: whoever asked would wait for an answer for an hour.
+    // During the refresh pause no refresh starts. A refresh would take an hour here.
     assert_eq!(
         transport.send(get("/x")).await.unwrap().status(),
         StatusCode::UNAUTHORIZED
     );
     assert!(transport.unauthorized().now_or_never().is_none());
     assert_eq!(server.seen().len(), 2);
-    // A newer one that is refused as well is not followed by another try.
+    // If the newer credential is refused, too, the request is not sent a third time.
     let other = Transport::with_settings(mcr_access::ClusterName::new("c2").unwrap(), settings().into());
     other.swap(channel(&server, "one"));
     let supervise = async {

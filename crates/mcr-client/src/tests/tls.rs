@@ -1,4 +1,4 @@
-//! TLS: ends that are announced and ends that are not, and what a server says when nothing was asked.
+//! TLS: `close_notify`, connections that close without it, unexpected data, and session resumption.
 
 use std::{
     future::Future,
@@ -18,12 +18,12 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{connecting::Authority, dialer, get, rest, server::Server, settings, until};
+use super::{certificates::Authority, dialer, get, rest, server::Server, settings, until};
 use crate::{Channel, Dialer, connect::Connector, tls::TlsCache};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
 
-/// A server at this machine's address, as its authority says.
+/// The configuration of a server for 127.0.0.1 with one TLS version.
 fn config(authority: &Authority, version: &'static SupportedProtocolVersion) -> ServerConfig {
     let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
@@ -35,7 +35,7 @@ fn config(authority: &Authority, version: &'static SupportedProtocolVersion) -> 
         .unwrap()
 }
 
-/// Hands each connection over after its handshake. Returns where it listens.
+/// Starts a server that passes each connection to `serve` after the handshake. Returns its endpoint.
 async fn listen<F, Fut>(config: ServerConfig, serve: F) -> (Endpoint, AbortOnDropHandle<()>)
 where
     F: Fn(TlsStream<TcpStream>) -> Fut + Clone + Send + 'static,
@@ -61,14 +61,14 @@ where
 }
 
 fn channel(endpoint: &Endpoint) -> Channel {
-    stack_of(&dialer(), endpoint, &Credential::anonymous())
+    channel_of(&dialer(), endpoint, &Credential::anonymous())
 }
 
-fn stack_of(dialer: &Dialer, endpoint: &Endpoint, credential: &Credential) -> Channel {
+fn channel_of(dialer: &Dialer, endpoint: &Endpoint, credential: &Credential) -> Channel {
     dialer.channel(endpoint, credential, Trust::Trusted).unwrap()
 }
 
-/// Reads until the head of a request is there.
+/// Reads the head of a request.
 async fn request(stream: &mut TlsStream<TcpStream>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -120,7 +120,7 @@ async fn a_server_that_hangs_up_during_the_handshake_is_explained() {
     .certificate_authority(Authority::new().pem());
     let server = tokio::spawn(async move {
         let (mut tcp, _) = listener.accept().await.unwrap();
-        // With anything unread it would reset the connection.
+        // Reads the whole ClientHello, because closing with unread data resets the connection.
         let mut head = [0; 5];
         tcp.read_exact(&mut head).await.unwrap();
         let len = u16::from_be_bytes([head[3], head[4]]);
@@ -140,11 +140,11 @@ async fn a_server_that_hangs_up_during_the_handshake_is_explained() {
 
 #[derive(Debug, Clone, Copy)]
 enum Then {
-    /// Says something that nobody asked for.
+    /// Sends a response without a request.
     Speaks,
-    /// Sends close_notify, and leaves the rest to us.
+    /// Sends close_notify, and leaves the connection open.
     Ends,
-    /// Closes the connection without a word.
+    /// Closes the connection without close_notify.
     Closes,
 }
 
@@ -182,12 +182,12 @@ async fn an_idle_connection_is_of_no_use_once_the_server_speaks_or_ends_it() {
     }
 }
 
-/// It is in the memory of rustls, where a look at the socket does not find it.
+/// The bytes are in the buffer of rustls, where a read of the socket does not find them.
 #[tokio::test]
 async fn what_was_decrypted_behind_an_answer_spoils_its_connection() {
     for version in VERSIONS {
         for behind in ["", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"] {
-            // The answer is all that is read at once; what is behind it comes in the same record.
+            // The response has exactly the size of one read. The bytes after it arrive in the same TLS record.
             let head = |len: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
             let len = HEAD_READ - head(HEAD_READ).len();
             let all = format!("{}{}", head(len), "x".repeat(len));
@@ -248,8 +248,8 @@ async fn an_answer_of_many_records_is_whole_though_keys_change_meanwhile() {
 
 type Handshakes = Arc<Mutex<Vec<HandshakeKind>>>;
 
-/// A server that notes how each handshake went, and closes each connection after one answer.
-async fn noting(config: ServerConfig) -> (Endpoint, Handshakes, AbortOnDropHandle<()>) {
+/// A server that records the kind of each handshake, and closes each connection after one response.
+async fn recording(config: ServerConfig) -> (Endpoint, Handshakes, AbortOnDropHandle<()>) {
     let handshakes = Handshakes::default();
     let noted = handshakes.clone();
     let (endpoint, server) = listen(config, move |mut stream| {
@@ -280,9 +280,9 @@ async fn the_next_connection_resumes_the_session_of_the_last() {
             Credential::token("mine"),
             Credential::certificate(&certificate, key.clone()),
         ] {
-            let (endpoint, handshakes, _server) = noting(config(&authority, version)).await;
+            let (endpoint, handshakes, _server) = recording(config(&authority, version)).await;
             let endpoint = endpoint.certificate_authority(authority.pem());
-            let channel = stack_of(&dialer(), &endpoint, &credential);
+            let channel = channel_of(&dialer(), &endpoint, &credential);
             for _ in 0..3 {
                 ask(&channel).await;
             }
@@ -299,15 +299,15 @@ async fn the_next_connection_resumes_the_session_of_the_last() {
 #[tokio::test]
 async fn clusters_that_share_a_tls_configuration_resume_a_session_each() {
     let authority = Authority::new();
-    let (endpoint, handshakes, _server) = noting(config(&authority, &version::TLS13)).await;
+    let (endpoint, handshakes, _server) = recording(config(&authority, &version::TLS13)).await;
     let dialer = dialer();
-    let stacks = ["one.example", "two.example"].map(|name| {
+    let channels = ["one.example", "two.example"].map(|name| {
         let mut endpoint = endpoint.clone();
         endpoint.insecure_skip_tls_verify = true;
         endpoint.tls_server_name = Some(name.into());
-        stack_of(&dialer, &endpoint, &Credential::token("mine"))
+        channel_of(&dialer, &endpoint, &Credential::token("mine"))
     });
-    for channel in stacks.iter().chain(&stacks) {
+    for channel in channels.iter().chain(&channels) {
         ask(channel).await;
     }
     let (full, resumed) = (HandshakeKind::Full, HandshakeKind::Resumed);

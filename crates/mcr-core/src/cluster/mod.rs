@@ -17,7 +17,7 @@ use kube::{
     runtime::events::{Recorder, Reporter},
 };
 use mcr_access::internal::namespace;
-use mcr_client::{Transport, internal::Latest};
+use mcr_client::{Transport, internal::Observable};
 use mcr_watch::internal::{Health, Phase};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -44,7 +44,7 @@ struct Inner {
     provider: Arc<str>,
     epoch: u64,
     facts: ArcSwap<Facts>,
-    state: Latest<StateSince>,
+    state: Observable<StateSince>,
     transport: LateTransport,
     /// None for clusters in scopes.
     health: OnceLock<Arc<Health>>,
@@ -126,7 +126,7 @@ impl Cluster {
             provider,
             epoch,
             facts: ArcSwap::from_pointee(facts),
-            state: Latest::new(first),
+            state: Observable::new(first),
             transport: LateTransport::default(),
             health: OnceLock::new(),
             token: fleet.token().child_token(),

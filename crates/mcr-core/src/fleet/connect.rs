@@ -9,8 +9,8 @@ use mcr_access::Resolved;
 use mcr_client::{
     Channel, explain_error as explain,
     internal::{
-        Backoff,
-        foreign::{self, Foreign, SOURCE},
+        Backoff, jitter,
+        user_code::{CREDENTIAL_SOURCE, CatchPanic, catch_panic},
     },
 };
 use mcr_watch::internal::{Permit, Phase, Seen};
@@ -64,7 +64,7 @@ impl Source {
         fleet
             .dialer
             .channel(&self.endpoint, credential, self.trust)
-            .map(|channel| channel.below(&self.prefix))
+            .map(|channel| channel.with_prefix(&self.prefix))
             .map_err(|error| NotConnected::new(explain(&error)))
     }
 
@@ -76,7 +76,7 @@ impl Source {
             let every = source.renew_every();
             Ok::<_, String>(Given { credential, every })
         };
-        timeout(limit, Foreign::new(SOURCE, Box::pin(given)))
+        timeout(limit, CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(given)))
             .await
             .map_err(|_| NotConnected::new(format!("no credential within {} s", limit.as_secs())))?
             .map_err(|panicked| NotConnected::new(panicked.to_string()))?
@@ -224,7 +224,7 @@ impl Life<'_> {
         }
         let later = !connected.asked && connected.identity.declared.is_none();
         let (earliest, spread) = asked_who(self.fleet.size(), self.fleet.probe_after());
-        self.identify_at = later.then(|| Instant::now() + earliest + Backoff::spread(spread));
+        self.identify_at = later.then(|| Instant::now() + earliest + jitter(spread));
         self.adopt(connected);
         self.backoff.reset();
         self.refused = false;
@@ -361,7 +361,10 @@ pub(super) async fn dial(
             },
             link: Link {
                 shape,
-                channel: fleet.dialer.client_channel(ready.client().clone()).below(prefix),
+                channel: fleet
+                    .dialer
+                    .client_channel(ready.client().clone())
+                    .with_prefix(prefix),
                 source: None,
                 credential: Fingerprint::of(&()),
                 refresh_at: None,
@@ -433,7 +436,7 @@ pub(super) async fn resolved(fleet: &FleetShared, spec: &Description) -> Result<
 pub(super) fn shape(spec: &Description, resolved: &ResolvedAccess) -> Result<Shape, String> {
     let (target, credentials) = match resolved {
         ResolvedAccess::Endpoint(resolved) => {
-            let fingerprint = foreign::call(SOURCE, || resolved.credentials.fingerprint());
+            let fingerprint = catch_panic(CREDENTIAL_SOURCE, || resolved.credentials.fingerprint());
             let fingerprint = fingerprint.map_err(|panicked| panicked.to_string())?;
             (Target::Endpoint(resolved.endpoint.clone()), fingerprint)
         }
@@ -454,7 +457,7 @@ pub(super) fn refresh_time(credential: &Credential, every: Option<Duration>) -> 
         // A fifth of the life that is left, but not more than five minutes before the end; spread, so that
         // clusters that joined together do not all ask together.
         let margin = (left / 5).min(Duration::from_secs(300));
-        let spread = Backoff::spread(margin / 4);
+        let spread = jitter(margin / 4);
         left.saturating_sub(margin)
             .saturating_sub(spread)
             .max(Duration::from_secs(1))

@@ -7,7 +7,7 @@ use std::{
 
 use mcr_client::internal::{
     Backoff,
-    foreign::{self, DISCOVERED},
+    user_code::{ANNOUNCED, catch_panic},
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -68,7 +68,7 @@ impl FleetShared {
                 self.read(&spec.access).await;
             }
             // What it takes the place of is dropped, and is a user's. Once everything has been said anew, nothing is lost.
-            if let Err(panicked) = foreign::call(DISCOVERED, || self.take(id, change)) {
+            if let Err(panicked) = catch_panic(ANNOUNCED, || self.take(id, change)) {
                 return panicked.to_string();
             }
         }
@@ -141,7 +141,7 @@ impl FleetShared {
             tokio::select! {
                 () = due => {
                     let sweep = || self.change_desired(|desired| desired.sweep(Instant::now()));
-                    if let Err(error) = foreign::call(DISCOVERED, sweep) {
+                    if let Err(error) = catch_panic(ANNOUNCED, sweep) {
                         tracing::error!(%error, "a cluster that is gone may stay");
                     }
                 }

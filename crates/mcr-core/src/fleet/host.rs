@@ -11,11 +11,10 @@ use std::{
 };
 
 use http::{Request, Response};
-use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_client::{
     AnswerBody,
-    internal::{Complete, prefixed},
+    internal::{AbsolutePath, prefixed},
 };
 use mcr_store::Indexer;
 use mcr_watch::{
@@ -416,9 +415,9 @@ impl Upstream {
             )
             .into());
         };
-        request.extensions_mut().insert(Complete);
+        request.extensions_mut().insert(AbsolutePath);
         let response = connection.transport().send(request).await?;
-        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        Ok(response.map(AnswerBody::new))
     }
 
     /// Sends a request below another path than the one it names.

@@ -12,7 +12,7 @@ use std::{
 use futures::FutureExt;
 use mcr_client::internal::{
     Backoff,
-    foreign::{self, DISCOVERED},
+    user_code::{ANNOUNCED, catch_panic},
 };
 use mcr_watch::internal::Phase;
 use tokio::{
@@ -154,7 +154,7 @@ impl<'a> Life<'a> {
         Box::pin(self.drain(end)).await;
         // With it go the last credentials and clients of the cluster, which are a user's.
         let name = self.cluster.name().clone();
-        if let Err(error) = foreign::call(DISCOVERED, || drop(self)) {
+        if let Err(error) = catch_panic(ANNOUNCED, || drop(self)) {
             tracing::error!(cluster = %name, %error, "the cluster has left");
         }
         end

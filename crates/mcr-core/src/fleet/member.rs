@@ -10,7 +10,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use mcr_client::{
     AnswerBody, Route, Transport,
-    internal::foreign::{Foreign, LAYOUT},
+    internal::user_code::{CatchPanic, LAYOUT},
 };
 use mcr_watch::internal::SharedWatch;
 
@@ -71,7 +71,7 @@ impl Route for Seat {
         let layout = host.scope().layout().clone();
         let sent = async move { layout.send(place, request, Upstream::new(host)).await };
         // It may run in a task that others depend on.
-        let sent = Foreign::new(LAYOUT, Box::pin(sent));
+        let sent = CatchPanic::new(LAYOUT, Box::pin(sent));
         Box::pin(async move { sent.await? })
     }
 }

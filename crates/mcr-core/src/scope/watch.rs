@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use mcr_client::internal::Latest;
+use mcr_client::internal::Observable;
 use mcr_store::{
     Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectStore, ParsedObject, RawObject,
 };
@@ -37,7 +37,7 @@ pub(crate) struct ScopeWatch {
     query: WatchRequest,
     places: Mutex<Places>,
     indexers: Mutex<Vec<(Arc<str>, Indexer)>>,
-    status: Latest<WatchStatus>,
+    status: Observable<WatchStatus>,
     /// Objects that could not be read, of no cluster that is known.
     skipped: AtomicU64,
     relist: Notify,
@@ -90,7 +90,7 @@ impl ScopeWatch {
             query,
             places: Mutex::default(),
             indexers: Mutex::new(indexers),
-            status: Latest::default(),
+            status: Observable::default(),
             skipped: AtomicU64::new(0),
             relist: Notify::new(),
             unread,
@@ -439,7 +439,7 @@ impl WatchTarget for ScopeWatch {
         }))
     }
 
-    fn known(&self) -> &Latest<WatchStatus> {
+    fn known(&self) -> &Observable<WatchStatus> {
         &self.status
     }
 

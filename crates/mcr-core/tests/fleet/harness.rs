@@ -54,7 +54,7 @@ impl Running {
         Self::start_as_by_default(|settings| {
             settings.reconnect_cap = Duration::from_millis(300);
             Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(300);
-            Arc::make_mut(&mut settings.transport).retire_spread = Duration::from_millis(300);
+            Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
             change(settings);
         })
     }

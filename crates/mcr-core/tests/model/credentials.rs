@@ -150,7 +150,7 @@ async fn promise_6_any_rotation_costs_no_list_and_no_delete_is_missed_or_told_tw
     }
     // What began with an old one ends within some seconds, at the end of a line.
     let plain = Plain::start_with(|settings| {
-        Arc::make_mut(&mut settings.transport).retire_spread = Duration::from_secs(1);
+        Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_secs(1);
     });
     let swaps = || plain.fleet.counts().credentials.renewed;
     let announce = |token: &str| {

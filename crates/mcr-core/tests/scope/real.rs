@@ -252,7 +252,7 @@ async fn rotated_credentials_of_an_endpoint_cost_no_list() {
         .or_fail();
     let access = async || Access::kubeconfig(robot.kubeconfig(robot.token().await.or_fail()), Trust::Trusted);
     let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.transport).retire_spread = Duration::from_millis(300);
+        Arc::make_mut(&mut settings.transport).rotation_spread = Duration::from_millis(300);
     });
     let scope = Scope::new(Namespaces);
     scope.set_endpoint("main", access().await);

@@ -321,9 +321,7 @@ async fn read_request(
 }
 
 fn whole(code: u16, value: &Value) -> Response<AnswerBody> {
-    let body = http_body_util::Full::new(Bytes::from(value.to_string()))
-        .map_err(|never: std::convert::Infallible| match never {})
-        .boxed_unsync();
+    let body = AnswerBody::new(http_body_util::Full::new(Bytes::from(value.to_string())));
     Response::builder()
         .status(StatusCode::from_u16(code).unwrap())
         .header("content-type", "application/json")
@@ -338,10 +336,10 @@ fn streamed(lines: mpsc::UnboundedReceiver<String>, time: Duration) -> Response<
     );
     let frames = lines
         .take_until(tokio::time::sleep(time))
-        .map(|line| Ok(http_body::Frame::data(Bytes::from(line))));
+        .map(|line| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(line))));
     Response::builder()
         .header("content-type", "application/json")
-        .body(StreamBody::new(frames).boxed_unsync())
+        .body(AnswerBody::new(StreamBody::new(frames)))
         .unwrap()
 }
 

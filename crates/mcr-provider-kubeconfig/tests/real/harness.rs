@@ -304,7 +304,7 @@ impl Running {
                 settings.access_policy = locally();
                 // Half a minute by default, which is no time that a test has.
                 let mut transport = TransportSettings::default();
-                transport.retire_spread = Duration::from_secs(1);
+                transport.rotation_spread = Duration::from_secs(1);
                 settings.transport = transport.into();
             })
             .controller(keeper(&seen))

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use mcr_core::AnswerBody;
 use serde_json::json;
 
@@ -128,7 +128,5 @@ fn answer(code: StatusCode, body: String) -> Response<AnswerBody> {
 
 /// A body that is there already.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> AnswerBody {
-    Full::new(bytes.into())
-        .map_err(|never| match never {})
-        .boxed_unsync()
+    AnswerBody::new(Full::new(bytes.into()))
 }

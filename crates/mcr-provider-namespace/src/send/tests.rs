@@ -237,7 +237,7 @@ async fn a_watch_comes_line_by_line_and_ends_with_its_reader() {
         .header(header::CONTENT_TYPE, "application/json;stream=watch")
         .body(StreamBody::new(chunks))
         .unwrap();
-    let watch = Mutex::new(Some(watch.map(|body| body.boxed_unsync())));
+    let watch = Mutex::new(Some(watch.map(AnswerBody::new)));
     let host = Fake::new(move |path| match path {
         "/api/v1" => json_reply(&discovery()),
         _ => watch.lock().unwrap().take().unwrap(),

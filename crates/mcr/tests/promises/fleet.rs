@@ -227,7 +227,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) fn hasty(settings: &mut FleetSettings) {
     let mut transport = TransportSettings::default();
     transport.connect_timeout = Duration::from_secs(2);
-    transport.retire_spread = Duration::from_secs(1);
+    transport.rotation_spread = Duration::from_secs(1);
     settings.transport = transport.into();
     let mut watch = WatchSettings::default();
     watch.retry_cap = Duration::from_secs(1);

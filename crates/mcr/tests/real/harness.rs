@@ -115,7 +115,7 @@ impl Running {
     ) -> Self {
         Self::start_with(files, controllers, |settings| {
             let mut transport = TransportSettings::default();
-            transport.retire_spread = Duration::from_secs(1);
+            transport.rotation_spread = Duration::from_secs(1);
             settings.transport = transport.into();
         })
     }

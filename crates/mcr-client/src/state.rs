@@ -1,4 +1,4 @@
-//! The part of a transport that the bodies of its answers share.
+//! The state that a transport shares with the bodies of its responses.
 
 use std::{
     sync::{
@@ -16,17 +16,17 @@ use crate::Settings;
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
-pub(crate) struct Shared {
+pub(crate) struct TransportState {
     pub(crate) cluster: ClusterName,
     pub(crate) settings: Arc<Settings>,
-    /// Cancelled when the cluster is gone.
+    /// Cancelled when the transport is closed.
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
     /// Milliseconds after [`START`]; 0 for never.
     last_heard: AtomicU64,
 }
 
-impl Shared {
+impl TransportState {
     pub(crate) fn new(cluster: ClusterName, settings: Arc<Settings>) -> Self {
         LazyLock::force(&START);
         Self {
@@ -38,18 +38,18 @@ impl Shared {
         }
     }
 
-    /// Notes that the cluster has sent something.
+    /// Records that the cluster has sent something.
     pub(crate) fn heard(&self) {
         let millis = u64::try_from(START.0.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_heard.store(millis.max(1), Ordering::Relaxed);
     }
 
-    /// When the cluster last sent something, for people.
+    /// When the cluster last sent something, on the wall clock.
     pub(crate) fn last_heard(&self) -> Option<SystemTime> {
         self.heard_after().map(|after| START.1 + after)
     }
 
-    /// When the cluster last sent something, for measuring.
+    /// When the cluster last sent something, on the monotonic clock.
     pub(crate) fn last_heard_at(&self) -> Option<Instant> {
         self.heard_after().map(|after| START.0 + after)
     }

@@ -1,4 +1,4 @@
-//! Which connection a request goes over.
+//! Which connection a request uses.
 
 use std::{
     sync::{
@@ -34,7 +34,7 @@ async fn each_has_a_connection_of_its_own(server: &Server, requests: usize) {
 #[tokio::test]
 async fn a_connection_is_free_with_the_last_piece_of_its_answer() {
     let server = Server::start(None, |_, mut stream| async move {
-        // The end comes by itself, as at the end of a list that the API server writes in pieces.
+        // The last chunk is written separately, as an API server does at the end of a list.
         let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n";
         stream.write_all(head).await.unwrap();
         stream.flush().await.unwrap();
@@ -44,7 +44,7 @@ async fn a_connection_is_free_with_the_last_piece_of_its_answer() {
     .await;
     let channel = channel(&server, "one");
     for _ in 0..100 {
-        // No turn of the runtime lies between the end of the one and the beginning of the next.
+        // The next request starts without a turn of the runtime in between.
         ask(&channel).await;
     }
     assert_eq!(server.accepted(), 1);
@@ -127,14 +127,14 @@ async fn two_are_kept_and_not_for_ever() {
     until("what is idle goes with the channel", || server.open() == 0).await;
 }
 
-/// What a server does that closes what is idle just when it is used again.
+/// A server may close an idle connection just when the next request arrives.
 #[tokio::test]
 async fn a_get_that_meets_a_closing_connection_is_sent_again() {
     let requests = Arc::new(AtomicUsize::new(0));
     let server = Server::start(None, move |_, mut stream| {
         let number = requests.fetch_add(1, Ordering::Relaxed);
         async move {
-            // The second request of each connection is read, and not answered.
+            // The server reads the second request of each connection, and closes without a response.
             if number % 2 == 1 {
                 return None;
             }
@@ -175,8 +175,8 @@ async fn what_has_been_asked_by_get_can_be_asked_otherwise() {
     ask_by(post()).await;
     ask_by(get("/version")).await;
     ask_by(post()).await;
-    assert_eq!(server.accepted(), 1, "all over the same connection");
+    assert_eq!(server.accepted(), 1, "all requests use one connection");
     let watch = channel.send(get("/api/v1/pods?watch=true")).await.unwrap();
-    assert_eq!(server.accepted(), 2, "a watch has one that needs less");
+    assert_eq!(server.accepted(), 2, "a watch gets a connection of mcr-h1");
     drop(watch);
 }

@@ -1,21 +1,22 @@
-//! A value that can be waited for.
+//! A value whose changes can be waited for.
 //!
-//! Clusters have several of these each, and most of them nobody ever waits for. A channel of tokio's `watch` is made for
-//! many who wait and takes some 300 bytes more.
+//! A cluster has several of these, and most never have a waiter. tokio's `watch` channel is made for many receivers, and takes
+//! about 300 bytes more.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use mcr_access::internal::lock;
 use tokio::sync::Notify;
 
-/// See the module.
+/// A value whose changes can be waited for.
 #[derive(Debug, Default)]
-pub struct Latest<T> {
+pub struct Observable<T> {
     value: Mutex<T>,
     changed: Notify,
 }
 
-impl<T> Latest<T> {
-    /// A value that nobody waits for yet.
+impl<T> Observable<T> {
+    /// Starts with `value`.
     pub fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
@@ -23,16 +24,12 @@ impl<T> Latest<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, T> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Calls `read` with the value, which is locked meanwhile: `read` must be quick.
+    pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        read(&lock(&self.value))
     }
 
-    /// Looks at the value. Must be quick: changes wait for it.
-    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.lock())
-    }
-
-    /// Changes the value and wakes whoever waits for it.
+    /// Changes the value and wakes all waiters.
     pub fn change(&self, change: impl FnOnce(&mut T)) {
         self.change_if(|value| {
             change(value);
@@ -40,21 +37,21 @@ impl<T> Latest<T> {
         });
     }
 
-    /// Changes the value, and wakes whoever waits if `change` says that it is worth it. Returns what it said.
+    /// Changes the value, and wakes all waiters if `change` returns true. Returns the result of `change`.
     pub fn change_if(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
-        let changed = change(&mut self.lock());
+        let changed = change(&mut lock(&self.value));
         if changed {
             self.changed.notify_waiters();
         }
         changed
     }
 
-    /// Waits until `look` finds something in the value. Cancel safe.
+    /// Waits until `find` returns something for the value. Cancel safe.
     #[expect(
         clippy::manual_async_fn,
-        reason = "an async function has room for its arguments twice"
+        reason = "an async function stores its arguments twice in its future"
     )]
-    pub fn wait<R>(&self, mut look: impl FnMut(&T) -> Option<R>) -> impl Future<Output = R>
+    pub fn wait<R>(&self, mut find: impl FnMut(&T) -> Option<R>) -> impl Future<Output = R>
     where
         T: Clone,
     {
@@ -62,12 +59,12 @@ impl<T> Latest<T> {
             loop {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);
-                // Listen first, look second: a change between the two must not be slept through.
+                // Registered before the value is read, so that no change in between is missed.
                 changed.as_mut().enable();
                 let found = {
-                    // A copy: `look` may be a user's, and the value must not stay locked while that runs.
+                    // Called with a copy: `find` may be user code, and must not run under the lock.
                     let now = self.read(T::clone);
-                    look(&now)
+                    find(&now)
                 };
                 if let Some(found) = found {
                     return found;
@@ -86,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_sees_what_it_waits_for_however_fast_it_changes() {
-        let value = Arc::new(Latest::new(0));
+        let value = Arc::new(Observable::new(0));
         let waiting: Vec<_> = (1..=50)
             .map(|least| {
                 let value = value.clone();
@@ -108,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_that_is_not_worth_it_wakes_nobody() {
-        let value = Arc::new(Latest::new(0));
+        let value = Arc::new(Observable::new(0));
         let looks = Arc::new(Mutex::new(0));
         let waiting = tokio::spawn({
             let (value, looks) = (value.clone(), looks.clone());

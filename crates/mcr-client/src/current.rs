@@ -1,0 +1,140 @@
+//! Sends requests over the current channel of a transport: the retry after a 401, and the end of old channels.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ResponseBody, TransportError, TransportErrorKind,
+    body::{BodyTracker, RunningBodies},
+    channel::Channel,
+    refresh::CredentialRefresh,
+    request::RequestInfo,
+    state::TransportState,
+};
+
+/// The current channel of a transport, and everything that decides whether a request may use it.
+pub(crate) struct CurrentChannel {
+    pub(crate) state: Arc<TransportState>,
+    pub(crate) generation: ArcSwapOption<Generation>,
+    /// Why requests fail at once, if they do.
+    pub(crate) blocked: ArcSwapOption<Arc<str>>,
+    pub(crate) refresh: CredentialRefresh,
+    /// The runtime in which the transport was made, for calls from other threads.
+    pub(crate) runtime: Option<tokio::runtime::Handle>,
+}
+
+/// A channel between two swaps.
+pub(crate) struct Generation {
+    pub(crate) channel: Channel,
+    pub(crate) number: u64,
+    /// Cancelled by the next swap.
+    pub(crate) rotated: CancellationToken,
+    pub(crate) bodies: Arc<RunningBodies>,
+}
+
+impl CurrentChannel {
+    /// Ends the responses of a generation that was swapped out.
+    ///
+    /// A body that is read ends itself. A task closes the connections of the others after all time limits have passed.
+    pub(crate) fn end_generation(&self, old: &Generation) {
+        old.rotated.cancel();
+        let runtime = tokio::runtime::Handle::try_current()
+            .ok()
+            .or_else(|| self.runtime.clone());
+        let Some(runtime) = runtime else {
+            return old.bodies.close();
+        };
+        // The task holds the bodies only, so that the old channel is freed now, and its idle connections close.
+        let (bodies, closed) = (old.bodies.clone(), self.state.closed.clone());
+        let settings = &self.state.settings;
+        let end = settings.rotation_spread + settings.rotation_line_timeout + Duration::from_millis(500);
+        runtime.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(end) => {}
+                () = closed.cancelled() => {}
+            }
+            bodies.close();
+        });
+    }
+
+    fn error(&self, info: &RequestInfo, kind: TransportErrorKind) -> TransportError {
+        TransportError::new(info.operation.clone(), kind).in_cluster(&self.state.cluster)
+    }
+
+    fn generation(&self, info: &RequestInfo) -> Result<Arc<Generation>, TransportError> {
+        if self.state.closed.is_cancelled() {
+            return Err(self.error(info, TransportErrorKind::Gone));
+        }
+        if let Some(reason) = &*self.blocked.load() {
+            let reason = Arc::<str>::clone(reason);
+            return Err(self.error(info, TransportErrorKind::NotConnected { reason }));
+        }
+        self.generation.load_full().ok_or_else(|| {
+            let reason = "it has not been connected yet".into();
+            self.error(info, TransportErrorKind::NotConnected { reason })
+        })
+    }
+
+    /// Sends a request over the current channel. After a 401 it waits for newer credentials, and then sends the request once
+    /// more.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        request: Request<Body>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let info = RequestInfo::of(&request);
+        let generation = self.generation(&info)?;
+        let copy = try_clone(&request);
+        let number = generation.number;
+        let is_route = generation.channel.is_route();
+        let response = self.send_over(generation, request, &info).await?;
+        // Behind a route, the other cluster's transport has already handled the 401.
+        if response.status() != StatusCode::UNAUTHORIZED || is_route {
+            return Ok(response);
+        }
+        let has_newer = tokio::select! {
+            has_newer = self.refresh.report_refused(number, &self.state.settings) => has_newer,
+            () = self.state.closed.cancelled() => return Err(self.error(&info, TransportErrorKind::Gone)),
+        };
+        match copy {
+            Some(request) if has_newer => {
+                drop(response);
+                let generation = self.generation(&info)?;
+                self.send_over(generation, request, &info).await
+            }
+            _ => Ok(response),
+        }
+    }
+
+    async fn send_over(
+        self: &Arc<Self>,
+        generation: Arc<Generation>,
+        request: Request<Body>,
+        info: &RequestInfo,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let sent = tokio::select! {
+            biased;
+            () = self.state.closed.cancelled() => return Err(self.error(info, TransportErrorKind::Gone)),
+            sent = generation.channel.send(request) => sent,
+        };
+        let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
+        self.state.heard();
+        let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated);
+        let response = response.map(|body| body.track(tracker));
+        generation.bodies.add(response.body().source());
+        Ok(response)
+    }
+}
+
+/// A copy of the request, unless its body is a stream, which can be sent only once.
+fn try_clone(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}

@@ -1,0 +1,308 @@
+//! Certificates of servers and clients.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::FutureExt;
+use mcr_access::{
+    AccessPolicy, Credential, Endpoint, KubeconfigAccess, Refresh, Trust, check, internal::pem,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    dialer, failure, failure_with, get, rest,
+    server::{Server, respond},
+};
+use crate::tls::TlsCache;
+
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(super) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(super) fn issue(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        change(&mut params);
+        (
+            params.signed_by(&key, &self.0).unwrap().pem(),
+            key.serialize_pem(),
+        )
+    }
+
+    pub(super) fn pem(&self) -> String {
+        self.0.pem()
+    }
+}
+
+fn acceptor(certificate: &str, key: &str, clients: Option<&Authority>) -> TlsAcceptor {
+    let builder = ServerConfig::builder_with_provider(pem::provider().clone())
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.0.der().clone()).unwrap();
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), pem::provider().clone());
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let config = builder
+        .with_single_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn tls_server(acceptor: TlsAcceptor) -> Server {
+    Server::start(Some(acceptor), |_, mut stream| async move {
+        respond(&mut stream, "200 OK", "application/json", "{}").await;
+        Some(stream)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn servers_that_can_not_prove_who_they_are() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1", "other.example"], |_| ());
+    let server = tls_server(acceptor(&certificate, &key, None)).await;
+    let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    let channel = dialer()
+        .channel(&endpoint, &Credential::anonymous(), Trust::Trusted)
+        .unwrap();
+    let body = channel.send(get("/version")).await.unwrap().into_body();
+    assert_eq!(rest(&mut { body }).await, ("{}".to_owned(), None));
+
+    let says = |text: &str| format!("GET /version: can't connect: {text}");
+    let stranger = endpoint.clone().certificate_authority(Authority::new().pem());
+    let unknown = says(
+        "the server's certificate is not signed by a trusted certificate authority; check \
+                        certificate-authority-data, the cluster's authority may have been replaced",
+    );
+    assert_eq!(failure(&stranger, Trust::Trusted).await.to_string(), unknown);
+    assert_eq!(
+        failure(&Endpoint::new(server.uri("https", "")), Trust::Trusted)
+            .await
+            .to_string(),
+        unknown
+    );
+    let mut insecure = Endpoint::new(server.uri("https", ""));
+    insecure.insecure_skip_tls_verify = true;
+    let channel = dialer()
+        .channel(&insecure, &Credential::anonymous(), Trust::Trusted)
+        .unwrap();
+    channel.send(get("/version")).await.unwrap();
+    let mut named = endpoint.clone();
+    named.tls_server_name = Some("wrong.example".into());
+    let text = failure(&named, Trust::Trusted).await.to_string();
+    assert!(
+        text.contains("the server's certificate is not for wrong.example (there are ")
+            && text.contains("other.example"),
+        "{text}"
+    );
+    named.tls_server_name = Some("other.example".into());
+    dialer()
+        .channel(&named, &Credential::anonymous(), Trust::Trusted)
+        .unwrap()
+        .send(get("/version"))
+        .await
+        .unwrap();
+
+    let (old, key) = authority.issue(&["127.0.0.1"], |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let server = tls_server(acceptor(&old, &key, None)).await;
+    let expired = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    assert_eq!(
+        failure(&expired, Trust::Trusted).await.to_string(),
+        says("the server's certificate has expired (or the clock of this machine is wrong); renew it")
+    );
+}
+
+/// Presents a certificate chain that need not match its key.
+#[derive(Debug)]
+struct Claims(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Claims {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_a_server_is_proven_in_each_full_handshake() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
+    let honest = tls_server(acceptor(&certificate, &key, None)).await;
+    let another =
+        PrivateKeyDer::from_pem_slice(KeyPair::generate().unwrap().serialize_pem().as_bytes()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let claims = CertifiedKey::new(
+        chain,
+        pem::provider().key_provider.load_private_key(another).unwrap(),
+    );
+    let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+    let dialer = dialer();
+    for version in versions {
+        let config = ServerConfig::builder_with_provider(pem::provider().clone())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Claims(Arc::new(claims.clone()))));
+        let impostor = tls_server(TlsAcceptor::from(Arc::new(config))).await;
+        let at =
+            |server: &Server| Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+        let channel = dialer
+            .channel(&at(&honest), &Credential::anonymous(), Trust::Trusted)
+            .unwrap();
+        channel.send(get("/version")).await.unwrap();
+        let text = failure_with(&dialer, &at(&impostor), Trust::Trusted)
+            .await
+            .to_string();
+        assert!(text.contains("can't connect"), "{text}");
+        assert!(impostor.seen().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn client_certificates() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue(&["127.0.0.1"], |_| ());
+    let server = tls_server(acceptor(&certificate, &key, Some(&authority))).await;
+    let endpoint = Endpoint::new(server.uri("https", "")).certificate_authority(authority.pem());
+    let (mine, key) = authority.issue(&["me"], |_| ());
+    let credential = Credential::certificate(&mine, key.clone());
+    dialer()
+        .channel(&endpoint, &credential, Trust::Trusted)
+        .unwrap()
+        .send(get("/version"))
+        .await
+        .unwrap();
+    let text = failure(&endpoint, Trust::Trusted).await.to_string();
+    assert!(
+        text.contains("the server does not accept the client certificate, or wants one"),
+        "{text}"
+    );
+
+    let v1 = Credential::certificate(
+        include_str!("../../tests/data/client-v1.crt"),
+        include_str!("../../tests/data/client-v1.key"),
+    );
+    assert_eq!(
+        dialer()
+            .channel(&endpoint, &v1, Trust::Trusted)
+            .err()
+            .unwrap()
+            .to_string(),
+        "the client certificate: holds an X.509 version 1 certificate, which rustls does not accept; issue it again as \
+         version 3 (with openssl x509 -req, add -extfile with any extension)"
+    );
+}
+
+#[tokio::test]
+async fn equal_tls_configurations_are_shared_and_then_freed() {
+    let cache = TlsCache::default();
+    let authority = Authority::new();
+    let (mine, key) = authority.issue(&["me"], |_| ());
+    let one = Endpoint::new("https://one".parse().unwrap()).certificate_authority(authority.pem());
+    let two = Endpoint::new("https://two".parse().unwrap()).certificate_authority(authority.pem());
+    let certificate = Credential::certificate(&mine, key).certificate;
+    let plain = cache.config(&one, None).unwrap();
+    assert!(Arc::ptr_eq(&plain, &cache.config(&two, None).unwrap()));
+    let with = cache.config(&one, certificate.as_ref()).unwrap();
+    assert!(!Arc::ptr_eq(&plain, &with));
+    assert!(Arc::ptr_eq(
+        &with,
+        &cache.config(&two, certificate.as_ref()).unwrap()
+    ));
+    let weak = Arc::downgrade(&with);
+    drop(with);
+    assert_eq!(weak.strong_count(), 0);
+}
+
+/// A client certificate is parsed once, when its kubeconfig is read. A rotated certificate is freed with its last connection.
+#[test]
+fn a_client_certificate_that_was_checked_is_the_one_that_is_connected_with() {
+    let authority = Authority::new();
+    let kubeconfig = |(chain, key): &(String, String)| {
+        let text = |pem: &str| STANDARD.encode(pem);
+        let yaml = format!(
+            "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}], \
+             clusters: [{{name: k, cluster: {{server: 'https://h', certificate-authority-data: {}}}}}], \
+             users: [{{name: u, user: {{client-certificate-data: {}, client-key-data: {}}}}}]}}",
+            text(&authority.pem()),
+            text(chain),
+            text(key)
+        );
+        KubeconfigAccess::new(yaml, Trust::Trusted)
+    };
+    let policy = AccessPolicy::default();
+    let link = |access: &KubeconfigAccess| {
+        let resolved = access.resolved(&policy).unwrap();
+        let credential = resolved
+            .credentials
+            .credential(Refresh::First)
+            .now_or_never()
+            .unwrap();
+        (resolved.endpoint, credential.unwrap().certificate.unwrap())
+    };
+    let cache = TlsCache::default();
+    let connect = |access: &KubeconfigAccess| {
+        let (endpoint, certificate) = link(access);
+        let config = cache.config(&endpoint, Some(&certificate)).unwrap();
+        let shown = config.client_auth_cert_resolver.resolve(&[], &[]).unwrap();
+        (config, shown)
+    };
+
+    let first = authority.issue(&["me"], |_| ());
+    let access = kubeconfig(&first);
+    assert!(access.resolved(&policy).is_none());
+    check(&access, &policy).unwrap();
+    let (endpoint, certificate) = link(&access);
+    let checked = Arc::downgrade(&certificate.identity().unwrap());
+    drop(certificate);
+    assert_eq!(checked.strong_count(), 1, "held once, for the first connection");
+    let (config, shown) = connect(&access);
+    assert!(Arc::ptr_eq(&checked.upgrade().unwrap(), &shown));
+
+    let (next, key) = authority.issue(&["me"], |_| ());
+    let renewed = kubeconfig(&(next.clone(), key));
+    check(&renewed, &policy).unwrap();
+    let (_held, newer) = connect(&renewed);
+    assert!(!Arc::ptr_eq(&shown, &newer));
+    let next = CertificateDer::from_pem_slice(next.as_bytes()).unwrap();
+    assert_eq!(newer.cert, [next]);
+    let (same, _) = link(&renewed);
+    let texts = [&endpoint, &same].map(|endpoint| endpoint.certificate_authority.clone().unwrap());
+    assert!(
+        Arc::ptr_eq(&texts[0], &texts[1]),
+        "both share the text of the certificate authority"
+    );
+
+    drop((access, config, shown));
+    assert_eq!(checked.strong_count(), 0);
+}
