@@ -1,30 +1,31 @@
-//! The objects of one kind in one cluster, and who is told of their changes.
+//! The objects of one kind in one cluster, and the subscribers to their changes.
 
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use mcr_access::internal::lock;
 use mcr_store::{NotAnObject, ObjectChange, ObjectStore};
 
 use crate::{ChangeSink, WatchRequest};
 
-/// See the module.
+/// A store and its subscribers.
 #[derive(Default)]
 pub struct Cache {
     store: ObjectStore,
-    /// Held while a change is applied and told, so that a newcomer gets every object exactly once.
-    sinks: Mutex<Vec<Sink>>,
+    /// Locked while a change is applied and passed on, so that a new subscriber receives each object exactly once.
+    subscribers: Mutex<Vec<Subscriber>>,
     /// How many objects were left out because they could not be read.
     pub skipped: AtomicU64,
 }
 
-struct Sink {
+struct Subscriber {
     id: u64,
-    /// The watch it came through: the cache of a place in a scope may be read through several.
+    /// The watch that the subscriber belongs to: several watches may read the cache of one place in a scope.
     watch: u64,
     sink: Arc<dyn ChangeSink>,
 }
@@ -35,58 +36,58 @@ impl Cache {
         &self.store
     }
 
-    fn sinks(&self) -> MutexGuard<'_, Vec<Sink>> {
-        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subscribers(&self) -> MutexGuard<'_, Vec<Subscriber>> {
+        lock(&self.subscribers)
     }
 
-    /// Adds a sink and tells it everything that is there, and then whatever `then` tells it.
+    /// Adds a subscriber. The sink receives all objects, and then the calls of `finally`.
     pub fn subscribe(
         &self,
         request: &WatchRequest,
         watch: u64,
         sink: Arc<dyn ChangeSink>,
-        then: impl FnOnce(&dyn ChangeSink),
+        finally: impl FnOnce(&dyn ChangeSink),
     ) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut sinks = self.sinks();
+        let mut subscribers = self.subscribers();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         for object in self.store.all() {
-            tell(request, || sink.changed(&ObjectChange::added(object, true)));
+            call(request, || sink.changed(&ObjectChange::added(object, true)));
         }
-        tell(request, || then(&*sink));
-        // Most have one for ever, and there are as many of these as clusters and kinds.
-        sinks.reserve_exact(1);
-        sinks.push(Sink { id, watch, sink });
+        call(request, || finally(&*sink));
+        // There is a cache for each cluster and kind, and most have one subscriber for ever.
+        subscribers.reserve_exact(1);
+        subscribers.push(Subscriber { id, watch, sink });
         id
     }
 
-    /// Removes a sink.
+    /// Removes a subscriber.
     pub fn unsubscribe(&self, id: u64) {
-        self.sinks().retain(|known| known.id != id);
+        self.subscribers().retain(|known| known.id != id);
     }
 
-    /// Forgets every sink of a watch.
+    /// Removes all subscribers of a watch.
     pub fn unsubscribe_watch(&self, watch: u64) {
-        self.sinks().retain(|known| known.watch != watch);
+        self.subscribers().retain(|known| known.watch != watch);
     }
 
-    /// Changes the store and tells everyone what changed.
+    /// Changes the store and passes the changes to all subscribers.
     pub fn apply<C>(&self, request: &WatchRequest, change: impl FnOnce(&ObjectStore) -> C)
     where
         C: IntoIterator<Item = ObjectChange>,
     {
-        let sinks = self.sinks();
+        let subscribers = self.subscribers();
         for change in change(&self.store) {
-            for known in sinks.iter() {
-                tell(request, || known.sink.changed(&change));
+            for known in subscribers.iter() {
+                call(request, || known.sink.changed(&change));
             }
         }
     }
 
-    /// Takes in what is only elsewhere, until a complete list says that it is gone.
-    pub fn keep(&self, request: &WatchRequest, elsewhere: &Self) {
+    /// Adds the objects that only the other cache has. They stay until a complete list lacks them.
+    pub fn add_missing(&self, request: &WatchRequest, other: &Self) {
         self.apply(request, |store| {
-            let missing = elsewhere
+            let missing = other
                 .store
                 .all()
                 .into_iter()
@@ -97,7 +98,7 @@ impl Cache {
         });
     }
 
-    /// An object was there that could not be read.
+    /// Counts an object that exists and could not be read, so that a listing does not delete it.
     pub fn skip(&self, error: &NotAnObject) {
         if let Some(key) = &error.key {
             self.store.saw(key);
@@ -105,58 +106,58 @@ impl Cache {
         self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells the sinks of one watch something.
-    pub fn tell(&self, request: &WatchRequest, watch: u64, what: impl Fn(&dyn ChangeSink)) {
-        for known in self.sinks().iter().filter(|known| known.watch == watch) {
-            tell(request, || what(&*known.sink));
+    /// Calls all sinks of one watch.
+    pub fn notify(&self, request: &WatchRequest, watch: u64, what: impl Fn(&dyn ChangeSink)) {
+        for known in self.subscribers().iter().filter(|known| known.watch == watch) {
+            call(request, || what(&*known.sink));
         }
     }
 
-    /// Hands the sinks of one watch over to other cache and tells them what is different there.
-    pub fn hand_over(&self, request: &WatchRequest, watch: u64, to: &Self) {
+    /// Moves the subscribers of one watch to another cache. They receive the differences between the two.
+    pub fn move_subscribers(&self, request: &WatchRequest, watch: u64, to: &Self) {
         if std::ptr::eq(self, to) {
             return;
         }
-        // In the order of their addresses, so that two that hand over to each other never wait for each other.
+        // In the order of their addresses, so that two moves in opposite directions never wait for each other.
         let first = std::ptr::from_ref(self) < std::ptr::from_ref(to);
         let (mut from, mut into) = if first {
-            let from = self.sinks();
-            (from, to.sinks())
+            let from = self.subscribers();
+            (from, to.subscribers())
         } else {
-            let into = to.sinks();
-            (self.sinks(), into)
+            let into = to.subscribers();
+            (self.subscribers(), into)
         };
-        let (moving, staying) = std::mem::take(&mut *from)
-            .into_iter()
-            .partition(|known| known.watch == watch);
-        *from = staying;
-        let moving: Vec<Sink> = moving;
+        let moving = take_subscribers(&mut from, watch);
         for change in self.store.difference(&to.store) {
             for known in &moving {
-                tell(request, || known.sink.changed(&change));
+                call(request, || known.sink.changed(&change));
             }
         }
         into.extend(moving);
     }
 
-    /// The same objects once more, with the sinks of one watch.
+    /// A copy of the objects, which takes over the subscribers of one watch.
     pub fn split(&self, watch: u64) -> Arc<Self> {
-        let mut from = self.sinks();
-        let (moving, staying) = std::mem::take(&mut *from)
-            .into_iter()
-            .partition(|known| known.watch == watch);
-        *from = staying;
+        let mut from = self.subscribers();
+        let moving = take_subscribers(&mut from, watch);
         Arc::new(Self {
             store: self.store.copy(),
-            sinks: Mutex::new(moving),
+            subscribers: Mutex::new(moving),
             skipped: AtomicU64::new(self.skipped.load(Ordering::Relaxed)),
         })
     }
 }
 
-/// Tells a sink something. A sink that panics has missed it; the watch, which belongs to others too, goes on.
-fn tell(request: &WatchRequest, tell: impl FnOnce()) {
-    if std::panic::catch_unwind(AssertUnwindSafe(tell)).is_err() {
-        tracing::error!(kind = %request, "a sink of a watch panicked and has missed what it was told");
+fn take_subscribers(from: &mut Vec<Subscriber>, watch: u64) -> Vec<Subscriber> {
+    let all = std::mem::take(from).into_iter();
+    let (moving, staying) = all.partition(|known| known.watch == watch);
+    *from = staying;
+    moving
+}
+
+/// Calls a sink. A panic of the sink does not end the watch, which has other subscribers, too.
+fn call(request: &WatchRequest, call: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(call)).is_err() {
+        tracing::error!(kind = %request, "a sink of a watch panicked and has missed a change");
     }
 }

@@ -1,4 +1,4 @@
-//! What the watches of a kind do, counted where it happens.
+//! Counters of the watches of one kind.
 
 use std::{
     collections::BTreeMap,
@@ -8,36 +8,36 @@ use std::{
 
 use crate::WatchError;
 
-/// What the watches of a kind did in all clusters together.
+/// The counts of all watches of a kind, over all clusters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KindCounts {
     /// Complete lists.
     pub lists: u64,
-    /// How many bytes of lists were read, those of lists that broke off included.
+    /// Bytes of lists that were read, including lists that broke off.
     pub list_bytes: u64,
-    /// How long the complete lists took, waiting for their turn included.
+    /// The time that the complete lists took, including the time they waited for a permit.
     pub list_time: Duration,
-    /// Objects that watches told of.
+    /// Objects in watch events.
     pub events: u64,
-    /// Objects that were left out because they could not be read, each time they came.
+    /// Objects that were left out because they could not be read, counted each time they came.
     pub skipped: u64,
     /// Lists and watches that failed, by [`WatchError::reason`].
     pub failures: BTreeMap<&'static str, u64>,
 }
 
-/// Room for no more than this is made before it is needed.
+/// The largest buffer that is allocated before a page is read.
 const MAX_EXPECTED: usize = 512 << 10;
 
-/// The counts of one kind as they grow. A watch keeps a handle, so that counting takes no lock.
+/// The counters of one kind. Each watch holds a handle, so that counting takes no lock.
 #[derive(Debug, Default)]
 pub struct KindCounters {
     /// Complete lists.
     pub lists: AtomicU64,
     /// Bytes of lists that were read.
     pub list_bytes: AtomicU64,
-    /// As large as the last pages of lists.
+    /// About the size of the last pages of lists.
     page_bytes: AtomicUsize,
     list_micros: AtomicU64,
     /// Objects in watch events.
@@ -64,17 +64,17 @@ impl KindCounters {
         self.list_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Counts a page of a list, of so many bytes.
+    /// Counts a page of a list, with its size in bytes.
     pub fn read_page(&self, bytes: usize) {
         self.list_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        // A large one is forgotten in the course of some smaller ones.
+        // Each smaller page takes a quarter off: a large page is forgotten after some small ones.
         let before = self.page_bytes.load(Ordering::Relaxed);
         self.page_bytes
             .store(bytes.max(before - before / 4), Ordering::Relaxed);
     }
 
-    /// How many bytes the next page of a list may have: clusters of a fleet are often alike. Room for more than that is
-    /// not touched until it is used.
+    /// The size of the buffer for the next page, in bytes: a little more than the last pages had, because the clusters of
+    /// a fleet are often alike.
     pub fn expected_page(&self) -> usize {
         let last = self.page_bytes.load(Ordering::Relaxed);
         last.saturating_add(last / 16).min(MAX_EXPECTED)
@@ -90,7 +90,7 @@ impl KindCounters {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn read(&self) -> KindCounts {
         KindCounts {
             lists: read(&self.lists),
@@ -99,7 +99,8 @@ impl KindCounters {
             events: read(&self.events),
             skipped: read(&self.skipped),
             failures: WatchError::REASONS
-                .into_iter()
+                .iter()
+                .copied()
                 .zip(self.failures.iter().map(read))
                 .collect(),
         }
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(cells.expected_page(), 0);
         cells.read_page(160_000);
         assert_eq!(cells.expected_page(), 170_000);
-        // The last page of a list is small, and says nothing of the next list.
+        // The last page of a list is small, which says nothing about the next list.
         cells.read_page(1_000);
         assert_eq!(cells.expected_page(), 127_500);
         for _ in 0..40 {

@@ -1,4 +1,4 @@
-//! Why a kind is not listed or watched.
+//! Errors of lists and watches.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use mcr_store::{EventError, ListError, Status};
 
 /// Why a kind in a cluster is not listed or watched at the moment.
 ///
-/// Texts say what to do next and never quote what a server sent as data.
+/// The texts say what to do next. They quote no data of a response but the message of a Kubernetes `Status`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
     /// The credentials may not list or watch this kind.
     #[error("forbidden: {message}. Grant list and watch on it to the credentials in use")]
     Forbidden {
-        /// The API server's words.
+        /// The API server's message.
         message: String,
     },
     /// The API server does not have this kind.
@@ -25,15 +25,15 @@ pub enum WatchError {
     /// The cluster is part of a scope whose clusters don't have this kind.
     #[error("this kind can't be watched in this cluster: {message}")]
     NotInScope {
-        /// Why, in the words of the scope.
+        /// Why, as the scope says.
         message: String,
     },
-    /// What is to be watched can't exist, so the API server is not asked.
+    /// A part of the request is not valid, such as the name of its namespace. Nothing was sent.
     #[error("{value:?} can't be {meant}; correct it in the request of the watch")]
     InvalidRequest {
-        /// What stands in the request, cut to 80 characters.
+        /// The wrong part of the request, cut to 80 characters.
         value: String,
-        /// What it would have to be.
+        /// What the part stands for, and how it must look.
         meant: &'static str,
     },
     /// The API server refused the credentials.
@@ -41,13 +41,13 @@ pub enum WatchError {
         "unauthorized: the API server refused the credentials (401). They may have expired or been revoked"
     )]
     Unauthorized,
-    /// The resource version to go on from is no longer known; everything is listed again.
+    /// The API server has forgotten the resource version from which the watch continues. The driver lists again.
     #[error("the resource version to go on from is too old (410); listing again")]
     Expired,
     /// The API server asks for fewer requests.
     #[error("too many requests (429): the API server asks to wait")]
     TooManyRequests {
-        /// How long, if it said so.
+        /// How long, if the API server said so.
         retry_after: Option<Duration>,
     },
     /// The API server answered with another error.
@@ -55,16 +55,16 @@ pub enum WatchError {
     Api {
         /// The HTTP status.
         code: u16,
-        /// The API server's words, if there were any.
+        /// The API server's message, or `no further words`.
         message: String,
     },
-    /// The answer could not be understood.
+    /// The response could not be read.
     #[error("{0}")]
     Malformed(String),
-    /// No answer came: the request did not get through, or the answer broke off.
+    /// No complete response came: the connection failed or broke.
     #[error("{0}")]
     Transport(String),
-    /// The answer took too long.
+    /// The response took too long.
     #[error("no answer within {} s", .0.as_secs())]
     Timeout(Duration),
 }
@@ -89,7 +89,7 @@ impl WatchError {
             429 => Self::TooManyRequests {
                 retry_after: retry_after.or(asked),
             },
-            // "Timeout: Too large resource version": the server's cache has not caught up with us yet.
+            // "Timeout: Too large resource version": the server's cache is older than our resource version.
             504 if status.reason == "Timeout" && message.contains("Too large resource version") => {
                 Self::Expired
             }
@@ -102,8 +102,8 @@ impl WatchError {
         Self::Transport(mcr_client::explain_error(error.as_ref()))
     }
 
-    /// Every [`reason`](Self::reason) there is.
-    pub const REASONS: [&'static str; 11] = [
+    /// All values of [`reason`](Self::reason).
+    pub const REASONS: &'static [&'static str] = &[
         "forbidden",
         "not_served",
         "not_in_scope",
@@ -117,7 +117,7 @@ impl WatchError {
         "timeout",
     ];
 
-    /// What it is in one word, for metrics.
+    /// The kind of error as one word, for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "forbidden",
@@ -134,12 +134,12 @@ impl WatchError {
         }
     }
 
-    /// Whether this says something about the whole cluster rather than about one kind in it.
+    /// Whether the error is about the whole cluster, not about one kind in it.
     pub fn concerns_cluster(&self) -> bool {
         matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))
     }
 
-    /// Whether someone has to change something before this kind can be listed.
+    /// Whether somebody must change something before the kind can be listed.
     #[doc(hidden)]
     pub fn is_blocked(&self) -> bool {
         matches!(
@@ -150,13 +150,13 @@ impl WatchError {
 }
 
 impl From<ListError> for WatchError {
-    fn from(bad: ListError) -> Self {
-        Self::Malformed(bad.to_string())
+    fn from(error: ListError) -> Self {
+        Self::Malformed(error.to_string())
     }
 }
 
 impl From<EventError> for WatchError {
-    fn from(bad: EventError) -> Self {
-        Self::Malformed(bad.to_string())
+    fn from(error: EventError) -> Self {
+        Self::Malformed(error.to_string())
     }
 }

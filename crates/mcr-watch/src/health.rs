@@ -1,53 +1,55 @@
-//! What a cluster and its watches tell each other about its health.
+//! The health of a cluster, between its supervisor and its watches.
 
 use mcr_client::internal::Observable;
 
-/// Whether the cluster can be spoken to, as its supervisor knows.
+/// Whether the cluster is connected, as its supervisor says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not connected, or suspended: nothing is sent.
+    /// Not connected, or suspended: the watches send nothing.
     Down,
-    /// Connected. A new number means another endpoint, whose resource versions need not continue the old ones.
+    /// Connected.
     Up {
-        /// The number of the endpoint.
+        /// The number of the endpoint. Another number means another endpoint, which may not know the resource versions
+        /// of the old one.
         endpoint: u64,
     },
 }
 
-/// How often the cluster has answered its watches and has failed to.
+/// How many requests of watches the cluster has answered, and how many failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Answers.
+pub struct Outcomes {
+    /// Responses.
     pub answers: u64,
-    /// Failures.
+    /// Requests without a response, or with 401.
     pub failures: u64,
 }
 
-/// What a cluster's supervisor and its watches tell each other. Only the last word of each counts.
+/// A record that the supervisor of a cluster shares with the cluster's watches: the supervisor sets the phase, the watches
+/// count their outcomes.
 #[derive(Debug)]
 pub struct Health {
-    pub(crate) phase: Observable<Numbered>,
-    /// What the watches of the cluster have seen of it.
-    pub seen: Observable<Seen>,
+    pub(crate) phase: Observable<NumberedPhase>,
+    /// The outcomes of the watches' requests.
+    pub outcomes: Observable<Outcomes>,
 }
 
-/// A phase, and how many there were before it: going down and up again is a change too.
+/// A phase, and the number of phases before it: down and up again is a change, too.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedPhase {
     pub(crate) phase: Phase,
     pub(crate) number: u64,
 }
 
 impl Health {
-    /// Begins in this phase.
+    /// A record that starts in this phase.
     pub fn new(phase: Phase) -> Self {
         Self {
-            phase: Observable::new(Numbered { phase, number: 0 }),
-            seen: Observable::default(),
+            phase: Observable::new(NumberedPhase { phase, number: 0 }),
+            outcomes: Observable::default(),
         }
     }
 
-    /// Changes the phase, and wakes the watches if it is another one.
+    /// Sets the phase. Wakes the watches if it is another one.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.change_if(|now| {
             let changed = now.phase != phase;
@@ -57,17 +59,17 @@ impl Health {
         });
     }
 
-    /// A request of a watch was answered.
+    /// Counts a request that was answered.
     pub fn answered(&self) {
-        self.seen.change(|seen| seen.answers += 1);
+        self.outcomes.change(|outcomes| outcomes.answers += 1);
     }
 
-    /// A request of a watch failed.
+    /// Counts a request that failed.
     pub fn failed(&self) {
-        self.seen.change(|seen| seen.failures += 1);
+        self.outcomes.change(|outcomes| outcomes.failures += 1);
     }
 
-    /// Resolves when the cluster can be spoken to, with the number of its endpoint.
+    /// Waits until the cluster is connected. Returns the number of its endpoint.
     pub(crate) fn up(&self) -> impl Future<Output = u64> {
         self.phase.wait(|now| match now.phase {
             Phase::Up { endpoint } => Some(endpoint),
@@ -75,13 +77,13 @@ impl Health {
         })
     }
 
-    /// Resolves when the cluster can't be spoken to at this endpoint any more.
+    /// Waits until the cluster is not connected at this endpoint any more.
     pub(crate) fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
         self.phase
             .wait(move |now| (now.phase != Phase::Up { endpoint }).then_some(()))
     }
 
-    /// Resolves when there is another phase than there was at this number.
+    /// Waits until there is another phase than the one with this number.
     pub(crate) fn changed(&self, number: u64) -> impl Future<Output = ()> {
         self.phase.wait(move |now| (now.number != number).then_some(()))
     }
@@ -101,7 +103,7 @@ mod tests {
         let number = health.phase.read(|now| now.number);
         health.set_phase(Phase::Up { endpoint: 1 });
         let same = timeout(Duration::from_millis(20), health.changed(number));
-        assert!(same.await.is_err(), "the same again is none");
+        assert!(same.await.is_err(), "the same phase again is no change");
         health.set_phase(Phase::Down);
         health.set_phase(Phase::Up { endpoint: 1 });
         let changed = timeout(Duration::from_secs(60), health.changed(number));

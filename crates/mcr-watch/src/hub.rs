@@ -1,15 +1,12 @@
-//! Watching the objects that describe clusters.
+//! A watch on its own, for objects that describe clusters.
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use kube::Client;
-use mcr_access::{AccessPolicy, ClusterName};
+use mcr_access::{AccessPolicy, ClusterName, internal::lock};
 use mcr_client::{Dialer, Transport};
 use mcr_store::{Object, ObjectChange, ObjectKey, TemplateRegistry};
 use tokio::sync::{Notify, Semaphore};
@@ -22,30 +19,26 @@ use crate::{
     shared::SharedWatch,
 };
 
-/// The name of the cluster in the log, unless another is set.
-const HUB: &str = "hub";
-
-/// What a [`HubWatch`] tells.
+/// An event of a [`HubWatch`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum HubEvent {
-    /// The object is there and looks like this.
+    /// The object was created or changed, or existed at the start.
     Applied(Arc<Object>),
-    /// The object is gone.
+    /// The object was deleted.
     Deleted(ObjectKey),
-    /// Everything that was there in the beginning has been told. Comes once.
+    /// All objects that existed at the start have been reported. Comes once.
     Synced,
-    /// The objects can't be listed or watched at the moment. It is tried again by itself; objects that were
-    /// told before stay as they were.
+    /// The objects can't be listed or watched at the moment. The watch tries again by itself, and keeps the objects that it
+    /// has.
     Failing(WatchProblem),
 }
 
-/// Watches objects of one kind in a hub, for providers that learn of clusters from Secrets or custom
-/// resources.
+/// Watches objects of one kind in a hub, for providers that find clusters in Secrets or custom resources.
 ///
-/// It is the same watch that fleets run on: selectors are applied by the API server, nothing of a body gets
-/// into a log, an object is only [`Deleted`](HubEvent::Deleted) if the API server said so or a complete list
-/// lacks it, and failures are retried with growing pauses. Dropping it ends it.
+/// Fleets use the same watch. The API server applies the selectors. No part of a response body gets into the log. An object
+/// is only [`Deleted`](HubEvent::Deleted) if the API server has reported it, or if a complete list lacks the object. After
+/// a failure the watch tries again, with growing pauses. Dropping the `HubWatch` ends it.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Secret;
@@ -61,32 +54,33 @@ pub enum HubEvent {
 ///             println!("{} describes a cluster", object.key());
 ///         }
 ///         HubEvent::Deleted(key) => println!("{key} is gone"),
-///         HubEvent::Synced => println!("that was all"),
+///         HubEvent::Synced => println!("the first list is complete"),
 ///         HubEvent::Failing(problem) => eprintln!("{}", problem.error),
 ///         _ => {}
 ///     }
 /// }
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct HubWatch {
+    client: Client,
+    settings: Arc<WatchSettings>,
     watch: Arc<SharedWatch>,
     pending: Arc<Pending>,
     _stop: DropGuard,
 }
 
-/// What is yet to be told: at most one entry per object, however slow the listener is.
+/// The events that [`HubWatch::next`] has not returned yet: at most one for each object, however slow the caller is.
 #[derive(Debug, Default)]
 struct Pending {
     queue: Mutex<Queue>,
     notify: Notify,
-    synced: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<Item>,
     keys: HashSet<ObjectKey>,
+    synced: bool,
     problem: Option<WatchProblem>,
 }
 
@@ -98,7 +92,7 @@ enum Item {
 
 impl Pending {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 
@@ -114,16 +108,18 @@ impl ChangeSink for Pending {
     }
 
     fn status_changed(&self, status: &WatchStatus) {
-        if status.synced && !self.synced.swap(true, Ordering::SeqCst) {
-            self.queue().items.push_back(Item::Synced);
+        let mut queue = self.queue();
+        if status.synced && !std::mem::replace(&mut queue.synced, true) {
+            queue.items.push_back(Item::Synced);
         }
-        self.queue().problem.clone_from(&status.problem);
+        queue.problem.clone_from(&status.problem);
+        drop(queue);
         self.notify.notify_one();
     }
 }
 
 impl HubWatch {
-    /// Begins to watch.
+    /// Starts a watch. Log lines name its cluster `hub`, unless [`name`](Self::name) sets another name.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -131,9 +127,23 @@ impl HubWatch {
         Self::with_settings(client, request, Arc::default())
     }
 
-    /// With times that tests shorten. Not part of the API.
+    /// Starts a watch with other timeouts. Not part of the API.
     #[doc(hidden)]
     pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
+        Self::start(ClusterName::unchecked("hub"), client, request, settings)
+    }
+
+    /// Sets the name of the cluster in log lines. Call it before the first [`next`](Self::next): it starts the watch anew.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    #[must_use]
+    pub fn name(self, name: ClusterName) -> Self {
+        let request = self.watch.request().clone();
+        Self::start(name, self.client, request, self.settings)
+    }
+
+    fn start(name: ClusterName, client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
         let stop = CancellationToken::new();
         let templates = Arc::new(TemplateRegistry::new(request.encoding()));
         let watch = Arc::new(SharedWatch::new(request, stop.clone()));
@@ -141,35 +151,32 @@ impl HubWatch {
         watch.subscribe(pending.clone());
         if let Err(error) = watch.request().check() {
             watch.refuse(error);
-            return Self {
-                watch,
-                pending,
-                _stop: stop.drop_guard(),
+        } else {
+            let transport = Transport::new(name.clone());
+            transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(client.clone()));
+            let env = DriverEnv {
+                cluster: name,
+                transport,
+                health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
+                list_permits: Arc::new(Semaphore::new(1)),
+                settings: settings.clone(),
+                counts: Arc::default(),
+                templates,
             };
+            tokio::spawn(drive(watch.clone(), env));
         }
-        let name = ClusterName::unchecked(HUB);
-        let transport = Transport::new(name.clone());
-        transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(client));
-        let env = DriverEnv {
-            cluster: name,
-            transport,
-            health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
-            list_permits: Arc::new(Semaphore::new(1)),
-            settings,
-            counts: Arc::default(),
-            templates,
-        };
-        tokio::spawn(drive(watch.clone(), env));
         Self {
+            client,
+            settings,
             watch,
             pending,
             _stop: stop.drop_guard(),
         }
     }
 
-    /// Waits for the next event. Cancel safe. Never ends by itself.
+    /// Waits for the next event. Cancel safe. The events never end.
     ///
-    /// Several changes of one object may be told as one.
+    /// Several changes of one object may be one event.
     pub async fn next(&mut self) -> HubEvent {
         loop {
             if let Some(event) = self.try_next() {
@@ -195,13 +202,21 @@ impl HubWatch {
         }
     }
 
-    /// The object as it is now, if it is there.
+    /// The object as it is now, if it exists.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Object>> {
         self.watch.cache().store().get(key)
     }
 
-    /// How the watch is doing.
+    /// The status of the watch.
     pub fn status(&self) -> WatchStatus {
         self.watch.status()
+    }
+}
+
+impl std::fmt::Debug for HubWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HubWatch")
+            .field("watch", &self.watch)
+            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ mod cache;
 mod counters;
 mod driver;
 mod error;
-mod exchange;
 mod health;
 mod hub;
 mod permit;
@@ -35,9 +34,9 @@ pub mod internal {
         cache::Cache,
         counters::{KindCounters, count},
         driver::{DriverEnv, drive},
-        health::{Health, Phase, Seen},
+        health::{Health, Outcomes, Phase},
         permit::Permit,
         shared::{Feed, SharedWatch},
-        target::{Applied, WatchTarget},
+        target::{PlacedObject, WatchTarget},
     };
 }

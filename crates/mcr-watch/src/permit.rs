@@ -1,4 +1,4 @@
-//! Places among a bounded number of things under way.
+//! Permits for a limited number of operations at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,29 +7,28 @@ use tokio::{
     time::timeout,
 };
 
-/// A place that is given back early where only waiting is done.
+/// A permit that is released early by an operation that only waits.
 ///
-/// The bound is there to keep work from piling up (memory for lists, CPU for handshakes), and waiting for a
-/// dead or slow cluster is no work: if such waits kept their places, a few dead clusters would keep all
-/// others out.
+/// The limit keeps work from piling up (memory for lists, CPU for handshakes). Waiting for a dead or slow cluster is no
+/// work: if it kept its permit, a few dead clusters would keep all others out.
 pub struct Permit(Option<OwnedSemaphorePermit>);
 
 impl Permit {
     /// Waits for a permit.
-    pub async fn take(slots: &Arc<Semaphore>) -> Self {
-        // The semaphores are never closed; if one were, going on without a bound beats standing still.
-        Self(slots.clone().acquire_owned().await.ok())
+    pub async fn acquire(permits: &Arc<Semaphore>) -> Self {
+        // Nothing closes the semaphores. If one were closed, to go on without a limit is better than to stand still.
+        Self(permits.clone().acquire_owned().await.ok())
     }
 
-    /// Takes a place anew if the one there was has been given back.
-    pub async fn take_again(&mut self, slots: &Arc<Semaphore>) {
+    /// Waits for a permit if [`hold_at_most`](Self::hold_at_most) has released this one.
+    pub async fn acquire_again(&mut self, permits: &Arc<Semaphore>) {
         if self.0.is_none() {
-            *self = Self::take(slots).await;
+            *self = Self::acquire(permits).await;
         }
     }
 
-    /// Does the work, keeping the place for at most `limit` of it.
-    pub async fn hold<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> T {
+    /// Runs `work` to its end, and releases the permit if that takes longer than `limit`.
+    pub async fn hold_at_most<T>(&mut self, limit: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         if self.0.is_some() {
             if let Ok(done) = timeout(limit, &mut work).await {
@@ -47,17 +46,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_only_waits_gives_the_place_back() {
-        let slots = Arc::new(Semaphore::new(1));
-        let holder = slots.clone();
+        let permits = Arc::new(Semaphore::new(1));
+        let holder = permits.clone();
         tokio::spawn(async move {
-            let mut slot = Permit::take(&holder).await;
-            slot.hold(Duration::from_secs(2), std::future::pending::<()>())
+            let mut permit = Permit::acquire(&holder).await;
+            permit
+                .hold_at_most(Duration::from_secs(2), std::future::pending::<()>())
                 .await;
         });
         tokio::task::yield_now().await;
-        assert_eq!(slots.available_permits(), 0);
+        assert_eq!(permits.available_permits(), 0);
         let waited = tokio::time::Instant::now();
-        let _slot = Permit::take(&slots).await;
+        let _permit = Permit::acquire(&permits).await;
         assert_eq!(waited.elapsed().as_secs(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What to watch.
+//! The request for a watch.
 
 use std::{fmt, sync::Arc};
 
@@ -8,9 +8,9 @@ use mcr_store::Encoding;
 
 use crate::WatchError;
 
-/// What to watch in a cluster: a kind, where, which of its objects, and how much of each.
+/// What to watch in a cluster: a kind, a namespace or all, selectors, full objects or metadata only.
 ///
-/// Two controllers that ask for the same share one watch and one store. Clones share their memory.
+/// Two controllers with equal requests share one watch and one store. Clones share their memory.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -20,11 +20,11 @@ use crate::WatchError;
 /// assert_eq!(request.to_string(), "configmaps in namespace team-a with labels app=web");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WatchRequest(Arc<Asked>);
+pub struct WatchRequest(Arc<Inner>);
 
-/// In one place for all the clusters that are asked for it.
+/// Shared by the watches of all clusters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Asked {
+struct Inner {
     group: String,
     version: String,
     kind: String,
@@ -36,28 +36,21 @@ struct Asked {
 }
 
 impl WatchRequest {
-    /// All objects of a kind known at compile time; metadata only for `PartialObjectMeta<K>`.
+    /// Requests all objects of a kind known at compile time; metadata only for `PartialObjectMeta<K>`.
     pub fn of<K: Resource<DynamicType = ()>>() -> Self {
         Self::with::<K>(&())
     }
 
-    /// All objects of a kind described by its dynamic type.
+    /// Requests all objects of a kind described by its dynamic type.
     pub fn with<K: Resource>(dynamic: &K::DynamicType) -> Self {
-        Self(Arc::new(Asked {
-            group: K::group(dynamic).into_owned(),
-            version: K::version(dynamic).into_owned(),
-            kind: K::kind(dynamic).into_owned(),
-            plural: K::plural(dynamic).into_owned(),
-            metadata_only: K::metadata_api(),
-            namespace: None,
-            labels: None,
-            fields: None,
-        }))
+        let mut request = Self::resource(&ApiResource::erase::<K>(dynamic));
+        request.change().metadata_only = K::metadata_api();
+        request
     }
 
-    /// All objects of a kind known at run time.
+    /// Requests all objects of a kind known at run time.
     pub fn resource(resource: &ApiResource) -> Self {
-        Self(Arc::new(Asked {
+        Self(Arc::new(Inner {
             group: resource.group.clone(),
             version: resource.version.clone(),
             kind: resource.kind.clone(),
@@ -69,11 +62,11 @@ impl WatchRequest {
         }))
     }
 
-    fn change(&mut self) -> &mut Asked {
+    fn change(&mut self) -> &mut Inner {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Only the objects of one namespace. A watch of what can't be the name of one is refused with
+    /// Selects the objects of one namespace. If the name can't be that of a namespace, the watch fails with
     /// [`WatchError::InvalidRequest`].
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
@@ -81,28 +74,28 @@ impl WatchRequest {
         self
     }
 
-    /// The objects of all namespaces, as in the beginning.
+    /// Selects the objects of all namespaces. This is the default.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.change().namespace = None;
         self
     }
 
-    /// Only objects that match a label selector; the API server applies it.
+    /// Selects objects with a label selector, which the API server applies.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.change().labels = Some(selector.into());
         self
     }
 
-    /// Only objects that match a field selector; the API server applies it.
+    /// Selects objects with a field selector, which the API server applies.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.change().fields = Some(selector.into());
         self
     }
 
-    /// Only the metadata of each object. A metadata-only watch has a store of its own, read as
+    /// Requests only the metadata of each object. A metadata-only watch has a store of its own, which returns
     /// `PartialObjectMeta<K>`.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
@@ -110,7 +103,7 @@ impl WatchRequest {
         self
     }
 
-    /// Without a field selector.
+    /// Removes the field selector.
     #[must_use]
     pub fn without_fields(mut self) -> Self {
         self.change().fields = None;
@@ -127,13 +120,13 @@ impl WatchRequest {
         &self.0.version
     }
 
-    /// The resource's name in paths.
+    /// The plural name of the kind, as in paths.
     pub fn plural(&self) -> &str {
         &self.0.plural
     }
 
-    /// The only namespace that is watched, if it is only one.
-    pub fn namespace_wanted(&self) -> Option<&str> {
+    /// The namespace; none for all namespaces.
+    pub fn namespace_name(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
 
@@ -147,7 +140,7 @@ impl WatchRequest {
         self.0.fields.as_deref()
     }
 
-    /// The kind's name, for people.
+    /// The name of the kind, such as `ConfigMap`.
     pub fn kind(&self) -> &str {
         &self.0.kind
     }
@@ -170,7 +163,7 @@ impl WatchRequest {
         }
     }
 
-    /// The same kind in the same wire form, whichever of its objects are selected.
+    /// Whether both are for the same kind, and both for full objects or both for metadata. Selectors don't matter.
     #[doc(hidden)]
     pub fn same_kind(&self, other: &Self) -> bool {
         self.0.group == other.0.group
@@ -179,7 +172,7 @@ impl WatchRequest {
             && self.0.metadata_only == other.0.metadata_only
     }
 
-    /// The same kind in the same wire form, all of its objects.
+    /// The request for all objects of the same kind.
     #[doc(hidden)]
     pub fn whole_kind(&self) -> Self {
         self.clone().all_namespaces().without_fields().without_labels()
@@ -199,11 +192,13 @@ impl WatchRequest {
         }
     }
 
-    /// Whether all that stands in its [path](Self::path) is what it is meant as: a namespace `a/secrets?` would make it the path
-    /// of something else.
+    /// Checks the parts of the [path](Self::path): with a namespace `a/secrets?` it would be the path of another kind.
+    ///
+    /// # Errors
+    /// [`WatchError::InvalidRequest`], with the wrong part.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), WatchError> {
-        let Asked {
+        let Inner {
             group,
             version,
             plural,
@@ -226,7 +221,7 @@ impl WatchRequest {
                  letter or digit",
             ),
         ];
-        match parts.into_iter().find(|(_, fits, _)| !fits) {
+        match parts.into_iter().find(|(_, valid, _)| !valid) {
             None => Ok(()),
             Some((value, _, meant)) => Err(WatchError::InvalidRequest {
                 value: value.chars().take(80).collect(),
@@ -235,7 +230,7 @@ impl WatchRequest {
         }
     }
 
-    /// Only of requests that have been [checked](Self::check).
+    /// The path of the list and the watch. Only for requests that have been [checked](Self::check).
     #[doc(hidden)]
     pub fn path(&self) -> String {
         let root = if self.0.group.is_empty() {
@@ -268,7 +263,7 @@ impl WatchRequest {
     }
 }
 
-/// Whether it stands for itself in a path.
+/// Whether the text is one segment of a path, without escapes.
 fn is_segment(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !text.is_empty() && text.bytes().all(plain) && !matches!(text, "." | "..")

@@ -1,4 +1,4 @@
-//! Times and sizes of watches.
+//! Timeouts and sizes of watches.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WatchSettings {
-    /// How long a list may take from its request to its last byte. Default 5 minutes.
+    /// The timeout of a list, from the request to the last byte of the last page. Default 5 minutes.
     pub list_timeout: Duration,
-    /// How many objects a page of a repeated list has. The first list is one page, from the API server's
-    /// cache. Default 500.
+    /// How many objects a page of a repeated list has. The first list is one page, from the API server's cache. Default
+    /// 500.
     pub page_size: u32,
-    /// How long the API server is asked to keep a watch open. Default 290 seconds, jittered by a tenth.
+    /// How long the API server is asked to keep a watch open. Each watch asks for up to a tenth less, at random. Default
+    /// 290 seconds.
     pub watch_timeout: Duration,
-    /// How long a watch may be silent that has had bookmarks, which API servers send every minute: after that its
-    /// connection is taken for dead and it goes on through another. Default 150 seconds.
+    /// How long a watch that has received bookmarks may be silent; API servers send bookmarks every minute. After that
+    /// its connection counts as dead, and the watch continues over another one. Default 150 seconds.
     pub silence_timeout: Duration,
     /// The longest pause between attempts for a kind that can't be listed. Default 15 seconds.
     pub retry_cap: Duration,

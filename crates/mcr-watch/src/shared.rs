@@ -1,14 +1,15 @@
-//! One watch of one kind in one cluster, shared by everyone who asked for it.
+//! One watch of one kind in one cluster, shared by all its subscribers.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::SystemTime,
 };
 
 use arc_swap::ArcSwap;
+use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject};
 use tokio_util::sync::CancellationToken;
@@ -16,35 +17,36 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ChangeSink, WatchError, WatchRequest, WatchStatus,
     cache::Cache,
-    target::{Applied, WatchTarget},
+    target::{PlacedObject, WatchTarget},
 };
 
-/// A watch that feeds the caches of several others, as the watch of a scope feeds those of its clusters.
+/// A watch that fills the caches of several others, as the watch of a scope endpoint fills those of its clusters.
 pub trait Feed: Send + Sync + 'static {
-    /// How the feeding watch is doing.
+    /// The status of the feed.
     fn status(&self) -> WatchStatus;
 
-    /// When the feeding watch last heard from the API server.
+    /// When the feed last received something from the API server.
     fn last_event(&self) -> Option<SystemTime>;
 
-    /// A watch is not fed any more.
+    /// Stops filling the cache of a watch.
     fn leave(&self, watch: &SharedWatch);
 
-    /// A watch that was fed elsewhere waits for a list that began after it came.
+    /// Lists, and then calls [`SharedWatch::arrive`] of a watch that comes from another feed. Only a list that starts
+    /// after this call counts.
     fn await_list(&self, watch: &SharedWatch);
 }
 
-/// See the module.
+/// The cache and the status of a watch. A driver fills the cache, or a [`Feed`] if the cluster is in a scope.
 pub struct SharedWatch {
     id: u64,
     request: WatchRequest,
-    /// Replaced when the cluster moves to another endpoint of its scope.
+    /// Replaced when the cluster moves to another place in its scope.
     cache: ArcSwap<Cache>,
     status: Observable<WatchStatus>,
-    /// Where the objects come from, for a cluster in a scope.
-    scope: Mutex<Option<Arc<dyn Feed>>>,
-    /// Held while the watch goes from one place to another: whoever joins, moves, leaves or takes a sink back does so
-    /// before or after that, never in between.
+    /// For a cluster in a scope.
+    feed: Mutex<Option<Arc<dyn Feed>>>,
+    /// Locked while the watch moves from one cache to another, so that a join, an arrival, a stop or an unsubscription
+    /// comes before or after a move, never in between.
     moving: Mutex<()>,
     stop: CancellationToken,
     gone: AtomicBool,
@@ -59,7 +61,7 @@ impl SharedWatch {
             request,
             cache: ArcSwap::default(),
             status: Observable::default(),
-            scope: Mutex::default(),
+            feed: Mutex::default(),
             moving: Mutex::default(),
             stop,
             gone: AtomicBool::new(false),
@@ -81,22 +83,22 @@ impl SharedWatch {
         self.cache.load_full()
     }
 
-    /// How the watch is doing.
+    /// The status of the watch.
     pub fn status(&self) -> WatchStatus {
         let mut status = self.status.read(WatchStatus::clone);
         status.skipped = self.cache.load().skipped.load(Ordering::Relaxed);
-        if let Some(scope) = &*self.scope() {
-            status.last_event = scope.last_event();
+        if let Some(feed) = &*self.feed() {
+            status.last_event = feed.last_event();
         }
         status
     }
 
-    /// Resolves when a complete list has been read. Cancel safe.
+    /// Waits until a complete list has been read. Cancel safe.
     pub async fn synced(&self) {
         self.status.wait(|status| status.synced.then_some(())).await;
     }
 
-    /// Resolves when the watch is to end. Cancel safe.
+    /// Waits until the watch is stopped. Cancel safe.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
@@ -105,17 +107,17 @@ impl SharedWatch {
     pub fn stop(&self) {
         self.stop.cancel();
         let _moving = self.moving();
-        self.leave_scope();
+        self.leave_feed();
     }
 
-    fn leave_scope(&self) {
-        let scope = self.scope().take();
-        if let Some(scope) = scope {
-            scope.leave(self);
+    fn leave_feed(&self) {
+        let feed = self.feed().take();
+        if let Some(feed) = feed {
+            feed.leave(self);
         }
     }
 
-    /// The cluster is gone: the store must not be read any more.
+    /// Ends the watch because the cluster is gone. Its store must not be read any more.
     pub fn mark_gone(&self) {
         self.gone.store(true, Ordering::Release);
         self.stop();
@@ -126,34 +128,34 @@ impl SharedWatch {
         self.gone.load(Ordering::Acquire)
     }
 
-    fn scope(&self) -> MutexGuard<'_, Option<Arc<dyn Feed>>> {
-        self.scope.lock().unwrap_or_else(PoisonError::into_inner)
+    fn feed(&self) -> MutexGuard<'_, Option<Arc<dyn Feed>>> {
+        lock(&self.feed)
     }
 
     fn moving(&self) -> MutexGuard<'_, ()> {
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.moving)
     }
 
-    /// Adds a sink and tells it everything that is there.
+    /// Adds a sink, which first receives all objects and the status. Returns its id.
     pub fn subscribe(&self, sink: Arc<dyn ChangeSink>) -> u64 {
         let mut cache = self.cache();
         let id = cache.subscribe(&self.request, self.id, sink, |sink| {
             sink.status_changed(&self.status());
         });
-        // Moved meanwhile, perhaps without this sink.
+        // The watch may have moved to another cache meanwhile, without this sink.
         loop {
             let now = self.cache();
             if Arc::ptr_eq(&cache, &now) {
                 return id;
             }
-            cache.hand_over(&self.request, self.id, &now);
+            cache.move_subscribers(&self.request, self.id, &now);
             cache = now;
         }
     }
 
-    /// Removes a sink.
+    /// Removes the sink with this id.
     pub fn unsubscribe(&self, id: u64) {
-        // A sink that is being carried elsewhere is in neither place.
+        // During a move the sink may be in neither of the two caches.
         let _moving = self.moving();
         self.cache().unsubscribe(id);
     }
@@ -164,73 +166,73 @@ impl SharedWatch {
     }
 }
 
-/// As part of a scope.
+/// Watches of clusters in a scope.
 impl SharedWatch {
-    /// Joins a scope, one after the other: of two that make it join at once, the one that looks last where the
-    /// cluster is must have the last word.
+    /// Runs `join`, one call after the other: of two calls at once, the one that reads the cluster's place last must also
+    /// be the last to join.
     pub fn join_with(&self, join: impl FnOnce()) {
         let _moving = self.moving();
         join();
     }
 
-    /// Reads its objects from a place in a scope from now on, which replaces any it read from before. Only to be
-    /// called within [`join_with`](Self::join_with).
-    pub fn joined(&self, scope: Arc<dyn Feed>, cache: Arc<Cache>) {
-        let left = self.scope().replace(scope.clone());
+    /// Takes the objects from the cache of a place in a scope from now on. That replaces the place that the watch read
+    /// before. Only for calls within [`join_with`](Self::join_with).
+    pub fn join(&self, feed: Arc<dyn Feed>, cache: Arc<Cache>) {
+        let left = self.feed().replace(feed.clone());
         match left {
             None => self.move_to(cache),
             Some(left) => {
-                // What the place it leaves does to its objects there says nothing about them elsewhere.
+                // Keep a copy: what becomes of the objects at the old place says nothing about those at the new one.
                 let own = self.cache().split(self.id);
                 self.move_to(own);
-                if !std::ptr::addr_eq(Arc::as_ptr(&left), Arc::as_ptr(&scope)) {
+                if !std::ptr::addr_eq(Arc::as_ptr(&left), Arc::as_ptr(&feed)) {
                     left.leave(self);
                 }
-                scope.await_list(self);
+                feed.await_list(self);
             }
         }
-        self.follow(&*scope);
+        self.update_status(&*feed);
         if self.stop.is_cancelled() {
-            self.leave_scope();
+            self.leave_feed();
         }
     }
 
-    /// Goes on with the cache of the place it was waiting for, unless it has left meanwhile.
-    pub fn arrive(&self, place: impl FnOnce() -> Option<Arc<Cache>>) {
+    /// Moves to the cache of the place that the watch waited for; `cache` returns none if it has left meanwhile.
+    pub fn arrive(&self, cache: impl FnOnce() -> Option<Arc<Cache>>) {
         let _moving = self.moving();
-        if let Some(cache) = place() {
+        if let Some(cache) = cache() {
             self.move_to(cache);
         }
     }
 
-    /// Goes on with other cache; what is different there is told.
+    /// Reads another cache from now on. The subscribers receive the differences.
     fn move_to(&self, cache: Arc<Cache>) {
-        // In this order: whoever subscribes to the old ones from now on sees that it has to move as well.
+        // In this order: a sink that subscribes to the old cache after the swap sees that it has to move as well.
         let old = self.cache.swap(cache.clone());
-        old.hand_over(&self.request, self.id, &cache);
+        old.move_subscribers(&self.request, self.id, &cache);
     }
 
-    /// Takes over how the watch of its scope is doing.
-    pub fn follow(&self, from: &dyn Feed) {
+    /// Copies the status of a feed, if the watch still belongs to it.
+    pub fn update_status(&self, from: &dyn Feed) {
         self.set_status(|status| {
-            // One that it has left may not have heard of it yet.
+            // A feed that the watch has left may not know that yet.
             if !self
-                .scope()
+                .feed()
                 .as_ref()
-                .is_some_and(|scope| std::ptr::addr_eq(&raw const **scope, from))
+                .is_some_and(|feed| std::ptr::addr_eq(&raw const **feed, from))
             {
                 return;
             }
-            // Read here, so that of two that tell at the same time the later one is told last.
-            let scope = from.status();
-            // A kind that was listed stays so: at another endpoint it is old at first, not incomplete.
-            status.synced |= scope.synced;
-            status.lists = scope.lists;
-            status.problem = scope.problem;
+            // Read inside of this closure, so that of two updates at once the later status is set last.
+            let feed = from.status();
+            // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete.
+            status.synced |= feed.synced;
+            status.lists = feed.lists;
+            status.problem = feed.problem;
         });
     }
 
-    /// The kind can't be watched in this cluster, whatever its API server says.
+    /// Sets an error for a kind that can't be watched in this cluster, whatever its API server says.
     pub fn refuse(&self, error: WatchError) {
         self.failed(error);
     }
@@ -245,11 +247,7 @@ impl WatchTarget for SharedWatch {
         &self.stop
     }
 
-    fn status(&self) -> WatchStatus {
-        Self::status(self)
-    }
-
-    fn len(&self) -> usize {
+    fn objects(&self) -> usize {
         self.cache.load().store().len()
     }
 
@@ -272,29 +270,28 @@ impl WatchTarget for SharedWatch {
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<Applied>, NotAnObject> {
-        let closed = item.and_then(|object| object.encode(None, encoder));
-        let object = Arc::new(closed.inspect_err(|error| self.cache.load().skip(error))?);
+    ) -> Result<Option<PlacedObject>, NotAnObject> {
+        let encoded = item.and_then(|object| object.encode(None, encoder));
+        let object = Arc::new(encoded.inspect_err(|error| self.cache.load().skip(error))?);
         self.cache()
             .apply(&self.request, |store| store.upsert(object.clone(), initial));
-        Ok(Some(Applied { place: None, object }))
+        Ok(Some(PlacedObject { place: None, object }))
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Applied>, NotAnObject> {
-        let object = item?.encode(None, encoder)?;
-        let object = Arc::new(object);
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject> {
+        let object = Arc::new(item?.encode(None, encoder)?);
         self.cache()
             .apply(&self.request, |store| store.delete(object.clone()));
-        Ok(Some(Applied { place: None, object }))
+        Ok(Some(PlacedObject { place: None, object }))
     }
 
-    fn known(&self) -> &Observable<WatchStatus> {
+    fn driver_status(&self) -> &Observable<WatchStatus> {
         &self.status
     }
 
     fn status_changed(&self) {
         self.cache()
-            .tell(&self.request, self.id, |sink| sink.status_changed(&self.status()));
+            .notify(&self.request, self.id, |sink| sink.status_changed(&self.status()));
     }
 }
 

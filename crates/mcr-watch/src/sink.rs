@@ -1,20 +1,20 @@
-//! Following a watch.
+//! The subscribers of a watch.
 
 use mcr_store::ObjectChange;
 
 use crate::WatchStatus;
 
-/// Takes the changes of a watch.
+/// A subscriber that receives the changes of a watch.
 ///
-/// Called from the watch's own task, one change after the other, with no lock of the store held. It must be
-/// quick and must not block: everything else of this watch waits for it. In particular it must neither watch
-/// the same kind of the same cluster nor drop a handle of it, which would wait for
-/// the sink itself. A sink that panics misses that change and is told the next.
+/// The task of the watch calls the sink, one change after the other, and holds no lock of the store. The sink must be
+/// quick and must not block, because everything else of this watch waits for it. In particular it must neither watch the
+/// same kind of the same cluster nor drop a handle of that watch: both would wait for the sink itself. A sink that panics
+/// misses that change and receives the next.
 pub trait ChangeSink: Send + Sync + 'static {
     /// An object changed.
     fn changed(&self, change: &ObjectChange);
 
-    /// The watch's status changed (synced, blocked, recovered).
+    /// The status of the watch changed: it has listed, a problem came, or a problem is over.
     fn status_changed(&self, status: &WatchStatus) {
         let _ = status;
     }

@@ -1,4 +1,4 @@
-//! Reading a store.
+//! The objects of a watch, as users read them.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -6,15 +6,15 @@ use mcr_access::ClusterName;
 use mcr_store::{DecodeError, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
-use crate::{WatchStatus, shared::SharedWatch};
+use crate::{WatchStatus, cache::Cache, shared::SharedWatch};
 
 /// Reads the objects of one watch in one cluster, each as an owned `K`.
 ///
-/// Cheap to clone. Reading never waits for the network: what is there is there. An object is decoded when it
-/// is read; the store itself holds compact JSON.
+/// Cheap to clone. Reading never waits for the network. The store holds compact JSON, and decodes an object when it is
+/// read.
 ///
-/// After its cluster is gone a store reads as [`StoreError::Gone`], for ever: a cluster that comes back under
-/// the same name has stores of its own.
+/// Once the cluster is gone, the store returns [`StoreError::Gone`] for ever: a cluster that comes back under the same name
+/// has stores of its own.
 pub struct Store<K> {
     cluster: ClusterName,
     watch: Arc<SharedWatch>,
@@ -41,29 +41,28 @@ impl<K> std::fmt::Debug for Store<K> {
     }
 }
 
-/// Why a store can't be had or read.
+/// Why a store is not available, or can't be read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No controller watches this kind in this cluster, so there is no store of it; reading never starts a
-    /// watch.
+    /// Nobody watches this kind in this cluster, so there is no store. Reading never starts a watch.
     #[error(
         "cluster {cluster}: {kind} is not watched, so there is no store of it. Declare it on a controller (for, owns, watches) or with Cluster::watch"
     )]
     NotWatched {
         /// The cluster.
         cluster: ClusterName,
-        /// The kind asked for.
+        /// The kind.
         kind: String,
     },
-    /// Several watches of this kind with different selectors exist; say which one.
+    /// Several watches of this kind with different selectors exist, and none of all its objects. The caller must name one.
     #[error(
         "cluster {cluster}: {count} watches of {kind} with different selectors exist; name one with Cluster::store_of"
     )]
     Ambiguous {
         /// The cluster.
         cluster: ClusterName,
-        /// The kind asked for.
+        /// The kind.
         kind: String,
         /// How many watches there are.
         count: usize,
@@ -83,27 +82,27 @@ pub enum StoreError {
         cluster: ClusterName,
         /// The kind.
         kind: String,
-        /// The index asked for.
+        /// The name of the index.
         index: String,
     },
-    /// The kind was not listed in time.
+    /// The kind was not listed within the limit.
     #[error("cluster {cluster}: {kind} was not listed within {} s{}", waited.as_secs_f32(), problem.as_ref().map(|p| format!(": {p}")).unwrap_or_default())]
     NotSynced {
         /// The cluster.
         cluster: ClusterName,
         /// The kind.
         kind: String,
-        /// How long was waited.
+        /// The limit.
         waited: Duration,
-        /// What stands in the way, if known.
+        /// Why the kind is not listed, if known.
         problem: Option<String>,
     },
-    /// An object is not what its type says.
+    /// An object can't be decoded as `K`.
     #[error("cluster {cluster}: {source}")]
     Decode {
         /// The cluster.
         cluster: ClusterName,
-        /// Which object, and where in it.
+        /// The object and the part of it that can't be decoded.
         source: DecodeError,
     },
 }
@@ -123,7 +122,7 @@ impl<K> Store<K> {
         &self.cluster
     }
 
-    /// How the watch behind this store is doing.
+    /// The status of the watch that fills this store.
     pub fn status(&self) -> WatchStatus {
         self.watch.status()
     }
@@ -138,8 +137,8 @@ impl<K> Store<K> {
     /// Cancel safe.
     ///
     /// # Errors
-    /// [`StoreError::NotSynced`] after `limit`, saying what stands in the way; [`StoreError::Gone`] if the
-    /// cluster leaves meanwhile.
+    /// [`StoreError::NotSynced`] after `limit`, with the reason if it is known; [`StoreError::Gone`] if the cluster
+    /// leaves meanwhile.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), StoreError> {
         let synced = tokio::select! {
             () = self.watch.stopped() => return Err(self.gone()),
@@ -156,7 +155,7 @@ impl<K> Store<K> {
         }
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.watch.cache().store().len()
     }
@@ -166,23 +165,22 @@ impl<K> Store<K> {
         self.len() == 0
     }
 
-    /// How many bytes of JSON the objects have.
+    /// The size of the objects as JSON, in bytes.
     pub fn bytes(&self) -> usize {
         self.watch.cache().store().bytes()
     }
 
-    /// How many bytes of memory the objects take.
+    /// The memory that the objects take, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.watch.cache().store().held_bytes()
     }
 
-    /// The object as it is held.
+    /// An object in its compact form; none if the store does not have it.
     ///
     /// # Errors
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn raw(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StoreError> {
-        self.alive()?;
-        Ok(self.watch.cache().store().get(key))
+        Ok(self.cache()?.store().get(key))
     }
 
     /// The keys of all objects, in no particular order.
@@ -190,23 +188,15 @@ impl<K> Store<K> {
     /// # Errors
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn keys(&self) -> Result<Vec<ObjectKey>, StoreError> {
-        self.alive()?;
-        Ok(self
-            .watch
-            .cache()
-            .store()
-            .all()
-            .iter()
-            .map(|object| object.key().clone())
-            .collect())
+        let objects = self.cache()?.store().all();
+        Ok(objects.iter().map(|object| object.key().clone()).collect())
     }
 
-    fn alive(&self) -> Result<(), StoreError> {
+    fn cache(&self) -> Result<Arc<Cache>, StoreError> {
         if self.watch.is_gone() {
-            Err(self.gone())
-        } else {
-            Ok(())
+            return Err(self.gone());
         }
+        Ok(self.watch.cache())
     }
 
     fn gone(&self) -> StoreError {
@@ -217,47 +207,37 @@ impl<K> Store<K> {
 }
 
 impl<K: DeserializeOwned> Store<K> {
-    /// Reads one object; none if it is not there.
+    /// Reads one object; none if the store does not have it.
     ///
     /// # Errors
     /// [`StoreError::Decode`] if the object is not a `K`, [`StoreError::Gone`] if the cluster has left.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
-        self.alive()?;
-        self.watch
-            .cache()
-            .store()
-            .get(key)
-            .map(|object| self.decode(&object))
-            .transpose()
+        let object = self.cache()?.store().get(key);
+        object.map(|object| self.decode(&object)).transpose()
     }
 
-    /// Reads all objects, in no particular order. Objects that can't be decoded are left out with a warning
-    /// in the log: one bad object must not hide the others.
+    /// Reads all objects, in no particular order. Leaves out objects that can't be decoded, with a warning in the log: one
+    /// bad object must not hide the others.
     ///
     /// # Errors
     /// [`StoreError::Gone`] if the cluster has left.
     pub fn list(&self) -> Result<Vec<Arc<K>>, StoreError> {
-        self.alive()?;
-        Ok(self.decode_all(self.watch.cache().store().all()))
+        Ok(self.decode_all(self.cache()?.store().all()))
     }
 
-    /// Reads the objects found under a value of an index, in the order of their keys.
+    /// Reads the objects that an index has under a value, in the order of their keys. Leaves out objects that can't be
+    /// decoded, as [`list`](Self::list) does.
     ///
     /// # Errors
     /// [`StoreError::NoIndex`] if no index of this name is registered for this kind, [`StoreError::Gone`] if
     /// the cluster has left.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, StoreError> {
-        self.alive()?;
-        let objects =
-            self.watch
-                .cache()
-                .store()
-                .by_index(index, value)
-                .ok_or_else(|| StoreError::NoIndex {
-                    cluster: self.cluster.clone(),
-                    kind: self.watch.request().kind().to_owned(),
-                    index: index.to_owned(),
-                })?;
+        let objects = self.cache()?.store().by_index(index, value);
+        let objects = objects.ok_or_else(|| StoreError::NoIndex {
+            cluster: self.cluster.clone(),
+            kind: self.watch.request().kind().to_owned(),
+            index: index.to_owned(),
+        })?;
         Ok(self.decode_all(objects))
     }
 
@@ -272,13 +252,12 @@ impl<K: DeserializeOwned> Store<K> {
     }
 
     fn decode_all(&self, objects: Vec<Arc<Object>>) -> Vec<Arc<K>> {
-        objects
-            .iter()
-            .filter_map(|object| {
-                self.decode(object)
-                    .inspect_err(|error| tracing::warn!(cluster = %self.cluster, %error, "object left out"))
-                    .ok()
+        let decoded = objects.iter().map(|object| self.decode(object));
+        let decoded = decoded.map(|object| {
+            object.inspect_err(|error| {
+                tracing::warn!(cluster = %self.cluster, %error, "an object can't be decoded and is left out");
             })
-            .collect()
+        });
+        decoded.filter_map(Result::ok).collect()
     }
 }

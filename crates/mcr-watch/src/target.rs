@@ -1,109 +1,101 @@
-//! What a driver keeps equal to what the API server has.
+//! The objects that a driver keeps equal to those of the API server.
 
 use std::{sync::Arc, time::SystemTime};
 
+use futures::future::BoxFuture;
 use mcr_client::internal::Observable;
 use mcr_store::{Encoder, Item, NotAnObject, Object};
 use tokio_util::sync::CancellationToken;
 
 use crate::{WatchError, WatchRequest, WatchStatus};
 
-/// The objects of one watch, whoever holds them: one cluster, or the many clusters of a scope.
+/// The objects of one watch: those of one cluster, or those of all clusters of a scope endpoint.
 ///
-/// Called by one driver only, one call after the other.
+/// Only one driver calls it, one call after the other.
 pub trait WatchTarget: Send + Sync + 'static {
-    /// What is sent to the API server.
+    /// The kind and the selectors that are sent to the API server.
     fn query(&self) -> &WatchRequest;
 
-    /// Cancelled when nobody wants the watch any more.
+    /// Cancelled when nobody needs the watch any more.
     fn stopped(&self) -> &CancellationToken;
 
-    /// How the watch is doing.
-    fn status(&self) -> WatchStatus;
+    /// The number of objects.
+    fn objects(&self) -> usize;
 
-    /// How many objects are held.
-    fn len(&self) -> usize;
-
-    /// Whether nothing is held.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What is not put in from now on is held as unseen.
+    /// Starts a listing: every object counts as unseen until it is put in.
     fn begin_listing(&self);
 
-    /// Ends a listing. With `complete` what was not in it is deleted.
+    /// Ends a listing. If it was `complete`, deletes the objects that are still unseen.
     fn finish_listing(&self, complete: bool);
 
-    /// Ends a listing that broke off: nothing is deleted.
+    /// Ends a listing that broke off. Deletes nothing.
     fn abort_listing(&self);
 
-    /// Puts an object in; none if it is not held here.
+    /// Puts an object in. Returns none if the object does not belong here.
     fn put(
         &self,
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<Applied>, NotAnObject>;
+    ) -> Result<Option<PlacedObject>, NotAnObject>;
 
-    /// Takes an object out; none if it was not held here.
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Applied>, NotAnObject>;
+    /// Deletes an object. Returns none if the object does not belong here.
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject>;
 
-    /// What is known of the watch.
-    fn known(&self) -> &Observable<WatchStatus>;
+    /// The status as the driver changes it.
+    fn driver_status(&self) -> &Observable<WatchStatus>;
 
-    /// Tells those who follow the watch that what is known of it has changed.
+    /// Tells the subscribers that the status has changed.
     fn status_changed(&self);
 
-    /// Something came, but it may yet turn out to be the same problem again.
-    fn noted(&self) {
-        self.known().change_if(|status| {
+    /// The API server has answered. A problem stays, because it may occur again at once.
+    fn received(&self) {
+        self.driver_status().change_if(|status| {
             status.last_event = Some(SystemTime::now());
             false
         });
     }
 
-    /// Something came that shows that the watch works.
-    fn heard(&self) {
-        let clears = self.known().read(|status| status.problem.is_some());
-        if clears {
-            self.known().change(|status| status.problem = None);
+    /// The watch works. A problem is over.
+    fn recovered(&self) {
+        let had_problem = self.driver_status().read(|status| status.problem.is_some());
+        if had_problem {
+            self.driver_status().change(|status| status.problem = None);
             self.status_changed();
         }
-        self.noted();
+        self.received();
     }
 
     /// A list has ended.
     fn listed(&self) {
-        self.known().change(WatchStatus::listed);
+        self.driver_status().change(WatchStatus::listed);
         self.status_changed();
     }
 
     /// A list or a watch has failed.
     fn failed(&self, error: WatchError) {
-        self.known().change(|status| status.failed(error));
+        self.driver_status().change(|status| status.failed(error));
         self.status_changed();
     }
 
-    /// Whether the next list may come from the API server's cache, which can be behind. Not if that would go back in
+    /// Whether the next list may come from the API server's cache, which can be behind: only if no object can go back in
     /// time.
-    fn may_read_a_cache(&self) -> bool {
-        self.status().lists == 0 && self.len() == 0
+    fn may_list_from_cache(&self) -> bool {
+        self.driver_status().read(|status| status.lists == 0) && self.objects() == 0
     }
 
-    /// The list that was asked for has failed; whoever still needs it asks again.
-    fn list_failed(&self) {}
+    /// The list that [`relist`](Self::relist) asked for has failed. A target that still needs it asks again.
+    fn relist_failed(&self) {}
 
-    /// Resolves when everything has to be listed anew, whatever the watch is at; none if nobody ever asks for that.
-    /// Cancel safe.
-    fn relist(&self) -> Option<futures::future::BoxFuture<'_, ()>> {
+    /// Resolves when the target needs a list during a watch; none if it never does. Cancel safe.
+    fn relist(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 }
 
-/// An object that a list or an event brought.
-pub struct Applied {
-    /// Whose it is, in a scope.
+/// An object of a list or an event, with its place.
+pub struct PlacedObject {
+    /// The place in a scope that the object belongs to; none outside of scopes.
     pub place: Option<Arc<str>>,
     /// The object.
     pub object: Arc<Object>,

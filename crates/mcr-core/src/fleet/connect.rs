@@ -13,7 +13,7 @@ use mcr_client::{
         user_code::{CREDENTIAL_SOURCE, CatchPanic, catch_panic},
     },
 };
-use mcr_watch::internal::{Permit, Phase, Seen};
+use mcr_watch::internal::{Outcomes, Permit, Phase};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
@@ -137,11 +137,11 @@ impl Life<'_> {
         let dialled = tokio::select! {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
-                let mut permit = Permit::take(&self.fleet.connect_permits).await;
+                let mut permit = Permit::acquire(&self.fleet.connect_permits).await;
                 // In a box, as all that is large here: thousands wait, for a place or for their first answer, and none of
                 // them has the room for what it does before or after that.
                 let dial = Box::pin(dial(self.fleet, &spec, why, &prefix));
-                permit.hold(SLOT_WHILE_SILENT, dial).await
+                permit.hold_at_most(SLOT_WHILE_SILENT, dial).await
             } => dialled,
             _ = self.changes.changed() => return self.take_change(),
         };
@@ -288,9 +288,9 @@ async fn begin_with_the_watches(
     const WATCHES_TO_COME: Duration = Duration::from_millis(50);
     // Thousands that join at once stand in line for their lists; asking as well would be one more connection for each.
     let answer_to_come = Duration::from_secs(2) + Duration::from_millis(2) * fleet.size();
-    let seen = &cluster.health().seen;
-    let before = seen.read(Seen::clone);
-    let news = || seen.wait(move |seen| (*seen != before).then_some(seen.answers > before.answers));
+    let outcomes = &cluster.health().outcomes;
+    let before = outcomes.read(Outcomes::clone);
+    let news = || outcomes.wait(move |now| (*now != before).then_some(now.answers > before.answers));
     cluster.transport().swap(connected.link.channel.clone());
     cluster.transport().block(None);
     cluster.set_phase(Phase::Up { endpoint });
@@ -322,11 +322,11 @@ fn asked_who(clusters: u32, probe_after: Duration) -> (Duration, Duration) {
 
 /// Asks the cluster who it is.
 async fn identify(fleet: &FleetShared, mut connected: Connected) -> Result<Connected, NotConnected> {
-    let mut permit = Permit::take(&fleet.connect_permits).await;
+    let mut permit = Permit::acquire(&fleet.connect_permits).await;
     // Longer than a connection may take to be made, so that the reason told is that of the connection.
     let limit = fleet.settings().transport.connect_timeout + TO_IDENTIFY;
     let identify = Box::pin(probe::identify(&connected.link.channel, Afterwards::Keep, limit));
-    connected.identity.uid = permit.hold(SLOT_WHILE_SILENT, identify).await?;
+    connected.identity.uid = permit.hold_at_most(SLOT_WHILE_SILENT, identify).await?;
     connected.asked = true;
     Ok(connected)
 }

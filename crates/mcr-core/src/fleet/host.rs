@@ -319,7 +319,7 @@ impl Host {
         let contents = scope_watch.admit(watch, place);
         drop(state);
         if let Some(contents) = contents {
-            watch.joined(scope_watch.clone(), contents);
+            watch.join(scope_watch.clone(), contents);
         }
         // After that, so that the first list counts for a cluster that has moved here.
         if let Some(connection) = start {

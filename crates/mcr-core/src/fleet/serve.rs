@@ -41,7 +41,7 @@ impl Life<'_> {
         };
         let transport = self.cluster.transport().clone();
         let line = self.cluster.health().clone();
-        let known_failures = line.seen.read(|seen| seen.failures);
+        let known_failures = line.outcomes.read(|outcomes| outcomes.failures);
         let heard = transport
             .last_heard_at()
             .unwrap_or(self.last_probe)
@@ -327,5 +327,6 @@ async fn fresh(
 }
 
 fn failed_since(line: &Health, known: u64) -> impl Future<Output = ()> {
-    line.seen.wait(move |seen| (seen.failures != known).then_some(()))
+    line.outcomes
+        .wait(move |outcomes| (outcomes.failures != known).then_some(()))
 }

@@ -17,7 +17,7 @@ use mcr_store::{
 };
 use mcr_watch::{
     WatchRequest, WatchStatus,
-    internal::{Applied, Cache, Feed, SharedWatch, WatchTarget},
+    internal::{Cache, Feed, PlacedObject, SharedWatch, WatchTarget},
 };
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -227,7 +227,7 @@ impl ScopeWatch {
             self.places().prune(&placement.place);
             error.at(&placement.place)
         })?;
-        let wanted = self.request.namespace_wanted();
+        let wanted = self.request.namespace_name();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
@@ -342,11 +342,7 @@ impl WatchTarget for ScopeWatch {
         &self.stop
     }
 
-    fn status(&self) -> WatchStatus {
-        Self::status(self)
-    }
-
-    fn len(&self) -> usize {
+    fn objects(&self) -> usize {
         let all = self.places().all();
         all.iter().map(|cache| cache.store().len()).sum()
     }
@@ -386,7 +382,7 @@ impl WatchTarget for ScopeWatch {
                 if !complete {
                     // Nothing may be taken for deleted by such a list, nor may one object that can't be read keep
                     // clusters from arriving.
-                    cache.keep(&self.request, &watch.cache());
+                    cache.add_missing(&self.request, &watch.cache());
                 }
                 Some(cache)
             });
@@ -409,7 +405,7 @@ impl WatchTarget for ScopeWatch {
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<Applied>, NotAnObject> {
+    ) -> Result<Option<PlacedObject>, NotAnObject> {
         let located = self.locate(item, encoder).inspect_err(|error| {
             if error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
@@ -420,26 +416,26 @@ impl WatchTarget for ScopeWatch {
         };
         let object = Arc::new(object);
         self.apply(&place, |store| store.upsert(object.clone(), initial));
-        Ok(Some(Applied {
+        Ok(Some(PlacedObject {
             place: Some(place),
             object,
         }))
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Applied>, NotAnObject> {
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject> {
         let Some(Located { place, object }) = self.locate(item, encoder)? else {
             return Ok(None);
         };
         let object = Arc::new(object);
         self.apply(&place, |store| store.delete(object.clone()));
         self.places().prune(&place);
-        Ok(Some(Applied {
+        Ok(Some(PlacedObject {
             place: Some(place),
             object,
         }))
     }
 
-    fn known(&self) -> &Observable<WatchStatus> {
+    fn driver_status(&self) -> &Observable<WatchStatus> {
         &self.status
     }
 
@@ -453,16 +449,16 @@ impl WatchTarget for ScopeWatch {
                 .collect()
         };
         for reader in readers {
-            reader.follow(self);
+            reader.update_status(self);
         }
     }
 
-    fn may_read_a_cache(&self) -> bool {
+    fn may_list_from_cache(&self) -> bool {
         // What a cluster brought along from another endpoint may be newer than what is in a cache.
-        Self::status(self).lists == 0 && self.len() == 0 && self.places().arriving.is_empty()
+        Self::status(self).lists == 0 && self.objects() == 0 && self.places().arriving.is_empty()
     }
 
-    fn list_failed(&self) {
+    fn relist_failed(&self) {
         if !self.places().arriving.is_empty() {
             self.relist.notify_one();
         }

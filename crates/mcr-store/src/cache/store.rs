@@ -15,8 +15,8 @@ use crate::{codec::Object, key::ObjectKey};
 /// The objects of one watch, with their indexes. Every method takes `&self`, so threads can share a store.
 ///
 /// A list replaces the content of a store in three steps: [`begin_listing`](Self::begin_listing),
-/// [`upsert`](Self::upsert) for each object, [`finish_listing`](Self::finish_listing). Readers see the old objects
-/// until then.
+/// [`upsert`](Self::upsert) for each object, [`finish_listing`](Self::finish_listing). An object that the list
+/// lacks stays readable until the last step.
 ///
 /// ```
 /// use std::sync::Arc;

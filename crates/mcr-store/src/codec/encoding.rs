@@ -24,8 +24,8 @@ use super::template::Template;
 /// # }
 /// ```
 //
-// Each object counts a reference. Threads that make and drop objects of several watches would contend for one count, and
-// for the cache line that it is in. So each watch has a count of its own, the outer one: see `with_own_count`.
+// Each object holds a reference. If all watches shared one reference count, threads that create and drop objects of several
+// watches would contend for its cache line. So each watch has a count of its own, the outer one: see `with_own_count`.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::redundant_allocation,

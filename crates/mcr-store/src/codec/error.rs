@@ -1,4 +1,4 @@
-//! Why JSON is no object, or no object of a Rust type.
+//! Errors of JSON that is not an object, and of objects that can't be decoded.
 
 use std::sync::Arc;
 

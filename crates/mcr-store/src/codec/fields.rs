@@ -8,7 +8,7 @@ use super::{
     scan::{FieldText, Scanner},
 };
 
-/// The number of fields that most objects have at most.
+/// Most objects have at most this many fields.
 pub(super) const TYPICAL_FIELDS: usize = 16;
 
 /// The field of the metadata that is dropped.
@@ -28,7 +28,7 @@ pub(super) struct ParsedFields<'a> {
 }
 
 impl<'a> ParsedFields<'a> {
-    /// For the objects of a list. `None` if positions in the text do not fit into a [`Scalar`].
+    /// No fields yet, without reserved memory. `None` if the positions in the text do not fit into a [`Scalar`].
     pub(super) fn new(text: &'a str) -> Option<Self> {
         Scalar::positions_fit(text).then(|| Self {
             text,
@@ -36,7 +36,7 @@ impl<'a> ParsedFields<'a> {
         })
     }
 
-    /// The same for one object.
+    /// No fields yet, with memory reserved for one object.
     pub(super) fn for_one_object(text: &'a str) -> Option<Self> {
         Some(Self {
             fields: Vec::with_capacity(TYPICAL_FIELDS),
@@ -70,7 +70,7 @@ impl<'a> ParsedFields<'a> {
 
 /// The fields of one object, as ranges of [`ParsedFields`].
 pub(super) struct ObjectFields {
-    /// All fields. The metadata itself is none of them; its fields are.
+    /// The fields of the object and of its metadata, without the field `metadata` itself.
     pub(super) all: Range<usize>,
     /// The fields of the metadata.
     pub(super) metadata: Range<usize>,

@@ -38,8 +38,8 @@ pub struct LineDecoder {
 pub struct LineTooLong;
 
 impl LineDecoder {
-    /// Adds a chunk. Take all lines of the chunk before it first, with [`next`](Self::next): a line that is left comes out
-    /// joined with the one behind it.
+    /// Adds a chunk. First take all lines of the previous chunk with [`next`](Self::next): a line that was not taken is
+    /// joined with the line behind it.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;

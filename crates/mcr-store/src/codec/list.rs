@@ -15,7 +15,7 @@ use super::{
 ///
 /// See [`parse_list`](crate::parse_list) for an example.
 //
-// In a box, because a watch keeps it across awaits while it applies a list, and each watch has its future.
+// Boxed to keep the futures of watches small: a watch holds the list across awaits.
 #[derive(Default)]
 pub struct RawObjects<'a>(Box<List<'a>>);
 

@@ -119,7 +119,7 @@ impl<'a> ListTemplate<'a> {
 
     /// Continues a comparison and records scalars. False if the object does not match.
     fn compare(&self, comparison: &mut Comparison<'a>, recorder: &mut BoundedRecorder<'_>) -> bool {
-        // Compilers hold a local copy in registers.
+        // Compilers keep a local copy in registers.
         let mut json = comparison.json.clone();
         let left = self.segments.get(comparison.segments..).unwrap_or_default();
         let mut passed = left.iter();
@@ -179,7 +179,7 @@ const MAX_SEGMENTS: usize = 4096;
 /// The most list templates of one list.
 const MAX_TEMPLATES: usize = 4;
 
-/// The number by which misses may exceed hits before list templates are given up.
+/// When misses exceed hits by this number, the list is read without list templates.
 const MAX_EXCESS_MISSES: usize = 8;
 
 /// The list templates of a list.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::splitter::TemplateSplitter;
 
-/// The largest buffer that is kept. Few objects are larger, and every thread would keep a larger buffer in the end.
+/// The largest buffer that a thread keeps. Few objects need a larger one, and in the end every thread would keep it.
 const MAX_KEPT: usize = 64 << 10;
 
 /// The buffers to encode or decode one object. Between two calls their content has no meaning.

@@ -139,7 +139,7 @@ fn push_text(values: &mut Vec<u8>, text: &str) {
 fn push_unescaped(values: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u32]) -> Option<()> {
     let (mut from, end) = (scalar.start(), scalar.end());
     values.push(UNESCAPED);
-    // The final length is not known yet. It is at most this one, and is written into as many bytes.
+    // The final length is at most this one. It is not known yet, and later replaces this one in the same bytes.
     let len_at = values.len();
     varint::write(values, end - from + PLAIN);
     let text_at = values.len();
@@ -175,14 +175,14 @@ fn push_unescaped(values: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u
     Some(())
 }
 
-/// The length that most lines of a text have at most.
+/// Most lines of a text have at most this length.
 const LINE: usize = 64;
 
 /// Copies `len` bytes. May overwrite further bytes of `to`, up to [`LINE`] in all.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8], len: usize) -> Option<()> {
     match (to.first_chunk_mut::<LINE>(), from.first_chunk::<LINE>()) {
-        // Compilers make no call of a copy whose length is constant.
+        // Compilers inline a copy of constant length.
         (Some(to), Some(from)) if len <= LINE => *to = *from,
         _ => copy_exactly(to.get_mut(..len)?, from.get(..len)?),
     }

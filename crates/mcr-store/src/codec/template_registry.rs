@@ -23,10 +23,10 @@ const MAX_TEMPLATES: usize = 4096;
 /// The most memory that the templates of a kind take, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Quota of each watch: `1 / min(watches, MAX_SHARES)` of the registry.
+/// The quota of each watch is `1 / min(watches, MAX_SHARES)` of the registry.
 const MAX_SHARES: usize = 8;
 
-/// The longest JSON that a template is made of. A longer one would hold the lock for long, and other watches wait for it.
+/// The longest JSON that a template is made of. A longer one would keep the lock for long, and other watches would wait.
 const MAX_TEMPLATE: usize = 64 << 10;
 
 /// The most keys that are remembered of templates with one object. It exceeds [`MAX_TEMPLATES`]: watches that are read one

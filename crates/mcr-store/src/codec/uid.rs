@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-/// A UID. API servers make UUIDs; any other text is held as its hash.
+/// A UID. API servers make UUIDs. Of any other text the UID holds a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uid(Uuid);
 

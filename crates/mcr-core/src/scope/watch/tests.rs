@@ -327,7 +327,7 @@ impl World {
         let watch = reading.watch.clone();
         watch.join_with(|| {
             if let Some(cache) = scope.admit(&watch, &place.to_string().into()) {
-                watch.joined(scope.clone(), cache);
+                watch.join(scope.clone(), cache);
             }
         });
         let before = reading.at.replace((s, place));
@@ -351,7 +351,7 @@ impl World {
             assert_eq!(scope.watch.counts(), (there.count(), all));
             assert_eq!(scope.watch.is_unread(), all == 0);
             assert_eq!(
-                scope.watch.len(),
+                scope.watch.objects(),
                 scope.places.iter().map(BTreeMap::len).sum::<usize>()
             );
             assert_eq!(scope.unread.load(Ordering::SeqCst), 0);

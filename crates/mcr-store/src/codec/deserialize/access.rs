@@ -9,7 +9,7 @@ use super::{
     reader::Reader,
 };
 
-/// The prefix of the names by which serde_json marks types of its own, which are no types of JSON.
+/// The prefix of the names by which serde_json marks its own types, such as `RawValue`.
 pub(super) const PRIVATE: &str = "$serde_json::private::";
 
 impl<'de> Reader<'de, '_> {
@@ -72,8 +72,8 @@ impl<'de> MapAccess<'de> for Elements<'_, 'de, '_> {
 
 /// The name of a field. It is a string, whatever type is asked for.
 ///
-/// A type that asks for nothing leaves the name unread, and the object is declined at the colon. Only this type would accept a
-/// field without a name, which is no JSON.
+/// A type that asks for no value leaves the name unread, and the reader declines the object at the colon. Such a type would
+/// otherwise accept a field without a name, which is not JSON.
 struct FieldName<'t, 'de, 'r>(&'t mut Reader<'de, 'r>);
 
 macro_rules! decline_names {

@@ -16,9 +16,10 @@ pub(super) fn special_at(bytes: &[u8], start: usize) -> Option<u64> {
     (!rest.is_empty()).then(|| special(&block))
 }
 
-/// The lowest bit is of the first byte. Compilers make vector instructions of the loop.
+/// The special bytes of a block, a bit for each byte. The lowest bit is that of the first byte. Compilers turn the loop into
+/// vector instructions.
 fn special(block: &[u8; BLOCK]) -> u64 {
-    /// One bit per eighth of the block. With it the eight eighths share the bytes of one eighth.
+    /// A bit for each eighth of the block, so that the results of all eighths fit into as many bytes as one eighth has.
     const EIGHTHS: [u8; BLOCK] = {
         let mut eighths = [0; BLOCK];
         let mut at = 0;
@@ -30,7 +31,7 @@ fn special(block: &[u8; BLOCK]) -> u64 {
     };
     let mut found = [0_u8; BLOCK];
     for ((found, byte), eighth) in found.iter_mut().zip(block).zip(EIGHTHS) {
-        // The exclusive or exchanges quotes and blanks, so one comparison finds quotes and control characters.
+        // `^ 2` turns a quote into a blank and a blank into a quote, so one comparison finds quotes and control characters.
         let is_special = (*byte ^ 2 <= b' ') | (*byte == b'\\');
         *found = if is_special { eighth } else { 0 };
     }

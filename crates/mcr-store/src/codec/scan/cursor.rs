@@ -91,7 +91,7 @@ impl<'a> Scanner<'a> {
         self.accept(byte).then_some(())
     }
 
-    /// Passes over a text that is exactly here.
+    /// Passes over `literal`. `None` if the next bytes are others.
     #[inline(always)]
     pub(in crate::codec) fn literal(&mut self, literal: &str) -> Option<()> {
         let rest = self.text.as_bytes().get(self.at..)?;

@@ -13,7 +13,7 @@ pub(super) const MAX_RECORDED: usize = 1 << 14;
 pub(super) trait Recorder {
     fn scalar(&mut self, scalar: Scalar);
 
-    /// An escape in a scalar, which is received after its escapes, or in the name of a field.
+    /// Receives an escape. It belongs to the next scalar, or to the name of a field.
     fn escape(&mut self, at: usize);
 }
 

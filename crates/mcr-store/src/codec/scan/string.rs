@@ -60,7 +60,7 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(super) fn name(&mut self) -> Option<Cow<'a, str>> {
         self.peek()?;
-        // Compilers hold a local copy in registers.
+        // Compilers keep a local copy in registers.
         let mut end = self.clone();
         end.expect(b'"')?;
         let has_escapes = end.string(&mut ())?;

@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
 
     /// Passes over a value and records its scalars. With `PLACEHOLDERS` a placeholder may be in the place of a number.
     ///
-    /// Takes no recursion, because the sender decides how deep a value is. More than 127 open brackets are declined.
+    /// Not recursive, because the sender decides how deep a value is. Declines more than 127 open brackets.
     #[inline(always)]
     fn skip<const PLACEHOLDERS: bool>(&mut self, recorder: &mut impl Recorder) -> Option<()> {
         let mut brackets = Brackets::default();

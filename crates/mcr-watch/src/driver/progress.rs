@@ -1,0 +1,347 @@
+//! What a driver does next. Nothing in this module sends a request or waits.
+
+use std::{collections::BTreeMap, mem::take, time::Duration};
+
+use mcr_client::internal::{Backoff, jitter};
+
+use crate::WatchError;
+
+/// A watch that lasted longer ends a series of failures: the next failure starts with short pauses.
+const PROVEN_AFTER: Duration = Duration::from_secs(10);
+
+/// A watch that the server ends earlier is cut short. A driver that started the next one at once would ask in a tight
+/// loop.
+const CUT_SHORT_BEFORE: Duration = Duration::from_secs(1);
+
+/// After this many failures in a row at one resource version the driver lists again. It would otherwise ask for ever for
+/// an event that can't be converted, or at which a proxy cuts the watch off.
+const STUCK_AFTER: u32 = 3;
+
+/// The longest pause that a server can ask for. A server that asks for more is misconfigured, and nobody would find out
+/// why a kind is not watched for a year.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Where a watch continues: a resource version, and the endpoint that it belongs to.
+#[derive(Debug)]
+pub(super) struct Position {
+    pub(super) endpoint: u64,
+    pub(super) resource_version: String,
+}
+
+/// Whether the driver lists or watches next.
+#[derive(Debug, Default)]
+enum State {
+    /// The driver lists. Entered at the start, and whenever the position is of no use any more: after a 410, a response
+    /// that can't be read, or repeated failures at one version; after a watch that was silent or left an object out; and
+    /// when the list of `Interrupted` fails after it has brought objects.
+    #[default]
+    Unlisted,
+    /// The driver watches from here, or lists if the cluster has moved to another endpoint. Entered after a complete list.
+    Listed(Position),
+    /// The driver lists, because its target has asked for a list during a watch. A list that fails before it `brought` an
+    /// object leads back to `Listed`: the watch continues, and the clusters that did not ask notice nothing. After a list
+    /// that brought objects the old watch would turn them back.
+    Interrupted { at: Position, brought: bool },
+}
+
+/// What a watch has received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Received {
+    Nothing,
+    Events,
+    /// At least one bookmark: this server sends them, so a long silence means a dead connection.
+    Bookmarks,
+}
+
+/// How a watch went.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndedWatch {
+    pub(super) lasted: Duration,
+    /// As set by [`WatchSettings::watch_timeout`](crate::WatchSettings::watch_timeout).
+    pub(super) timeout: Duration,
+    pub(super) received: Received,
+    /// Whether an object was unreadable since the last list started.
+    pub(super) left_out: bool,
+}
+
+impl EndedWatch {
+    /// Whether the watch received nothing, not even a bookmark, in its whole life. There are servers whose watches stay
+    /// dead if they started with nothing to watch. Only a list shows the difference.
+    pub(super) fn was_silent(&self) -> bool {
+        self.received == Received::Nothing && self.lasted >= self.timeout.mul_f64(0.8)
+    }
+}
+
+/// What the driver does after a watch that was cut short.
+#[derive(Debug)]
+pub(super) struct CutShort {
+    pub(super) pause: Duration,
+    /// Whether to report it as a problem of the watch.
+    pub(super) report: bool,
+}
+
+/// What the driver does after an error.
+#[derive(Debug)]
+pub(super) struct Retry {
+    pub(super) pause: Duration,
+    /// Whether to log the error as a warning.
+    pub(super) warn: bool,
+    /// Whether the interrupted watch continues, at once.
+    pub(super) resume: bool,
+}
+
+/// How far a driver has come, and its failures since a watch last proved that things work.
+pub(super) struct Progress {
+    state: State,
+    backoff: Backoff,
+    /// How many watches in a row failed without a newer resource version.
+    stuck: u32,
+    cut_short: u32,
+    /// How often errors have occurred, by their reason.
+    errors: BTreeMap<&'static str, u32>,
+}
+
+impl Progress {
+    pub(super) fn new(retry_cap: Duration) -> Self {
+        Self {
+            state: State::Unlisted,
+            backoff: Backoff::new(Duration::from_millis(500), retry_cap),
+            stuck: 0,
+            cut_short: 0,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// The cluster is down. Its failures say nothing about the time after: an API server that starts forbids everything
+    /// for a moment. How often a cluster that comes and goes is dialled is up to its supervisor.
+    pub(super) fn cluster_down(&mut self) {
+        self.backoff.reset();
+    }
+
+    /// The resource version to watch from at this endpoint; none if the driver lists next.
+    pub(super) fn watches_from(&self, endpoint: u64) -> Option<&str> {
+        match &self.state {
+            State::Listed(at) if at.endpoint == endpoint => Some(&at.resource_version),
+            _ => None,
+        }
+    }
+
+    /// The target has asked for a list during a watch.
+    pub(super) fn interrupt(&mut self) {
+        self.state = match take(&mut self.state) {
+            State::Listed(at) => State::Interrupted { at, brought: false },
+            other => other,
+        };
+    }
+
+    /// Whether the current list has brought objects: not when it starts, but with the first page that has some.
+    pub(super) fn set_list_brought(&mut self, objects: bool) {
+        if let State::Interrupted { brought, .. } = &mut self.state {
+            *brought = objects;
+        }
+    }
+
+    pub(super) fn listed(&mut self, at: Position) {
+        self.state = State::Listed(at);
+    }
+
+    /// The watch has received a resource version. An empty one is ignored: a watch from there would start anywhere, and
+    /// miss what was deleted before.
+    pub(super) fn advance(&mut self, resource_version: String) {
+        if resource_version.is_empty() {
+            return;
+        }
+        self.stuck = 0;
+        if let State::Listed(at) = &mut self.state {
+            at.resource_version = resource_version;
+        }
+    }
+
+    /// A watch that the server had accepted or refused has ended. An error must also be passed to [`failed`](Self::failed).
+    pub(super) fn watch_ended(
+        &mut self,
+        ended: EndedWatch,
+        result: &Result<(), WatchError>,
+    ) -> Option<CutShort> {
+        if ended.lasted > PROVEN_AFTER {
+            self.backoff.reset();
+            self.errors.clear();
+            (self.stuck, self.cut_short) = (0, 0);
+        }
+        // No event tells that an object is readable again, or what an object without a name kept from being deleted.
+        if ended.was_silent() || ended.left_out {
+            self.state = State::Unlisted;
+        }
+        match result {
+            Ok(()) if ended.lasted < CUT_SHORT_BEFORE => {
+                self.cut_short = self.cut_short.saturating_add(1);
+                return Some(CutShort {
+                    pause: self.backoff.pause(),
+                    report: self.cut_short >= STUCK_AFTER,
+                });
+            }
+            Err(WatchError::Api { .. } | WatchError::Transport(_)) => self.stuck += 1,
+            _ => {}
+        }
+        None
+    }
+
+    /// A list or a watch has failed.
+    pub(super) fn failed(&mut self, error: &WatchError) -> Retry {
+        let expired = matches!(error, WatchError::Expired);
+        let stuck = self.stuck >= STUCK_AFTER;
+        if stuck {
+            self.stuck = 0;
+        }
+        let useless = stuck || expired || matches!(error, WatchError::Malformed(_));
+        let (state, resume) = match take(&mut self.state) {
+            State::Listed(at) if !useless => (State::Listed(at), false),
+            State::Interrupted { at, brought: false } if !expired => (State::Listed(at), true),
+            _ => (State::Unlisted, false),
+        };
+        self.state = state;
+        let times = self.errors.entry(error.reason()).or_default();
+        *times = times.saturating_add(1);
+        let times = *times;
+        let mut pause = self.backoff.pause();
+        match error {
+            WatchError::TooManyRequests {
+                retry_after: Some(asked),
+            } => pause = pause.max((*asked).min(LONGEST_PAUSE)),
+            // A version that expires once is normal, and a list cures it. Only a repetition may be a loop.
+            WatchError::Expired if times == 1 => pause = jitter(Duration::from_millis(100)),
+            _ => {}
+        }
+        // One warning for each problem: a thousand dead watches must not fill the log, and a watch that starts and fails
+        // each time is one problem. To list again is normal unless it never ends.
+        let warn = times == if expired { 3 } else { 1 };
+        Retry { pause, warn, resume }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn listed() -> Progress {
+        let mut progress = Progress::new(15 * SECOND);
+        let resource_version = "7".into();
+        progress.listed(Position {
+            endpoint: 1,
+            resource_version,
+        });
+        progress
+    }
+
+    fn ended(lasted: Duration) -> EndedWatch {
+        EndedWatch {
+            lasted,
+            timeout: 290 * SECOND,
+            received: Received::Events,
+            left_out: false,
+        }
+    }
+
+    fn broken() -> WatchError {
+        WatchError::Transport("broken".into())
+    }
+
+    /// Where the driver watches next after an error, and whether it resumes an interrupted watch.
+    fn after(mut progress: Progress, error: &WatchError) -> (Option<String>, bool) {
+        let resume = progress.failed(error).resume;
+        (progress.watches_from(1).map(str::to_owned), resume)
+    }
+
+    #[test]
+    fn only_errors_that_make_the_version_useless_lead_to_a_list() {
+        for error in [broken(), WatchError::NotServed, WatchError::Timeout(SECOND)] {
+            assert_eq!(after(listed(), &error), (Some("7".into()), false));
+        }
+        for error in [WatchError::Expired, WatchError::Malformed("?".into())] {
+            assert_eq!(after(listed(), &error), (None, false));
+        }
+        assert_eq!(listed().watches_from(2), None, "another endpoint");
+    }
+
+    #[test]
+    fn three_failures_in_a_row_at_one_version_lead_to_a_list() {
+        for advances in [false, true] {
+            let mut progress = listed();
+            for _ in 0..3 {
+                assert!(progress.watches_from(1).is_some());
+                progress.advance(if advances { "8".into() } else { String::new() });
+                assert!(progress.watch_ended(ended(SECOND), &Err(broken())).is_none());
+                progress.failed(&broken());
+            }
+            assert_eq!(progress.watches_from(1).is_some(), advances);
+        }
+    }
+
+    #[test]
+    fn an_interrupted_watch_continues_only_if_the_list_brought_nothing() {
+        let interrupted = |objects| {
+            let mut progress = listed();
+            progress.interrupt();
+            progress.set_list_brought(objects);
+            assert_eq!(progress.watches_from(1), None);
+            progress
+        };
+        for error in [broken(), WatchError::Malformed("?".into())] {
+            assert_eq!(after(interrupted(false), &error), (Some("7".into()), true));
+            assert_eq!(after(interrupted(true), &error), (None, false));
+        }
+        assert_eq!(after(interrupted(false), &WatchError::Expired), (None, false));
+    }
+
+    #[test]
+    fn a_silent_watch_and_one_that_left_an_object_out_lead_to_a_list() {
+        let (received, left_out) = (Received::Nothing, true);
+        let (long, short) = (ended(290 * SECOND), ended(200 * SECOND));
+        for (ended, lists) in [
+            (long, false),
+            (EndedWatch { received, ..long }, true),
+            (EndedWatch { received, ..short }, false),
+            (EndedWatch { left_out, ..short }, true),
+        ] {
+            let mut progress = listed();
+            assert!(progress.watch_ended(ended, &Ok(())).is_none());
+            assert_eq!(progress.watches_from(1).is_none(), lists, "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn watches_that_are_cut_short_are_reported_until_one_lasts() {
+        let mut progress = listed();
+        let reported = [0, 0, 0, 5, 0, 11, 0].map(|seconds| {
+            let cut = progress.watch_ended(ended(seconds * SECOND), &Ok(()));
+            cut.map(|cut| cut.report)
+        });
+        let (no, yes) = (Some(false), Some(true));
+        assert_eq!(reported, [no, no, yes, None, yes, None, no]);
+    }
+
+    #[test]
+    fn a_problem_is_one_warning_and_a_server_can_ask_for_minutes() {
+        let mut progress = listed();
+        assert_eq!(
+            [(); 3].map(|()| progress.failed(&broken()).warn),
+            [true, false, false]
+        );
+        let expired = [(); 4].map(|()| progress.failed(&WatchError::Expired));
+        assert_eq!(
+            expired.each_ref().map(|retry| retry.warn),
+            [false, false, true, false]
+        );
+        assert!(expired[0].pause <= Duration::from_millis(100) && expired[1].pause >= SECOND);
+        for (asked, pause) in [(60, 60), (1_000_000, 300)] {
+            let retry_after = Some(asked * SECOND);
+            let retry = progress.failed(&WatchError::TooManyRequests { retry_after });
+            assert_eq!(retry.pause, pause * SECOND);
+        }
+        progress.watch_ended(ended(11 * SECOND), &Ok(()));
+        let retry = progress.failed(&broken());
+        assert!(retry.warn && retry.pause <= Duration::from_millis(500));
+    }
+}

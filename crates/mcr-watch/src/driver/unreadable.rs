@@ -1,0 +1,36 @@
+//! The objects that a driver could not read.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use mcr_store::{NotAnObject, ObjectKey};
+
+/// How many objects are remembered before the driver logs them anew.
+const REMEMBERED: usize = 1000;
+
+/// The unreadable objects of one watch.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    /// The logged objects, by their place in a scope and their key. An object without a name has no key.
+    logged: BTreeSet<(Option<Arc<str>>, Option<ObjectKey>)>,
+    /// Whether an object was unreadable since the last list started.
+    pub(super) since_list: bool,
+}
+
+impl Unreadable {
+    /// Adds an object. Returns whether to log it: once for each object, because it may change every second and is in
+    /// every list.
+    pub(super) fn add(&mut self, error: &NotAnObject) -> bool {
+        self.since_list = true;
+        if self.logged.len() >= REMEMBERED {
+            self.logged.clear();
+        }
+        self.logged.insert((error.place.clone(), error.key.clone()))
+    }
+
+    /// Removes an object that is readable again.
+    pub(super) fn remove(&mut self, place: Option<&Arc<str>>, key: &ObjectKey) {
+        if !self.logged.is_empty() {
+            self.logged.remove(&(place.cloned(), Some(key.clone())));
+        }
+    }
+}
