@@ -33,7 +33,7 @@ use crate::{
     alone::place,
     objects,
     subject::{
-        said::{Said, now},
+        message::{Message, now},
         say,
     },
 };
@@ -68,7 +68,7 @@ pub fn run(args: SimArgs) -> Result<()> {
     runtime.block_on(async {
         let mut served = Served::start(&args).await?;
         served.write_kubeconfig(&args.kubeconfig, 0..args.clusters)?;
-        say(&Said::Serving);
+        say(&Message::Serving);
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         while let Some(line) = lines.next_line().await? {
             let answer = served.obey(&line, &args.kubeconfig).await;
@@ -149,7 +149,7 @@ impl Served {
         Ok(std::fs::rename(half, path)?)
     }
 
-    async fn obey(&mut self, line: &str, kubeconfig: &Path) -> Result<Said> {
+    async fn obey(&mut self, line: &str, kubeconfig: &Path) -> Result<Message> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |word: &str| word.parse::<usize>().context("a number");
         match words.as_slice() {
@@ -180,10 +180,10 @@ impl Served {
             }
             _ => bail!("there is no such command"),
         }
-        Ok(Said::Done { at: now() })
+        Ok(Message::Done { at: now() })
     }
 
-    fn counts(&self) -> Said {
+    fn counts(&self) -> Message {
         let (mut lists, mut watches, mut open) = (0, 0, 0);
         for cluster in &self.clusters {
             let audit = cluster.audit();
@@ -191,7 +191,7 @@ impl Served {
             watches += audit.count(|event| event.is_watch_start("configmaps")) as u64;
             open += cluster.watches() as u64;
         }
-        Said::Counts { lists, watches, open }
+        Message::Counts { lists, watches, open }
     }
 }
 

@@ -46,4 +46,6 @@ pub mod internal {
         attempt::Attempt,
         rounds::{Held, Rounds},
     };
+    pub use mcr_access::internal::lock;
+    pub use mcr_client::internal::Backoff;
 }

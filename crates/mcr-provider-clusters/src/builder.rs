@@ -11,14 +11,28 @@ pub struct ClustersProviderBuilder {
     clusters: Vec<ClusterSpec>,
 }
 
-impl ClustersProviderBuilder {
-    pub(crate) fn new() -> Self {
-        Self {
+impl ClustersProvider {
+    /// A provider without clusters so far, named `clusters`.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A builder, to give it another name or clusters to begin with.
+    pub fn builder() -> ClustersProviderBuilder {
+        ClustersProviderBuilder {
             name: "clusters".into(),
             clusters: Vec::new(),
         }
     }
+}
 
+impl Default for ClustersProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClustersProviderBuilder {
     /// Sets the provider's name. Default: `clusters`.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {

@@ -5,7 +5,7 @@ use mcr_core::{Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ClustersHandle, ClustersProviderBuilder,
+    ClustersHandle,
     registry::{Listener, Registry},
 };
 
@@ -23,25 +23,9 @@ pub struct ClustersProvider {
 }
 
 impl ClustersProvider {
-    /// A provider without clusters so far, named `clusters`.
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// A builder, to give it another name or clusters to begin with.
-    pub fn builder() -> ClustersProviderBuilder {
-        ClustersProviderBuilder::new()
-    }
-
     /// What adds and removes clusters. Take it before the provider is given to the fleet.
     pub fn handle(&self) -> ClustersHandle {
         ClustersHandle(self.registry.clone())
-    }
-}
-
-impl Default for ClustersProvider {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

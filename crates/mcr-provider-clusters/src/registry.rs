@@ -6,14 +6,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec};
+use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, internal::lock};
 use tokio::sync::Notify;
 
 #[derive(Default)]
 pub(crate) struct Registry {
+    // No user code runs under the lock, so a poisoned one still holds a consistent state.
     state: Mutex<State>,
     changed: Notify,
 }
@@ -56,7 +57,7 @@ impl Dirty {
 
 impl Registry {
     pub(crate) fn add(&self, spec: ClusterSpec) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let name = spec.name.clone();
         let new = state
             .clusters
@@ -73,7 +74,7 @@ impl Registry {
     }
 
     pub(crate) fn broken(&self, broken: BrokenCluster) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let name = broken.name.clone();
         let entry = state.clusters.entry(name.clone()).or_insert_with(|| {
             Box::new(Entry {
@@ -86,7 +87,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, name: &ClusterName) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let removed = state.clusters.remove(name).is_some();
         if removed {
             self.tell(state, name);
@@ -95,7 +96,7 @@ impl Registry {
     }
 
     pub(crate) fn names(&self) -> Vec<ClusterName> {
-        self.lock().clusters.keys().cloned().collect()
+        lock(&self.state).clusters.keys().cloned().collect()
     }
 
     fn tell(&self, mut state: MutexGuard<'_, State>, name: &ClusterName) {
@@ -104,11 +105,6 @@ impl Registry {
         }
         drop(state);
         self.changed.notify_waiters();
-    }
-
-    // No user code runs under the lock, so a poisoned one still holds a consistent state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +120,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        let mut state = registry.lock();
+        let mut state = lock(&registry.state);
         let id = state.next_listener;
         state.next_listener += 1;
         let mut dirty = Dirty::default();
@@ -165,7 +161,7 @@ impl Listener {
             self.until_synced = None;
             return Some(Change::Synced);
         }
-        let mut state = self.registry.lock();
+        let mut state = lock(&self.registry.state);
         let name = state.dirty.get_mut(&self.id)?.pop()?;
         self.until_synced = self.until_synced.map(|left| left - 1);
         match state.clusters.get(&name) {
@@ -181,7 +177,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.registry.lock().dirty.remove(&self.id);
+        lock(&self.registry.state).dirty.remove(&self.id);
     }
 }
 
@@ -193,8 +189,8 @@ mod tests {
     fn a_dropped_discovery_leaves_nothing_behind() {
         let registry = Arc::new(Registry::default());
         let listeners: Vec<_> = (0..10).map(|_| Listener::new(registry.clone())).collect();
-        assert_eq!(registry.lock().dirty.len(), 10);
+        assert_eq!(lock(&registry.state).dirty.len(), 10);
         drop(listeners);
-        assert!(registry.lock().dirty.is_empty());
+        assert!(lock(&registry.state).dirty.is_empty());
     }
 }

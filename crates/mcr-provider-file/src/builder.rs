@@ -7,7 +7,7 @@ use std::{
 use glob::Pattern;
 use mcr_core::Trust;
 
-use crate::{Environment, FileError, FileProvider};
+use crate::{Environment, FileError, FileProvider, config::Config};
 
 /// The globs files in folders are chosen by unless others are given.
 const DEFAULT_GLOBS: [&str; 5] = [
@@ -36,23 +36,16 @@ pub struct FileProviderBuilder {
     environment: Option<Environment>,
 }
 
-/// What was asked for, checked.
-#[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) dirs: Vec<PathBuf>,
-    pub(crate) globs: Vec<Pattern>,
-    pub(crate) separator: String,
-    pub(crate) trust: Trust,
-    pub(crate) poll: Duration,
-    pub(crate) debounce: Duration,
-    pub(crate) debounce_at_most: Duration,
-    pub(crate) notifications: bool,
-    pub(crate) environment: Option<Environment>,
+impl FileProvider {
+    /// A builder. Without options it finds what kubectl finds: the files in `$KUBECONFIG`, or else
+    /// `~/.kube/config`, or else kubeconfigs in the working directory.
+    pub fn builder() -> FileProviderBuilder {
+        FileProviderBuilder::new()
+    }
 }
 
 impl FileProviderBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             name: "file".into(),
             files: Vec::new(),

@@ -14,10 +14,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Environment, FileProviderBuilder,
-    builder::Config,
+    Environment,
+    config::Config,
     diff::{Clusters, Desired, changes, say},
-    resolve::Known,
+    resolve::LastGoodFiles,
     scan::Scanner,
     search::sources,
     watch::{FolderWatch, Signal},
@@ -34,15 +34,7 @@ use crate::{
 pub struct FileProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
-    pub(crate) known: Arc<Mutex<Known>>,
-}
-
-impl FileProvider {
-    /// A builder. Without options it finds what kubectl finds: the files in `$KUBECONFIG`, or else
-    /// `~/.kube/config`, or else kubeconfigs in the working directory.
-    pub fn builder() -> FileProviderBuilder {
-        FileProviderBuilder::new()
-    }
+    pub(crate) known: Arc<Mutex<LastGoodFiles>>,
 }
 
 impl fmt::Debug for FileProvider {
@@ -80,7 +72,7 @@ impl Provider for FileProvider {
 
 struct Running {
     config: Arc<Config>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LastGoodFiles>>,
     signal: Arc<Signal>,
     /// None before the first round, and while one runs.
     work: Option<Work>,
@@ -178,7 +170,7 @@ impl Running {
 }
 
 impl Work {
-    fn new(config: Arc<Config>, known: Arc<Mutex<Known>>, signal: Arc<Signal>) -> Self {
+    fn new(config: Arc<Config>, known: Arc<Mutex<LastGoodFiles>>, signal: Arc<Signal>) -> Self {
         let environment = config.environment.clone().unwrap_or_else(Environment::of_process);
         let sources = sources(&config.files, &config.dirs, &environment, |path| path.exists());
         tracing::info!(

@@ -111,7 +111,7 @@ enum Seen {
     File {
         len: u64,
         modified: Option<SystemTime>,
-        place: Place,
+        identity: FileIdentity,
     },
     Fault(ErrorKind),
 }
@@ -121,11 +121,11 @@ impl Stamp {
         let seen = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Seen::Folder,
             Ok(metadata) => {
-                let place = Place::of(&metadata);
+                let identity = FileIdentity::of(&metadata);
                 Seen::File {
                     len: metadata.len(),
                     modified: metadata.modified().ok(),
-                    place,
+                    identity,
                 }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -134,7 +134,9 @@ impl Stamp {
             Err(error) => Seen::Fault(error.kind()),
         };
         let young = match &seen {
-            Seen::File { modified, place, .. } => place.changed().max(*modified).is_none_or(is_young),
+            Seen::File {
+                modified, identity, ..
+            } => identity.changed().max(*modified).is_none_or(is_young),
             _ => false,
         };
         Self { seen, young }
@@ -155,17 +157,17 @@ fn is_young(changed: SystemTime) -> bool {
     changed.elapsed().map_or(true, |age| age < COARSEST_CLOCK)
 }
 
-/// Tells a file from another one that was put in its place.
+/// Tells a file from another file that has replaced it under the same path.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct FileIdentity {
     device: u64,
     inode: u64,
     changed: (i64, i64),
 }
 
 #[cfg(unix)]
-impl Place {
+impl FileIdentity {
     fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         Self {
@@ -185,10 +187,10 @@ impl Place {
 
 #[cfg(not(unix))]
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place;
+struct FileIdentity;
 
 #[cfg(not(unix))]
-impl Place {
+impl FileIdentity {
     fn of(_: &Metadata) -> Self {
         Self
     }

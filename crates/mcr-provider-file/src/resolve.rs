@@ -12,11 +12,11 @@ use mcr_core::{
     KubeconfigAccess, KubeconfigFile, Kubeconfigs, Trust, check,
 };
 
-use crate::{builder::Config, diff::Desired, error::Fault, read::Content};
+use crate::{config::Config, diff::Desired, error::Fault, read::Content};
 
-/// What is remembered of each file for the time when it can't be used. It outlives a discovery, so that one
-/// that starts while a file is half-written still names that file's clusters.
-pub(crate) type Known = HashMap<PathBuf, LastGood>;
+/// For each file its last good content, for the time when the file can't be used. It outlives a discovery: a
+/// discovery that starts while a file is half-written still names that file's clusters.
+pub(crate) type LastGoodFiles = HashMap<PathBuf, LastGood>;
 
 #[derive(Default)]
 pub(crate) struct LastGood {
@@ -47,7 +47,7 @@ impl Resolver {
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
-        known: &mut Known,
+        known: &mut LastGoodFiles,
         say: &mut dyn FnMut(&ClusterName, &mut Desired),
     ) -> Vec<(ClusterName, Desired)> {
         let in_list = read.len() > 1;
@@ -142,7 +142,7 @@ impl Resolver {
     pub(crate) fn broken_file(
         &self,
         file: &Path,
-        known: &Known,
+        known: &LastGoodFiles,
         error: &dyn fmt::Display,
     ) -> Vec<(ClusterName, Desired)> {
         let object = format!("file {}", file.display());
@@ -207,7 +207,7 @@ fn with_last_good(
     order: &[PathBuf],
     files: &[KubeconfigFile],
     faults: &BTreeMap<PathBuf, String>,
-    known: &Known,
+    known: &LastGoodFiles,
 ) -> Option<Vec<KubeconfigFile>> {
     let last_good = faults.keys().filter_map(|path| known.get(path)?.file.as_ref());
     let mut last_good = last_good.peekable();

@@ -3,17 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use mcr_core::{ClusterName, Fingerprint};
+use mcr_core::{ClusterName, Fingerprint, internal::lock};
 
 use crate::{
-    builder::Config,
+    config::Config,
     diff::{Clusters, Desired},
     error::Fault,
     read::{Content, Listing, Stamp, content, list},
-    resolve::{Known, Resolver},
+    resolve::{LastGoodFiles, Resolver},
     search::Sources,
     watch::watch_points,
 };
@@ -26,7 +26,7 @@ pub(crate) struct Scanner {
     config: Arc<Config>,
     resolver: Resolver,
     sources: Sources,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<LastGoodFiles>>,
     stamps: BTreeMap<PathBuf, Stamp>,
     read: HashMap<Group, Found>,
     /// What was logged, so that it is not logged again with each scan.
@@ -50,7 +50,7 @@ struct Layout {
 }
 
 impl Scanner {
-    pub(crate) fn new(config: Arc<Config>, sources: Sources, known: Arc<Mutex<Known>>) -> Self {
+    pub(crate) fn new(config: Arc<Config>, sources: Sources, known: Arc<Mutex<LastGoodFiles>>) -> Self {
         Self {
             resolver: Resolver::new(config.clone()),
             config,
@@ -107,7 +107,7 @@ impl Scanner {
     pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
         // Nothing under the lock leaves it half changed.
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&known);
         let mut layout = self.layout();
         // Before reading, so that a change while reading makes a difference next time.
         let stamps = stamps(&layout);
@@ -205,7 +205,7 @@ impl Scanner {
         &self,
         group: &Group,
         before: Option<Found>,
-        known: &mut Known,
+        known: &mut LastGoodFiles,
         say: &mut dyn FnMut(&ClusterName, &mut Desired),
     ) -> Found {
         let read: Vec<(&PathBuf, Content)> = group.iter().map(|file| (file, content(file))).collect();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Engine, KindError, KindProvider};
+use crate::{Engine, KindError, KindProvider, config::Config};
 
 /// Builds a [`KindProvider`]; made by [`KindProvider::builder`].
 #[derive(Debug, Clone)]
@@ -22,22 +22,15 @@ pub struct KindProviderBuilder {
     refresh: Duration,
 }
 
-/// What was asked for, checked.
-#[derive(Debug)]
-pub(crate) struct Config {
-    pub(crate) prefix: String,
-    pub(crate) engine: Option<Engine>,
-    pub(crate) program: Option<PathBuf>,
-    pub(crate) env: Arc<[(OsString, OsString)]>,
-    pub(crate) poll: Duration,
-    pub(crate) poll_without_events: Duration,
-    pub(crate) events: bool,
-    pub(crate) deadline: Duration,
-    pub(crate) refresh: Duration,
+impl KindProvider {
+    /// A builder. Without options it finds the clusters that `kind get clusters` shows.
+    pub fn builder() -> KindProviderBuilder {
+        KindProviderBuilder::new()
+    }
 }
 
 impl KindProviderBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             name: "kind".into(),
             prefix: String::new(),

@@ -16,12 +16,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{EngineError, engine::GREETING};
+use crate::EngineError;
 
 /// More than the description of a thousand containers.
 const MOST_STDOUT: u64 = 32 << 20;
 /// As much as is kept of what a program complains.
 const MOST_STDERR: u64 = 16 << 10;
+/// How long a program may take to say its version. It asks no engine.
+const GREETING: Duration = Duration::from_secs(5);
 /// How long to wait for output after the program ended; its children may hold the pipe open.
 const LINGER: Duration = Duration::from_millis(500);
 

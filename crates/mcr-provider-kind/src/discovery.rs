@@ -1,4 +1,4 @@
-//! One discovery: runs the engine's programs and tells the book what they say.
+//! One discovery: runs the engine's programs and gives their answers to the inventory.
 
 use std::{
     collections::VecDeque,
@@ -10,19 +10,19 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use mcr_core::{BoxError, Change};
+use mcr_core::{BoxError, Change, internal::Backoff};
 use rand::Rng;
 use tokio::{io::AsyncReadExt, time::sleep};
 
 use crate::{
     Engine, EngineError,
-    book::{Book, Read, ReadError},
-    builder::Config,
     cli::{Cli, Running as Process},
+    config::Config,
     containers::{self, Node},
-    engine::{Chosen, choose},
+    detection::{Chosen, choose},
     error::one_line,
     events::Lines,
+    inventory::{Inventory, Read, ReadError},
     kubeconfig,
 };
 
@@ -104,14 +104,14 @@ impl Running {
 /// within seconds that it is back.
 async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError> {
     let started = Instant::now();
-    let mut pauses = Pauses::new(ENGINE_AGAIN);
+    let mut backoff = Backoff::new(ENGINE_AGAIN.0, ENGINE_AGAIN.1);
     loop {
         match try_to_begin(config).await {
             Ok(work) => return Ok(work),
             Err(error) if !patient || started.elapsed() > ENGINE_GIVE_UP => return Err(error),
             Err(error) => tracing::debug!(%error, "the engine can't be asked yet"),
         }
-        sleep(pauses.next()).await;
+        sleep(backoff.pause()).await;
     }
 }
 
@@ -132,7 +132,7 @@ struct Work {
     engine: Engine,
     cli: Cli,
     others: Vec<Engine>,
-    book: Book,
+    inventory: Inventory,
     events: Events,
     first: Option<Vec<Node>>,
     /// Under way.
@@ -156,7 +156,7 @@ struct Events {
     started: Instant,
     /// When to start it again.
     again_at: Option<Instant>,
-    pauses: Pauses,
+    backoff: Backoff,
     told: bool,
 }
 
@@ -172,7 +172,7 @@ impl Work {
     fn new(config: Arc<Config>, chosen: Chosen) -> Self {
         let now = Instant::now();
         Self {
-            book: Book::new(chosen.engine, config.prefix.clone(), config.refresh),
+            inventory: Inventory::new(chosen.engine, config.prefix.clone(), config.refresh),
             engine: chosen.engine,
             cli: chosen.cli,
             others: chosen.others,
@@ -182,7 +182,7 @@ impl Work {
                 buffer: vec![0; 16 << 10],
                 started: now,
                 again_at: config.events.then_some(now),
-                pauses: Pauses::new(EVENTS_AGAIN),
+                backoff: Backoff::new(EVENTS_AGAIN.0, EVENTS_AGAIN.1),
                 told: false,
             },
             look_at: now + config.poll,
@@ -213,7 +213,7 @@ impl Work {
                         self.look_soon();
                     }
                     let jitter = rand::rng().random_range(0.0..=1.0);
-                    changes.extend(self.book.read(&read, result, Instant::now(), jitter));
+                    changes.extend(self.inventory.read(&read, result, Instant::now(), jitter));
                 }
                 Next::Event(true) => self.look_soon(),
                 Next::Event(false) | Next::Time => {}
@@ -228,13 +228,13 @@ impl Work {
             self.look = Some(look(self.cli.clone()).boxed());
             self.looked_at = now;
         }
-        self.waiting.extend(self.book.due(now));
+        self.waiting.extend(self.inventory.due(now));
         while self.reads.len() < READS_AT_ONCE
             && let Some(due) = self.waiting.pop_front()
         {
             self.reads.push(read(self.engine, self.cli.clone(), due).boxed());
         }
-        if !self.synced && self.book.complete() {
+        if !self.synced && self.inventory.complete() {
             self.synced = true;
             changes.push(Change::Synced);
         }
@@ -246,7 +246,7 @@ impl Work {
         let looking = self.look.is_some();
         let times = [
             (!looking).then_some(self.look_at),
-            self.book.next_due(),
+            self.inventory.next_due(),
             self.events.again_at,
         ];
         let until = times.into_iter().flatten().min();
@@ -271,9 +271,9 @@ impl Work {
 
     fn looked(&mut self, nodes: Vec<Node>) -> Vec<Change> {
         let now = Instant::now();
-        let changes = self.book.look(nodes, now);
+        let changes = self.inventory.look(nodes, now);
         tracing::debug!(
-            clusters = self.book.len(),
+            clusters = self.inventory.len(),
             changes = changes.len(),
             "kind clusters looked at"
         );
@@ -318,9 +318,9 @@ impl Work {
         let events = &mut self.events;
         events.process = None;
         if events.started.elapsed() > EVENTS_GOOD {
-            events.pauses.reset();
+            events.backoff.reset();
         }
-        let pause = events.pauses.next();
+        let pause = events.backoff.pause();
         events.again_at = Some(Instant::now() + pause);
         let every = self.config.poll_without_events;
         if events.told {
@@ -429,34 +429,4 @@ fn is_gone(stderr: &str) -> bool {
         "is restarting",
     ];
     WORDS.iter().any(|word| low.contains(word))
-}
-
-/// Pauses that double up to a cap, each jittered down by up to a half.
-struct Pauses {
-    first: Duration,
-    most: Duration,
-    failures: u32,
-}
-
-impl Pauses {
-    fn new((first, most): (Duration, Duration)) -> Self {
-        Self {
-            first,
-            most,
-            failures: 0,
-        }
-    }
-
-    fn next(&mut self) -> Duration {
-        let full = self
-            .first
-            .saturating_mul(1 << self.failures.min(20))
-            .min(self.most);
-        self.failures = self.failures.saturating_add(1);
-        full.mul_f64(rand::rng().random_range(0.5..=1.0))
-    }
-
-    fn reset(&mut self) {
-        self.failures = 0;
-    }
 }

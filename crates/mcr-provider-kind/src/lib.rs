@@ -3,14 +3,16 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod book;
 mod builder;
 mod cli;
+mod config;
 mod containers;
+mod detection;
 mod discovery;
 mod engine;
 mod error;
 mod events;
+mod inventory;
 mod kubeconfig;
 mod provider;
 

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use mcr_core::{Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{KindProviderBuilder, builder::Config, discovery::Running};
+use crate::{config::Config, discovery::Running};
 
 /// A provider whose clusters are those that kind made in a container engine.
 ///
@@ -19,13 +19,6 @@ pub struct KindProvider {
     pub(crate) config: Arc<Config>,
     /// Whether the last discovery ended with an error.
     pub(crate) failed: Arc<AtomicBool>,
-}
-
-impl KindProvider {
-    /// A builder. Without options it finds the clusters that `kind get clusters` shows.
-    pub fn builder() -> KindProviderBuilder {
-        KindProviderBuilder::new()
-    }
 }
 
 impl fmt::Debug for KindProvider {

@@ -5,10 +5,13 @@ use mcr_core::{AccessPolicy, Trust, WatchRequest, WatchSettings};
 
 use crate::{
     KubeconfigError, KubeconfigProvider,
+    config::Config,
     notice::Ledger,
-    provider::{BLOCKED_FOR, Config},
     secret::{Rules, secrets},
 };
+
+/// A hub that has forbidden for so long means it, where nothing else is said.
+const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// The label that makes a Secret a cluster, with the value `true`, unless
 /// [`label`](KubeconfigProviderBuilder::label) says otherwise.
@@ -16,13 +19,6 @@ pub const SECRET_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
 /// Where in a Secret its kubeconfig is, unless [`key`](KubeconfigProviderBuilder::key) says otherwise.
 pub const SECRET_KEY: &str = "kubeconfig";
-
-/// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context counts.
-pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
-
-/// What the names of annotations on a Secret begin with that become properties of its cluster:
-/// `property.mcr.dev/region: eu` is the property `region`.
-pub const PROPERTY_ANNOTATION_PREFIX: &str = "property.mcr.dev/";
 
 /// Builds a [`KubeconfigProvider`]; made by [`KubeconfigProvider::builder`].
 #[derive(Clone)]
@@ -46,8 +42,15 @@ enum Namespaces {
     All,
 }
 
+impl KubeconfigProvider {
+    /// A builder. It needs the hub's [client](KubeconfigProviderBuilder::client), and nothing else.
+    pub fn builder() -> KubeconfigProviderBuilder {
+        KubeconfigProviderBuilder::new()
+    }
+}
+
 impl KubeconfigProviderBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             name: "kubeconfig".into(),
             client: None,

@@ -3,17 +3,17 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod book;
 mod builder;
+mod config;
 mod error;
+mod event_publisher;
+mod inventory;
 mod notice;
 mod provider;
 mod public;
 mod secret;
-mod teller;
 
-pub use builder::{
-    CONTEXT_ANNOTATION, KubeconfigProviderBuilder, PROPERTY_ANNOTATION_PREFIX, SECRET_KEY, SECRET_LABEL,
-};
+pub use builder::{KubeconfigProviderBuilder, SECRET_KEY, SECRET_LABEL};
 pub use error::KubeconfigError;
 pub use provider::KubeconfigProvider;
+pub use secret::{CONTEXT_ANNOTATION, PROPERTY_ANNOTATION_PREFIX};

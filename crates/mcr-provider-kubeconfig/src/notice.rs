@@ -1,13 +1,13 @@
-//! What is to be told on Secrets, and what was told already. No I/O.
+//! Notices about Secrets, and the problems that were reported already. No I/O.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use mcr_core::ObjectKey;
+use mcr_core::{ObjectKey, internal::lock};
 
-/// How a Secret is doing.
+/// The state of a Secret, for a Kubernetes event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) key: ObjectKey,
@@ -44,42 +44,39 @@ impl Notice {
     }
 }
 
-/// What the Secrets that are not well were told. Outlives a discovery, so that the next one does not repeat it.
+/// The problem that was last reported on each broken Secret. It outlives a discovery, so that the next discovery does not
+/// report it again.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<HashMap<ObjectKey, Told>>);
+pub(crate) struct Ledger(Mutex<HashMap<ObjectKey, ReportedProblem>>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct ReportedProblem {
     uid: Arc<str>,
     problem: Arc<str>,
 }
 
 impl Ledger {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Told>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether this is news, which is then taken for told.
+    /// Whether the notice is news. From then on its problem counts as reported.
     pub(crate) fn is_news(&self, notice: &Notice) -> bool {
-        let mut told = self.lock();
+        let mut reported = lock(&self.0);
         match &notice.kind {
             Kind::Broken(problem) => {
-                let now = Told {
+                let now = ReportedProblem {
                     uid: notice.uid.clone(),
                     problem: problem.clone(),
                 };
-                if told.get(&notice.key) == Some(&now) {
+                if reported.get(&notice.key) == Some(&now) {
                     return false;
                 }
-                told.insert(notice.key.clone(), now);
+                reported.insert(notice.key.clone(), now);
                 true
             }
-            // Of a Secret that was always well there is nothing to tell, nor of one that only has the old one's name.
-            Kind::Well => told
+            // A Secret that was never broken is no news, nor is another Secret with the name of a broken one.
+            Kind::Well => reported
                 .remove(&notice.key)
-                .is_some_and(|told| told.uid == notice.uid),
+                .is_some_and(|reported| reported.uid == notice.uid),
             Kind::Gone => {
-                told.remove(&notice.key);
+                reported.remove(&notice.key);
                 false
             }
         }
@@ -106,6 +103,6 @@ mod tests {
         assert!(!ledger.is_news(&Notice::gone(&key)));
         assert!(broken("2", "no YAML"), "nothing is kept of what is gone");
         assert!(!well("3"));
-        assert!(ledger.lock().is_empty());
+        assert!(lock(&ledger.0).is_empty());
     }
 }

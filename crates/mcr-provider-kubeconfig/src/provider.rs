@@ -1,28 +1,20 @@
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
-use kube::Client;
-use mcr_core::{
-    BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem, WatchRequest,
-    WatchSettings,
-};
+use mcr_core::{BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    KubeconfigProviderBuilder,
-    book::{Book, Outcome},
-    notice::Ledger,
-    secret::Rules,
-    teller::Teller,
+    config::Config,
+    event_publisher::EventPublisher,
+    inventory::{Inventory, Outcome},
 };
 
 /// So many Secrets are looked at in one go at most, so that the first of thousands are announced at once.
 const BATCH: usize = 32;
 /// How often it is looked whether the hub answers again.
 const OUTAGE_TICK: Duration = Duration::from_secs(2);
-/// A hub that has forbidden for so long means it, where nothing else is said.
-pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// A provider whose clusters are the Secrets of a hub that hold kubeconfigs; see the [crate's documentation](crate).
 ///
@@ -35,24 +27,6 @@ pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(10);
 pub struct KubeconfigProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
-}
-
-/// What was asked for, checked.
-pub(crate) struct Config {
-    pub(crate) client: Client,
-    pub(crate) request: WatchRequest,
-    pub(crate) rules: Arc<Rules>,
-    pub(crate) events: bool,
-    pub(crate) ledger: Ledger,
-    pub(crate) watch: Arc<WatchSettings>,
-    pub(crate) blocked_for: Duration,
-}
-
-impl KubeconfigProvider {
-    /// A builder. It needs the hub's [client](KubeconfigProviderBuilder::client), and nothing else.
-    pub fn builder() -> KubeconfigProviderBuilder {
-        KubeconfigProviderBuilder::new()
-    }
 }
 
 impl fmt::Debug for KubeconfigProvider {
@@ -89,9 +63,9 @@ impl Provider for KubeconfigProvider {
 struct Running {
     config: Arc<Config>,
     watch: HubWatch,
-    teller: Teller,
+    event_publisher: EventPublisher,
     /// None while Secrets are looked at.
-    book: Option<Book>,
+    inventory: Option<Inventory>,
     ready: VecDeque<Change>,
     /// The trouble with the hub that was told last and is not over.
     outage: Option<Outage>,
@@ -103,8 +77,8 @@ struct Outage {
     blocked: bool,
 }
 
-/// What a thread that may block is given.
-enum Told {
+/// A change in the hub, for the thread that may block.
+enum HubChange {
     Applied(Arc<Object>),
     Deleted(ObjectKey),
     Synced,
@@ -118,8 +92,8 @@ impl Running {
                 config.request.clone(),
                 config.watch.clone(),
             ),
-            teller: Teller::new(config.clone()),
-            book: Some(Book::new(config.rules.clone())),
+            event_publisher: EventPublisher::new(config.clone()),
+            inventory: Some(Inventory::new(config.rules.clone())),
             ready: VecDeque::new(),
             outage: None,
             config,
@@ -132,24 +106,27 @@ impl Running {
             if let Some(change) = self.ready.pop_front() {
                 return Some(Ok(change));
             }
-            // Without a book an error was the last item.
-            self.book.as_ref()?;
+            // Without an inventory an error was the last item.
+            self.inventory.as_ref()?;
             let batch = self.batch().await;
             if batch.is_empty() {
                 continue;
             }
-            let mut book = self.book.take()?;
+            let mut inventory = self.inventory.take()?;
             let work = spawn_blocking(move || {
-                let outcomes: Vec<Outcome> = batch.iter().map(|told| outcome(&mut book, told)).collect();
-                (book, outcomes)
+                let outcomes: Vec<Outcome> = batch
+                    .iter()
+                    .map(|change| outcome(&mut inventory, change))
+                    .collect();
+                (inventory, outcomes)
             });
             match work.await {
-                Ok((book, outcomes)) => {
-                    self.book = Some(book);
+                Ok((inventory, outcomes)) => {
+                    self.inventory = Some(inventory);
                     for outcome in outcomes {
                         self.ready.extend(outcome.changes);
                         if let Some(notice) = outcome.notice {
-                            self.teller.take(notice);
+                            self.event_publisher.take(notice);
                         }
                     }
                 }
@@ -160,19 +137,19 @@ impl Running {
     }
 
     /// Waits until something happens and takes what has happened by then.
-    async fn batch(&mut self) -> Vec<Told> {
+    async fn batch(&mut self) -> Vec<HubChange> {
         let first = tokio::select! {
             event = self.watch.next() => Some(event),
-            never = self.teller.run() => match never {},
+            never = self.event_publisher.run() => match never {},
             () = sleep(OUTAGE_TICK), if self.outage.is_some() => None,
         };
         let mut batch = Vec::new();
         let mut event = first;
         loop {
             match event {
-                Some(HubEvent::Applied(object)) => batch.push(Told::Applied(object)),
-                Some(HubEvent::Deleted(key)) => batch.push(Told::Deleted(key)),
-                Some(HubEvent::Synced) => batch.push(Told::Synced),
+                Some(HubEvent::Applied(object)) => batch.push(HubChange::Applied(object)),
+                Some(HubEvent::Deleted(key)) => batch.push(HubChange::Deleted(key)),
+                Some(HubEvent::Synced) => batch.push(HubChange::Synced),
                 Some(HubEvent::Failing(problem)) => self.failing(&problem),
                 // Whatever else there may be once is no change of a Secret.
                 Some(_) | None => {}
@@ -227,11 +204,11 @@ impl Running {
     }
 }
 
-fn outcome(book: &mut Book, told: &Told) -> Outcome {
-    match told {
-        Told::Applied(object) => book.applied(object),
-        Told::Deleted(key) => book.deleted(key),
-        Told::Synced => Outcome {
+fn outcome(inventory: &mut Inventory, change: &HubChange) -> Outcome {
+    match change {
+        HubChange::Applied(object) => inventory.applied(object),
+        HubChange::Deleted(key) => inventory.deleted(key),
+        HubChange::Synced => Outcome {
             changes: vec![Change::Synced],
             notice: None,
         },

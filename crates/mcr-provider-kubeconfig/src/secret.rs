@@ -10,7 +10,14 @@ use mcr_core::{
 };
 use serde::Deserialize;
 
-use crate::{CONTEXT_ANNOTATION, PROPERTY_ANNOTATION_PREFIX, public};
+use crate::public;
+
+/// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context counts.
+pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
+
+/// What the names of annotations on a Secret begin with that become properties of its cluster:
+/// `property.mcr.dev/region: eu` is the property `region`.
+pub const PROPERTY_ANNOTATION_PREFIX: &str = "property.mcr.dev/";
 
 /// The property that names the Secret a cluster was found in.
 const SECRET: &str = "secret";

@@ -17,9 +17,10 @@ pub struct MultiProviderBuilder {
     children: Vec<(Arc<str>, Arc<dyn Provider>)>,
 }
 
-impl MultiProviderBuilder {
-    pub(crate) fn new() -> Self {
-        Self {
+impl MultiProvider {
+    /// A builder, to give it children, another name or another separator.
+    pub fn builder() -> MultiProviderBuilder {
+        MultiProviderBuilder {
             name: "multi".into(),
             separator: "#".into(),
             removal_grace: Duration::from_secs(30),
@@ -27,7 +28,9 @@ impl MultiProviderBuilder {
             children: Vec::new(),
         }
     }
+}
 
+impl MultiProviderBuilder {
     /// Sets the provider's name. Default: `multi`.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {

@@ -2,11 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::{Change, Provider, internal::Attempt};
+use mcr_core::{
+    Change, Provider,
+    internal::{Attempt, Backoff},
+};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::{backoff::Backoff, registry::ChildId};
+use crate::registry::ChildId;
+
+/// A child that ran for longer than this has recovered: its next pause is short again.
+const RECOVERED: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A child's discovery failed and is started again after a pause, when the child is listened to again.
 #[derive(Debug)]
@@ -34,7 +42,7 @@ impl Run {
             stop,
             attempt: None,
             due: None,
-            backoff: Backoff::default(),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         }
     }
 
@@ -69,8 +77,31 @@ impl Run {
     }
 
     fn failed(&mut self, error: String, ran: Duration) -> Failed {
-        let retry_in = self.backoff.next(ran);
+        if ran > RECOVERED {
+            self.backoff.reset();
+        }
+        let retry_in = self.backoff.pause();
         self.due = Some(Instant::now() + retry_in);
         Failed { error, retry_in }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_provider_clusters::ClustersProvider;
+
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_cap_and_only_a_long_run_shortens_them() {
+        let mut run = Run::new(0, Arc::new(ClustersProvider::new()), CancellationToken::new());
+        let mut pause = |ran| run.failed(String::new(), ran).retry_in;
+        for i in 0..30 {
+            let pause = pause(Duration::from_secs(1));
+            let full = FIRST_PAUSE.saturating_mul(1 << i.min(16)).min(LONGEST_PAUSE);
+            assert!(pause <= full && pause >= full / 2, "{i}: {pause:?}");
+        }
+        assert!(pause(RECOVERED) >= LONGEST_PAUSE / 2);
+        assert!(pause(RECOVERED * 2) <= FIRST_PAUSE);
     }
 }

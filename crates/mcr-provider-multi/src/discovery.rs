@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    book::Book,
     child::{Failed, Run},
-    gate::Gate,
+    inventory::Inventory,
     names::Prefix,
-    registry::{ChildId, Registry, Wanted},
+    registry::{ChildId, DesiredChild, Registry},
+    sync_barrier::SyncBarrier,
 };
 
 /// What was heard of a child, with the child to be listened to again.
@@ -30,7 +30,7 @@ pub(crate) struct Running {
     children: BTreeMap<ChildId, Child>,
     /// What is waited for of each child. Fair: a child that always has something to say waits for the others.
     steps: FuturesUnordered<BoxFuture<'static, Option<Step>>>,
-    gate: Gate,
+    sync_barrier: SyncBarrier,
     /// What is to be said before anything else is listened to; never more than the clusters there are.
     ready: VecDeque<Change>,
 }
@@ -39,7 +39,7 @@ struct Child {
     name: Arc<str>,
     prefix: Prefix,
     stop: CancellationToken,
-    book: Book,
+    inventory: Inventory,
     releases: u64,
 }
 
@@ -52,12 +52,12 @@ impl Running {
             seen: None,
             children: BTreeMap::new(),
             steps: FuturesUnordered::new(),
-            gate: Gate::new([], deadline),
+            sync_barrier: SyncBarrier::new([], deadline),
             ready: departed.into_iter().map(Change::Remove).collect(),
             registry,
         };
         running.follow();
-        running.gate = Gate::new(running.children.keys().copied(), deadline);
+        running.sync_barrier = SyncBarrier::new(running.children.keys().copied(), deadline);
         running
     }
 
@@ -70,7 +70,7 @@ impl Running {
             // Listen first, look second: a change between the two must not be slept through.
             changed.as_mut().enable();
             self.follow();
-            if self.ready.is_empty() && self.gate.opens(Instant::now()) {
+            if self.ready.is_empty() && self.sync_barrier.opens(Instant::now()) {
                 self.all_synced();
             }
             if let Some(change) = self.ready.pop_front() {
@@ -93,52 +93,54 @@ impl Running {
 
     /// Starts the children that are new and lets go of those that were removed.
     fn follow(&mut self) {
-        let Some((version, wanted)) = self.registry.wanted(self.seen) else {
+        let Some((version, desired)) = self.registry.desired(self.seen) else {
             return;
         };
         self.seen = Some(version);
-        let wanted: BTreeMap<ChildId, Wanted> = wanted.into_iter().map(|child| (child.id, child)).collect();
+        let desired: BTreeMap<ChildId, DesiredChild> =
+            desired.into_iter().map(|child| (child.id, child)).collect();
         // First those that go: a new child may have the name of an old one.
         let gone: Vec<ChildId> = self
             .children
             .keys()
-            .filter(|id| !wanted.contains_key(id))
+            .filter(|id| !desired.contains_key(id))
             .copied()
             .collect();
         for id in gone {
-            self.gate.settle(id);
+            self.sync_barrier.settle(id);
             if let Some(child) = self.children.remove(&id) {
                 child.stop.cancel();
-                self.ready.extend(child.book.into_names().map(Change::Remove));
+                self.ready
+                    .extend(child.inventory.into_names().map(Change::Remove));
             }
         }
-        for (id, wanted) in wanted {
+        for (id, desired) in desired {
             match self.children.get_mut(&id) {
-                Some(child) if child.releases < wanted.releases => {
-                    child.releases = wanted.releases;
-                    let released = child.book.release_held();
+                Some(child) if child.releases < desired.releases => {
+                    child.releases = desired.releases;
+                    let released = child.inventory.release_held();
                     self.ready.extend(released.into_iter().map(Change::Remove));
                     self.show(id);
                 }
                 Some(_) => {}
-                None => self.begin(wanted),
+                None => self.begin(desired),
             }
         }
     }
 
-    fn begin(&mut self, wanted: Wanted) {
+    fn begin(&mut self, desired: DesiredChild) {
         let stop = self.stop.child_token();
-        let book = self.registry.begin(&wanted.name, wanted.id);
+        let inventory = self.registry.begin(&desired.name, desired.id);
         let child = Child {
-            prefix: Prefix::new(&wanted.name, &self.registry.options.separator),
-            name: wanted.name,
+            prefix: Prefix::new(&desired.name, &self.registry.options.separator),
+            name: desired.name,
             stop: stop.clone(),
-            book,
-            releases: wanted.releases,
+            inventory,
+            releases: desired.releases,
         };
-        self.children.insert(wanted.id, child);
+        self.children.insert(desired.id, child);
         self.steps
-            .push(Run::new(wanted.id, wanted.provider, stop).next().boxed());
+            .push(Run::new(desired.id, desired.provider, stop).next().boxed());
     }
 
     fn heard(&mut self, step: Option<Step>) {
@@ -152,7 +154,7 @@ impl Running {
             Ok(change) => self.said(id, change),
             Err(Failed { error, retry_in }) => {
                 tracing::warn!(child = %child.name, %error, ?retry_in, "the discovery of a child failed, starting it again");
-                child.book.begin_round();
+                child.inventory.begin_round();
                 let error = Arc::from(error);
                 self.registry
                     .update(&child.name, id, |status| status.failed(error, SystemTime::now()));
@@ -173,7 +175,7 @@ impl Running {
                 };
                 spec.name = name;
                 spec.announced_by.get_or_insert_with(|| child.name.clone());
-                child.book.upsert(spec.clone());
+                child.inventory.upsert(spec.clone());
                 self.ready.push_back(Change::Upsert(spec));
             }
             Change::Broken(mut broken) => {
@@ -181,23 +183,23 @@ impl Running {
                     return;
                 };
                 broken.name = name;
-                child.book.broken(broken.clone());
+                child.inventory.broken(broken.clone());
                 self.ready.push_back(Change::Broken(broken));
             }
             Change::Remove(name) => {
                 let Some(name) = child.named(&name) else { return };
-                child.book.remove(&name);
+                child.inventory.remove(&name);
                 self.ready.push_back(Change::Remove(name));
             }
             Change::Synced => {
                 let held = child
-                    .book
+                    .inventory
                     .synced(Instant::now(), self.registry.options.removal_grace);
                 if let Some(held) = held {
                     tracing::error!(child = %child.name, missing = held.missing, of = held.of, "a restarted discovery no longer names most clusters of a child: none is removed. If they are really gone, call MultiHandle::release_held");
                 }
                 self.registry.update(&child.name, id, |status| status.synced());
-                self.gate.settle(id);
+                self.sync_barrier.settle(id);
             }
             other => {
                 tracing::error!(child = %child.name, change = ?other, "a child says what this version of the provider does not know, left out");
@@ -208,13 +210,13 @@ impl Running {
     /// All children have synced or had their time. What is still missing of them is said for them, or else the
     /// listener would take it for gone.
     fn all_synced(&mut self) {
-        for id in self.gate.late() {
+        for id in self.sync_barrier.late() {
             if let Some(child) = self.children.get(&id) {
-                tracing::warn!(child = %child.name, known = child.book.len(), "a child has not yet said which clusters it has; those known from before stay until it does");
+                tracing::warn!(child = %child.name, known = child.inventory.len(), "a child has not yet said which clusters it has; those known from before stay until it does");
             }
         }
         for child in self.children.values_mut() {
-            self.ready.extend(child.book.rest());
+            self.ready.extend(child.inventory.rest());
         }
         self.ready.push_back(Change::Synced);
     }
@@ -222,7 +224,7 @@ impl Running {
     fn sweep(&mut self, now: Instant) {
         let mut swept = Vec::new();
         for (id, child) in &mut self.children {
-            let gone = child.book.sweep(now);
+            let gone = child.inventory.sweep(now);
             if !gone.is_empty() {
                 tracing::info!(child = %child.name, clusters = ?gone, "a restarted child no longer names these clusters, removed after their grace");
                 self.ready.extend(gone.into_iter().map(Change::Remove));
@@ -236,13 +238,16 @@ impl Running {
 
     /// When something is to be done even if nothing is heard until then.
     fn due(&self) -> Option<Instant> {
-        let sweeps = self.children.values().filter_map(|child| child.book.next_sweep());
-        sweeps.chain(self.gate.deadline()).min()
+        let sweeps = self
+            .children
+            .values()
+            .filter_map(|child| child.inventory.next_sweep());
+        sweeps.chain(self.sync_barrier.deadline()).min()
     }
 
     fn show(&self, id: ChildId) {
         if let Some(child) = self.children.get(&id) {
-            let (clusters, held) = (child.book.len(), child.book.held());
+            let (clusters, held) = (child.inventory.len(), child.inventory.held());
             self.registry.update(&child.name, id, |status| {
                 status.clusters = clusters;
                 status.held = held;
@@ -270,7 +275,7 @@ impl Drop for Running {
         });
         self.registry.depart(unsaid);
         for (id, child) in std::mem::take(&mut self.children) {
-            self.registry.leave(&child.name, id, child.book);
+            self.registry.leave(&child.name, id, child.inventory);
         }
     }
 }

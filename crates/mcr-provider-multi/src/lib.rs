@@ -3,18 +3,17 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod backoff;
-mod book;
 mod builder;
 mod child;
 mod discovery;
 mod error;
-mod gate;
 mod handle;
+mod inventory;
 mod names;
 mod provider;
 mod registry;
 mod status;
+mod sync_barrier;
 
 pub use builder::MultiProviderBuilder;
 pub use error::MultiError;

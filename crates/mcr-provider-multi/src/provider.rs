@@ -4,7 +4,7 @@ use futures::{StreamExt, stream};
 use mcr_core::{Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{MultiHandle, MultiProviderBuilder, discovery::Running, registry::Registry};
+use crate::{MultiHandle, discovery::Running, registry::Registry};
 
 /// Several providers as one; see the [crate's documentation](crate).
 ///
@@ -20,11 +20,6 @@ pub struct MultiProvider {
 }
 
 impl MultiProvider {
-    /// A builder, to give it children, another name or another separator.
-    pub fn builder() -> MultiProviderBuilder {
-        MultiProviderBuilder::new()
-    }
-
     /// What adds and removes children. Take it before the provider is given to the fleet.
     pub fn handle(&self) -> MultiHandle {
         MultiHandle(self.registry.clone())

@@ -6,19 +6,19 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use mcr_core::{ClusterName, Provider};
+use mcr_core::{ClusterName, Provider, internal::lock};
 use tokio::sync::Notify;
 
-use crate::{ChildState, ChildStatus, MultiError, book::Book, names};
+use crate::{ChildState, ChildStatus, MultiError, inventory::Inventory, names};
 
 /// Numbers the children: another child of the same name has another one.
 pub(crate) type ChildId = u64;
 
-/// What was chosen when the provider was built.
+/// The options of a provider.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) separator: Arc<str>,
@@ -28,6 +28,7 @@ pub(crate) struct Options {
 
 pub(crate) struct Registry {
     pub(crate) options: Options,
+    // No user code runs under the lock, so a poisoned one still holds a consistent state.
     state: Mutex<State>,
     pub(crate) changed: Notify,
 }
@@ -47,14 +48,14 @@ struct Child {
     id: ChildId,
     provider: Arc<dyn Provider>,
     status: ChildStatus,
-    /// How often its held clusters were let go.
+    /// The number of calls of `release_held`.
     releases: u64,
-    /// What the last discovery knew of it. None while one runs.
-    book: Option<Book>,
+    /// What the last discovery left. None while a discovery runs.
+    inventory: Option<Inventory>,
 }
 
-/// A child as a discovery sees it.
-pub(crate) struct Wanted {
+/// A child that a discovery should run.
+pub(crate) struct DesiredChild {
     pub(crate) id: ChildId,
     pub(crate) name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
@@ -72,7 +73,7 @@ impl Registry {
 
     pub(crate) fn add(&self, name: Arc<str>, provider: Arc<dyn Provider>) -> Result<(), MultiError> {
         names::check_child(&name, &self.options.separator)?;
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let id = state.next_id;
         match state.children.entry(name.clone()) {
             Entry::Occupied(_) => return Err(MultiError::NameTaken(name.to_string())),
@@ -81,7 +82,7 @@ impl Registry {
                 provider,
                 status: ChildStatus::new(name),
                 releases: 0,
-                book: None,
+                inventory: None,
             }),
         };
         state.next_id += 1;
@@ -90,11 +91,11 @@ impl Registry {
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(mut child) = state.children.remove(name) else {
             return false;
         };
-        let left = child.book.take().into_iter().flat_map(Book::into_names);
+        let left = child.inventory.take().into_iter().flat_map(Inventory::into_names);
         state.departed.extend(left);
         self.tell(state);
         // Only now, without the lock: what a provider does when it is dropped is its own affair.
@@ -103,7 +104,7 @@ impl Registry {
     }
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(child) = state.children.get_mut(name) else {
             return false;
         };
@@ -113,19 +114,22 @@ impl Registry {
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        self.lock().children.keys().cloned().collect()
+        lock(&self.state).children.keys().cloned().collect()
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.lock().children.contains_key(name)
+        lock(&self.state).children.contains_key(name)
     }
 
     pub(crate) fn status(&self, name: &str) -> Option<ChildStatus> {
-        self.lock().children.get(name).map(|child| child.status.clone())
+        lock(&self.state)
+            .children
+            .get(name)
+            .map(|child| child.status.clone())
     }
 
     pub(crate) fn statuses(&self) -> Vec<ChildStatus> {
-        let state = self.lock();
+        let state = lock(&self.state);
         state
             .children
             .values()
@@ -133,13 +137,13 @@ impl Registry {
             .collect()
     }
 
-    /// The children there should be, and the version of that, unless the version is this one.
-    pub(crate) fn wanted(&self, known: Option<u64>) -> Option<(u64, Vec<Wanted>)> {
-        let state = self.lock();
+    /// The children that a discovery should run, with their version; none if `known` is that version.
+    pub(crate) fn desired(&self, known: Option<u64>) -> Option<(u64, Vec<DesiredChild>)> {
+        let state = lock(&self.state);
         if known == Some(state.version) {
             return None;
         }
-        let children = state.children.iter().map(|(name, child)| Wanted {
+        let children = state.children.iter().map(|(name, child)| DesiredChild {
             id: child.id,
             name: name.clone(),
             provider: child.provider.clone(),
@@ -148,37 +152,37 @@ impl Registry {
         Some((state.version, children.collect()))
     }
 
-    /// What an earlier discovery left to be removed.
+    /// Takes the clusters that earlier discoveries left to be removed.
     pub(crate) fn take_departed(&self) -> Vec<ClusterName> {
-        std::mem::take(&mut self.lock().departed)
+        std::mem::take(&mut lock(&self.state).departed)
     }
 
-    /// A discovery starts a child; returns what an earlier one knew of it.
-    pub(crate) fn begin(&self, name: &str, id: ChildId) -> Book {
-        let mut book = None;
+    /// A discovery starts a child. Returns the inventory that the last discovery left.
+    pub(crate) fn begin(&self, name: &str, id: ChildId) -> Inventory {
+        let mut inventory = None;
         self.with(name, id, |child| {
             child.status.started();
-            book = child.book.take();
+            inventory = child.inventory.take();
         });
-        let mut book = book.unwrap_or_default();
-        book.begin_discovery();
-        book
+        let mut inventory = inventory.unwrap_or_default();
+        inventory.begin_discovery();
+        inventory
     }
 
-    /// A discovery ends, and leaves what it knows of a child to the next.
-    pub(crate) fn leave(&self, name: &str, id: ChildId, book: Book) {
-        let mut left = Some(book);
+    /// A discovery ends, and leaves the inventory of a child to the next discovery.
+    pub(crate) fn leave(&self, name: &str, id: ChildId, inventory: Inventory) {
+        let mut left = Some(inventory);
         self.with(name, id, |child| {
-            child.book = left.take();
+            child.inventory = left.take();
             child.status.state = ChildState::Waiting;
         });
-        // The child was removed, and the discovery did not live to hear of it.
-        self.depart(left.into_iter().flat_map(Book::into_names));
+        // The child was removed, and the discovery ended before it noticed.
+        self.depart(left.into_iter().flat_map(Inventory::into_names));
     }
 
-    /// Removals that were not said before a discovery ended.
+    /// Stores removals that a discovery had not announced when it ended.
     pub(crate) fn depart(&self, names: impl IntoIterator<Item = ClusterName>) {
-        self.lock().departed.extend(names);
+        lock(&self.state).departed.extend(names);
     }
 
     pub(crate) fn update(&self, name: &str, id: ChildId, change: impl FnOnce(&mut ChildStatus)) {
@@ -187,7 +191,11 @@ impl Registry {
 
     /// Does nothing if the child has been removed.
     fn with(&self, name: &str, id: ChildId, change: impl FnOnce(&mut Child)) {
-        if let Some(child) = self.lock().children.get_mut(name).filter(|child| child.id == id) {
+        if let Some(child) = lock(&self.state)
+            .children
+            .get_mut(name)
+            .filter(|child| child.id == id)
+        {
             change(child);
         }
     }
@@ -196,11 +204,6 @@ impl Registry {
         state.version += 1;
         drop(state);
         self.changed.notify_waiters();
-    }
-
-    // No user code runs under the lock, so a poisoned one still holds a consistent state.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -19,8 +19,15 @@ pub struct NamespaceProviderBuilder {
     choice: Choice,
 }
 
+impl NamespaceProvider {
+    /// A builder. It wants to know how the host is reached; everything else has a default.
+    pub fn builder() -> NamespaceProviderBuilder {
+        NamespaceProviderBuilder::new()
+    }
+}
+
 impl NamespaceProviderBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             name: "namespace".into(),
             access: None,

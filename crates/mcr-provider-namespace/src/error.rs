@@ -35,8 +35,8 @@ pub(crate) enum AnswerError {
     OtherForm,
     #[error("the host cluster's answer has more than {} MiB; ask for less at a time, with a limit", .0 >> 20)]
     TooLarge(usize),
-    #[error("a line of a watch has more than {} MiB", crate::mapping::lines::MAX_LINE >> 20)]
-    LineTooLong,
+    #[error("a line of a watch has more than {} MiB", .0 >> 20)]
+    LineTooLong(usize),
     #[error("a watch broke off in the middle of a line; watch again")]
     CutOff,
     #[error("the cluster's namespace is not one: nothing can be asked there")]

@@ -5,14 +5,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use kube::client::Body;
-use mcr_core::{AnswerBody, BoxError};
+use mcr_core::{AnswerBody, BoxError, internal::lock};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -70,10 +70,6 @@ struct Listed {
     at: Instant,
     /// By plural. Empty too where the server does not know the group.
     kinds: HashMap<String, Kind>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Group {

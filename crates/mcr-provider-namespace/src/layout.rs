@@ -15,8 +15,8 @@ use crate::{
     NamespaceMapping,
     kinds::Host,
     mapping::{
+        field_rules::{self, Rule},
         names::{DEFAULT, Names},
-        places::{self, Rule},
         query,
     },
 };
@@ -91,7 +91,7 @@ impl ScopeLayout for Layout {
             return Ok(everywhere);
         };
         // One watch for all clusters: what selects by a namespace would select in one of them.
-        match query::of_all(fields, places::of(group, plural), self.inside.as_deref()) {
+        match query::of_all(fields, field_rules::of(group, plural), self.inside.as_deref()) {
             Some(rest) if rest.is_empty() => Ok(everywhere.without_fields()),
             Some(rest) => Ok(everywhere.fields(rest)),
             None => Err(ScopeRefusal::new(format!(
@@ -112,7 +112,7 @@ impl ScopeLayout for Layout {
     }
 
     fn localizes(&self, wanted: &WatchRequest) -> bool {
-        let references = places::of(wanted.group(), wanted.plural());
+        let references = field_rules::of(wanted.group(), wanted.plural());
         self.inside.is_some() && references.iter().any(|(_, rule)| *rule == Rule::Reference)
     }
 
@@ -121,11 +121,11 @@ impl ScopeLayout for Layout {
             return;
         };
         // Of the kinds that speak of namespaces only events can be watched.
-        let references = places::of("", "events")
+        let references = field_rules::of("", "events")
             .iter()
             .filter(|(_, rule)| *rule == Rule::Reference);
-        for (place, _) in references {
-            if let Some(Value::String(name)) = place
+        for (field_path, _) in references {
+            if let Some(Value::String(name)) = field_path
                 .iter()
                 .try_fold(&mut *object, |at, field| at.get_mut(*field))
             {

@@ -14,9 +14,7 @@ use mcr_core::{
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    NamespaceMapping, NamespaceProviderBuilder, host::HostCluster, layout::Choice, shared::of_client,
-};
+use crate::{NamespaceMapping, host::HostCluster, layout::Choice, shared::of_client};
 
 /// The host's name among the endpoints of the scope, which has no other.
 pub(crate) const ENDPOINT: &str = "host";
@@ -31,20 +29,13 @@ pub struct NamespaceProvider {
     pub(crate) config: Arc<Config>,
 }
 
-/// What was asked for, checked.
+/// The options of a provider, checked.
 pub(crate) struct Config {
     pub(crate) access: Access,
     pub(crate) mapping: NamespaceMapping,
     pub(crate) scope: Scope,
     pub(crate) labels: Option<String>,
     pub(crate) choice: Arc<Choice>,
-}
-
-impl NamespaceProvider {
-    /// A builder. It wants to know how the host is reached; everything else has a default.
-    pub fn builder() -> NamespaceProviderBuilder {
-        NamespaceProviderBuilder::new()
-    }
 }
 
 impl fmt::Debug for NamespaceProvider {

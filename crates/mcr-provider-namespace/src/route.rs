@@ -4,9 +4,10 @@ use http::{HeaderMap, HeaderValue, Method, header};
 
 use crate::mapping::{
     answer::Answers,
+    field_rules,
     names::Names,
     path::{Objects, Target},
-    places, query,
+    query,
     refuse::Refusal,
 };
 
@@ -63,10 +64,10 @@ fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Name
     if !known && !connects {
         return Err(Refusal::method_not_allowed());
     }
-    let places = places::of(objects.group, objects.plural);
+    let field_rules = field_rules::of(objects.group, objects.plural);
     let path = objects.path_in(&names.real);
     let answers = Answers {
-        places,
+        field_rules,
         many: objects.name.is_none() && !matches!(*method, Method::POST | Method::PUT | Method::PATCH),
         names: names.clone(),
     };
@@ -78,7 +79,7 @@ fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Name
         });
     }
     Ok(Route::Map {
-        to: joined(path, query::mapped(asked, places, names, None)),
+        to: joined(path, query::mapped(asked, field_rules, names, None)),
         answers,
         watch: is_read(method) && objects.name.is_none() && query::is_watch(asked),
     })
@@ -99,14 +100,14 @@ fn elsewhere(
             // The own namespace is asked for what can't be there, so that all else of the answer (versions, forms,
             // bookmarks, how long a watch lasts) is an API server's own.
             let nowhere = ("metadata.namespace", names.swap(namespace));
-            let places = places::of(objects.group, objects.plural);
+            let field_rules = field_rules::of(objects.group, objects.plural);
             Ok(Route::Map {
                 to: joined(
                     objects.path_in(&names.real),
-                    query::mapped(asked, places, names, Some(nowhere)),
+                    query::mapped(asked, field_rules, names, Some(nowhere)),
                 ),
                 answers: Answers {
-                    places,
+                    field_rules,
                     many: true,
                     names: names.clone(),
                 },
@@ -152,7 +153,7 @@ fn namespaces(
         )));
     }
     let answers = Answers {
-        places: places::NAMESPACES,
+        field_rules: field_rules::NAMESPACES,
         many: name.is_none(),
         names: names.clone(),
     };
@@ -162,7 +163,7 @@ fn namespaces(
             Ok(Route::Map {
                 to: joined(
                     "/api/v1/namespaces".to_owned(),
-                    query::mapped(asked, places::NAMESPACES, names, Some(only)),
+                    query::mapped(asked, field_rules::NAMESPACES, names, Some(only)),
                 ),
                 answers,
                 watch: query::is_watch(asked),

@@ -145,7 +145,7 @@ async fn written(parts: &http::request::Parts, sent: Body, answers: &Answers) ->
         return Err(Refusal::unsupported("packed").into());
     }
     Ok(
-        match body::written(&bytes, form, answers.places, &answers.names)? {
+        match body::written(&bytes, form, answers.field_rules, &answers.names)? {
             Some(text) => Body::from(text.into_bytes()),
             None => Body::from(bytes),
         },

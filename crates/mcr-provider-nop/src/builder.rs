@@ -8,11 +8,25 @@ pub struct NopProviderBuilder {
     name: Arc<str>,
 }
 
-impl NopProviderBuilder {
-    pub(crate) fn new() -> Self {
-        Self { name: "nop".into() }
+impl NopProvider {
+    /// A provider without clusters, named `nop`.
+    pub fn new() -> Self {
+        Self::builder().build()
     }
 
+    /// A builder, to give it another name.
+    pub fn builder() -> NopProviderBuilder {
+        NopProviderBuilder { name: "nop".into() }
+    }
+}
+
+impl Default for NopProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NopProviderBuilder {
     /// Sets the provider's name. Default: `nop`.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {

@@ -4,8 +4,6 @@ use futures::{StreamExt, stream};
 use mcr_core::{Change, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::NopProviderBuilder;
-
 /// A provider without clusters: it says [`Change::Synced`] and nothing else, ever.
 ///
 /// # Cancellation
@@ -13,24 +11,6 @@ use crate::NopProviderBuilder;
 #[derive(Debug, Clone)]
 pub struct NopProvider {
     pub(crate) name: Arc<str>,
-}
-
-impl NopProvider {
-    /// A provider without clusters, named `nop`.
-    pub fn new() -> Self {
-        Self::builder().build()
-    }
-
-    /// A builder, to give it another name.
-    pub fn builder() -> NopProviderBuilder {
-        NopProviderBuilder::new()
-    }
-}
-
-impl Default for NopProvider {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Provider for NopProvider {

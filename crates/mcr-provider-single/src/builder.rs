@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mcr_core::ClusterSpec;
+use mcr_core::{Access, ClusterName, ClusterSpec};
 
 use crate::SingleProvider;
 
@@ -11,8 +11,26 @@ pub struct SingleProviderBuilder {
     spec: ClusterSpec,
 }
 
+impl SingleProvider {
+    /// One cluster with a name and a way to reach it.
+    pub fn new(name: ClusterName, access: impl Into<Access>) -> Self {
+        Self::builder(name, access).build()
+    }
+
+    /// A builder, to give the cluster labels, properties or an identity as well.
+    pub fn builder(name: ClusterName, access: impl Into<Access>) -> SingleProviderBuilder {
+        SingleProviderBuilder::new(ClusterSpec::new(name, access.into()))
+    }
+}
+
+impl From<ClusterSpec> for SingleProvider {
+    fn from(spec: ClusterSpec) -> Self {
+        SingleProviderBuilder::new(spec).build()
+    }
+}
+
 impl SingleProviderBuilder {
-    pub(crate) fn new(spec: ClusterSpec) -> Self {
+    fn new(spec: ClusterSpec) -> Self {
         Self {
             name: "single".into(),
             spec,

@@ -1,10 +1,8 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use mcr_core::{Access, Change, ClusterName, ClusterSpec, Discovery, Provider};
+use mcr_core::{Change, ClusterSpec, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
-
-use crate::SingleProviderBuilder;
 
 /// A provider of one cluster that is always there.
 ///
@@ -14,24 +12,6 @@ use crate::SingleProviderBuilder;
 pub struct SingleProvider {
     pub(crate) name: Arc<str>,
     pub(crate) spec: ClusterSpec,
-}
-
-impl SingleProvider {
-    /// One cluster with a name and a way to reach it.
-    pub fn new(name: ClusterName, access: impl Into<Access>) -> Self {
-        Self::builder(name, access).build()
-    }
-
-    /// A builder, to give the cluster labels, properties or an identity as well.
-    pub fn builder(name: ClusterName, access: impl Into<Access>) -> SingleProviderBuilder {
-        SingleProviderBuilder::new(ClusterSpec::new(name, access.into()))
-    }
-}
-
-impl From<ClusterSpec> for SingleProvider {
-    fn from(spec: ClusterSpec) -> Self {
-        SingleProviderBuilder::new(spec).build()
-    }
 }
 
 impl Provider for SingleProvider {
@@ -51,7 +31,7 @@ impl Provider for SingleProvider {
 mod tests {
     use std::time::Duration;
 
-    use mcr_core::Trust;
+    use mcr_core::{Access, ClusterName, Trust};
 
     use super::*;
 

@@ -13,6 +13,13 @@ pub mod control_plane;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
+#[cfg(any(
+    feature = "conformance",
+    feature = "log",
+    feature = "sim",
+    all(unix, any(feature = "control-plane", feature = "faults"))
+))]
+mod lock;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "sim")]

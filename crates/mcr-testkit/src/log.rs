@@ -13,9 +13,11 @@
 //! ```
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tracing::{Dispatch, Level, subscriber::DefaultGuard};
+
+use crate::lock::lock;
 
 /// Takes what the current thread logs until it is dropped; other tests of the process are not in it.
 ///
@@ -51,7 +53,7 @@ impl Log {
 
     /// All that was logged, a line each, without times and colours.
     pub fn text(&self) -> String {
-        let text = self.text.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = lock(&self.text.0);
         String::from_utf8_lossy(&text).into_owned()
     }
 
@@ -68,7 +70,7 @@ struct Text(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = lock(&self.0);
         text.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -1,7 +1,7 @@
 //! From the bytes of a watch to the reconciler: what mcr itself adds to the latency of an event.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -9,7 +9,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Request};
+use mcr::{Action, BoxError, ClusterSelector, Controller, Request, core::internal::lock};
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use super::{
     Figures,
     canned::{self, Canned},
 };
-use crate::{objects, stats, subject::said::now};
+use crate::{objects, stats, subject::message::now};
 
 const CLUSTERS: usize = 100;
 const WARMING: Duration = Duration::from_secs(2);
@@ -66,17 +66,14 @@ pub(super) async fn measure(rate: usize) -> Result<Figures> {
                 });
                 if let Some(sent) = sent {
                     let taken_ms = at.saturating_sub(sent) as f64 / 1e6;
-                    taken
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(taken_ms);
+                    lock(&taken).push(taken_ms);
                 }
                 Ok::<_, BoxError>(Action::done())
             },
             taken.clone(),
         )?;
     tokio::spawn(controller.run(runs.fleet.clone(), CancellationToken::new()));
-    let take = || std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+    let take = || std::mem::take(&mut *lock(&taken));
     tokio::time::sleep(WARMING).await;
     drop(take());
     tokio::time::sleep(MEASURED).await;

@@ -2,24 +2,19 @@
 
 pub mod canned;
 mod core_share;
+mod figures;
 pub mod queue;
 mod scope;
 pub mod steps;
 pub mod store;
 
+pub use figures::Figures;
 pub(crate) use scope::place;
-
-use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use crate::subject::{said::Said, say};
-
-/// Bytes that are allocated now, where that is counted.
-pub type Heap = fn() -> Option<usize>;
-
-/// Figures by name.
-pub type Figures = BTreeMap<String, f64>;
+pub use crate::subject::Heap;
+use crate::subject::{message::Message, say};
 
 /// Which one.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +68,7 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::Scope => runtime.block_on(scope::measure(args.kubeconfig, args.size, heap))?,
         Case::Queue => queue::measure()?,
     };
-    say(&Said::Figures { figures });
+    say(&Message::Figures { figures });
     // What runs in the background holds nothing that must be put away.
     std::process::exit(0);
 }

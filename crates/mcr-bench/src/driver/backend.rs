@@ -8,18 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep};
 
-use super::{real::Real, sim::Sim};
-
-/// Requests for ConfigMaps that a server has counted since it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
-    /// LISTs.
-    pub lists: u64,
-    /// WATCHes, those still open included.
-    pub watches: u64,
-    /// WATCHes that are open.
-    pub open: u64,
-}
+use super::{Counts, real::Real, sim::Sim};
 
 /// The clusters that subjects work on.
 pub enum Backend {

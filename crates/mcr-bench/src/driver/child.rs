@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     proc::Usage,
-    subject::said::{Said, Sighting, now},
+    subject::message::{Message, Sighting, now},
 };
 
 /// How long an answer to a question may take.
@@ -88,7 +88,7 @@ impl Running {
     /// # Errors
     ///
     /// When it says nothing for `limit`, something else than a line of the protocol, or has ended.
-    pub async fn next(&mut self, limit: Duration) -> Result<Said> {
+    pub async fn next(&mut self, limit: Duration) -> Result<Message> {
         let name = &self.name;
         let line = timeout(limit, self.said.next_line())
             .await
@@ -107,7 +107,7 @@ impl Running {
     /// When that is not so within `limit`.
     pub async fn synced(&mut self, limit: Duration) -> Result<u64> {
         match self.next(limit).await? {
-            Said::Synced { at } => Ok(at),
+            Message::Synced { at } => Ok(at),
             other => bail!("{} said {other:?} before it was synced", self.name),
         }
     }
@@ -117,7 +117,7 @@ impl Running {
     /// # Errors
     ///
     /// When it does not answer.
-    pub async fn ask(&mut self, line: &str) -> Result<Said> {
+    pub async fn ask(&mut self, line: &str) -> Result<Message> {
         self.ask_for(line, ANSWER).await
     }
 
@@ -126,7 +126,7 @@ impl Running {
     /// # Errors
     ///
     /// When it does not answer within `limit`.
-    pub async fn ask_for(&mut self, line: &str, limit: Duration) -> Result<Said> {
+    pub async fn ask_for(&mut self, line: &str, limit: Duration) -> Result<Message> {
         self.ask.write_all(format!("{line}\n").as_bytes()).await?;
         self.next(limit).await
     }
@@ -138,7 +138,7 @@ impl Running {
     /// When it does not answer.
     pub async fn beats(&mut self) -> Result<Vec<Sighting>> {
         match self.ask("beats").await? {
-            Said::Beats { beats } => Ok(beats),
+            Message::Beats { beats } => Ok(beats),
             other => bail!("{} answered {other:?}", self.name),
         }
     }
@@ -150,7 +150,7 @@ impl Running {
     /// When it does not answer.
     pub async fn seen(&mut self) -> Result<u64> {
         match self.ask("seen").await? {
-            Said::Seen { count } => Ok(count),
+            Message::Seen { count } => Ok(count),
             other => bail!("{} answered {other:?}", self.name),
         }
     }
@@ -162,7 +162,7 @@ impl Running {
     /// When it does not answer, or does not count.
     pub async fn heap(&mut self) -> Result<usize> {
         match self.ask("heap").await? {
-            Said::Heap { bytes: Some(bytes) } => Ok(bytes),
+            Message::Heap { bytes: Some(bytes) } => Ok(bytes),
             other => bail!("{} answered {other:?}", self.name),
         }
     }

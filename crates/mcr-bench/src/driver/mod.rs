@@ -2,10 +2,12 @@
 
 pub mod backend;
 pub mod child;
+mod counts;
 pub mod real;
 pub mod sim;
 mod who;
 
-pub use backend::{Backend, Counts};
+pub use backend::Backend;
 pub use child::Running;
+pub use counts::Counts;
 pub use who::{Job, Programs, Subject};

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::Counts;
 use crate::{
     objects::{self, BEAT},
-    subject::said::now,
+    subject::message::now,
 };
 
 /// A real API server with objects in it, and a kubeconfig of many contexts that all lead there.

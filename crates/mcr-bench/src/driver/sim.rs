@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use super::{Counts, Programs, Running};
-use crate::subject::said::Said;
+use crate::subject::message::Message;
 
 /// The process of the simulator.
 pub struct Sim {
@@ -49,7 +49,7 @@ impl Sim {
         args.extend_from_slice(options);
         let mut process = Running::start("the simulator", &programs.bench, &args)?;
         match process.next(std::time::Duration::from_secs(120)).await? {
-            Said::Serving => {}
+            Message::Serving => {}
             other => bail!("the simulator said {other:?}"),
         }
         Ok(Self {
@@ -83,7 +83,7 @@ impl Sim {
     /// When it does not answer.
     pub async fn counts(&mut self) -> Result<Counts> {
         match self.process.ask("counts").await? {
-            Said::Counts { lists, watches, open } => Ok(Counts { lists, watches, open }),
+            Message::Counts { lists, watches, open } => Ok(Counts { lists, watches, open }),
             other => bail!("the simulator answered {other:?}"),
         }
     }
@@ -99,7 +99,7 @@ impl Sim {
             .ask_for(line, std::time::Duration::from_secs(60))
             .await?
         {
-            Said::Done { at } => Ok(at),
+            Message::Done { at } => Ok(at),
             other => bail!("the simulator answered {other:?}"),
         }
     }

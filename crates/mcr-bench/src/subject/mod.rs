@@ -1,23 +1,21 @@
 //! What is measured: programs that do the same job, each run in a process of its own.
 //!
 //! The job: every ConfigMap of every context of a kubeconfig passes the reconciler once, and from then on whenever it changes.
-//! What they say on stdout, and are asked on stdin, is in [`said`].
+//! What they say on stdout, and are asked on stdin, is in [`message`].
 //!
 //! Nothing here names them all: the linker would then put all of them into each one's program.
 
 pub mod floor;
 pub mod kube_rs;
 pub mod mcr;
-pub mod said;
+pub mod message;
 mod tally;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Result;
-pub use tally::Tally;
 pub(crate) use tally::say;
-
-use crate::alone::Heap;
+pub use tally::{Heap, Tally};
 
 /// What a subject written in Rust is started with, after its name.
 #[derive(clap::Args, Clone, Debug)]

@@ -1,15 +1,19 @@
 use std::{
     io::{BufRead, Write},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::core::internal::lock;
 
-use super::said::{Said, Sighting, now};
+use super::message::{Message, Sighting, now};
 use crate::objects::BEAT;
+
+/// Bytes that are allocated now, where that is counted.
+pub type Heap = fn() -> Option<usize>;
 
 /// What a subject's reconciler counts, and what is told of it on stdout.
 #[derive(Clone)]
@@ -19,12 +23,6 @@ struct Inner {
     expected: usize,
     seen: AtomicUsize,
     beats: Mutex<Vec<Sighting>>,
-}
-
-impl Inner {
-    fn beats(&self) -> MutexGuard<'_, Vec<Sighting>> {
-        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Tally {
@@ -53,7 +51,7 @@ impl Tally {
 
     /// A beat of a cluster has been seen.
     pub fn beat(&self, cluster: &str, seq: u64) {
-        self.0.beats().push(Sighting {
+        lock(&self.0.beats).push(Sighting {
             cluster: cluster.to_owned(),
             seq,
             at: now(),
@@ -64,26 +62,26 @@ impl Tally {
     pub fn reconciled_many(&self, objects: usize) {
         let before = self.0.seen.fetch_add(objects, Ordering::Relaxed);
         if before < self.0.expected && before + objects >= self.0.expected {
-            say(&Said::Synced { at: now() });
+            say(&Message::Synced { at: now() });
         }
     }
 
     /// Answers the driver's questions, in a thread that ends with the process. The process ends with its stdin, so that
     /// none outlives a driver that was killed.
-    pub fn answer_stdin(&self, heap: fn() -> Option<usize>) {
+    pub fn answer_stdin(&self, heap: Heap) {
         let this = self.clone();
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines() {
                 match line.as_deref().map(str::trim) {
                     Ok("beats") => {
-                        let beats = std::mem::take(&mut *this.0.beats());
-                        say(&Said::Beats { beats });
+                        let beats = std::mem::take(&mut *lock(&this.0.beats));
+                        say(&Message::Beats { beats });
                     }
                     Ok("seen") => {
                         let count = this.0.seen.load(Ordering::Relaxed) as u64;
-                        say(&Said::Seen { count });
+                        say(&Message::Seen { count });
                     }
-                    Ok("heap") => say(&Said::Heap { bytes: heap() }),
+                    Ok("heap") => say(&Message::Heap { bytes: heap() }),
                     Ok(_) => {}
                     Err(_) => break,
                 }
@@ -94,8 +92,8 @@ impl Tally {
 }
 
 /// Writes a line.
-pub(crate) fn say(said: &Said) {
-    let mut line = serde_json::to_vec(said).unwrap_or_default();
+pub(crate) fn say(message: &Message) {
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
     // Nobody listens any more: there is nobody to tell that either.

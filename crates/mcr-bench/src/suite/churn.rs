@@ -9,7 +9,7 @@ use crate::{
     driver::{Job, Running, Subject, sim::Sim},
     row::Row,
     stats,
-    subject::said::now,
+    subject::message::now,
 };
 
 const STABLE: usize = 100;

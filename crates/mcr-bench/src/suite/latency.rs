@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::{row::Row, stats, subject::said::Sighting};
+use crate::{row::Row, stats, subject::message::Sighting};
 
 /// What some writes came to.
 #[derive(Clone, Debug, PartialEq)]

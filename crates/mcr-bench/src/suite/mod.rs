@@ -18,7 +18,7 @@ use latency::Latency;
 
 use crate::{
     driver::{Running, sim::Sim},
-    subject::said::now,
+    subject::message::now,
 };
 
 pub use round::{Options, Session};

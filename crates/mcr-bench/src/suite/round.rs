@@ -9,7 +9,7 @@ use crate::{
     alone::{Case, Figures},
     driver::{Programs, Running, Subject},
     row::Row,
-    subject::said::Said,
+    subject::message::Message,
 };
 
 /// What is the same for all suites of one call.
@@ -91,7 +91,7 @@ impl Session<'_> {
         let command = [&["alone".to_owned(), case.name().to_owned()], args].concat();
         let mut process = Running::start(case.name(), &program, &command)?;
         match process.next(Duration::from_secs(300)).await? {
-            Said::Figures { figures } => Ok(figures),
+            Message::Figures { figures } => Ok(figures),
             other => bail!("{} said {other:?}", case.name()),
         }
     }

@@ -13,7 +13,7 @@ use http::Uri;
 use crate::{
     clusters::report::Report,
     output::{self, Progress},
-    providers::{ClusterFlags, Linked, ProviderOptions},
+    providers::{ClusterFlags, Linked, ProviderOptions, choose},
     stop, values,
 };
 
@@ -133,16 +133,4 @@ fn print(args: &ClustersArgs, report: &Report) -> anyhow::Result<bool> {
         eprintln!("there are no clusters");
     }
     Ok(!args.fail_unless_ready || report.is_ready())
-}
-
-/// The providers that were chosen.
-pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<Vec<Linked>> {
-    let mut chosen = Vec::new();
-    for name in flags.chosen() {
-        match linked.iter().find(|linked| linked.name == name) {
-            Some(linked) => chosen.push(linked.clone()),
-            None => bail!("--provider {name}: this program was compiled without it"),
-        }
-    }
-    Ok(chosen)
 }

@@ -42,11 +42,11 @@ enum Change {
     Removed(String),
 }
 
-/// What is known of the clusters.
+/// The clusters of the last report, by name.
 #[derive(Debug, Default)]
-struct Known(BTreeMap<String, Seen>);
+struct LastReport(BTreeMap<String, Seen>);
 
-impl Known {
+impl LastReport {
     fn update(&mut self, report: &Report) -> Vec<Change> {
         // A name is there twice while one leaves and another's description can't be used: the last one is to stay.
         let now: BTreeMap<String, Seen> = report
@@ -107,7 +107,7 @@ pub(super) async fn follow(
     as_json: bool,
     pause: Duration,
 ) -> anyhow::Result<()> {
-    let mut known = Known::default();
+    let mut known = LastReport::default();
     let mut told = None;
     let mut ticks = interval(pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn each_change_is_told_once() {
-        let mut known = Known::default();
+        let mut known = LastReport::default();
         let mut lines = |rows: &[_]| -> Vec<String> {
             let changes = known.update(&report(rows));
             changes.iter().map(|change| change.line(false)).collect()
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_line_of_json_has_all_of_it() {
-        let changes = Known::default().update(&report(&[("a\u{1b}", "Broken", Some("empty"))]));
+        let changes = LastReport::default().update(&report(&[("a\u{1b}", "Broken", Some("empty"))]));
         let line: serde_json::Value = serde_json::from_str(&changes[0].line(true)).unwrap();
         assert_eq!(line["event"], "added");
         assert_eq!(line["name"], "a\u{1b}");

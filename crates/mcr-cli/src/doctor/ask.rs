@@ -14,13 +14,13 @@ use crate::session::said;
 
 /// A kind that a controller works on: `configmaps`, `deployments.apps`, `pods/log`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct GroupResource {
     plural: String,
     group: String,
     subresource: Option<String>,
 }
 
-impl FromStr for Wanted {
+impl FromStr for GroupResource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -47,7 +47,7 @@ impl FromStr for Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.plural)?;
         if !self.group.is_empty() {
@@ -63,7 +63,7 @@ impl fmt::Display for Wanted {
 /// What an API server says to these credentials.
 pub(super) async fn api(
     client: &Client,
-    wanted: &[Wanted],
+    wanted: &[GroupResource],
     verbs: &[String],
     namespace: Option<&str>,
     limit: Duration,
@@ -96,7 +96,7 @@ pub(super) async fn version(client: &Client, limit: Duration) -> Result<Version,
 
 pub(super) async fn right(
     client: &Client,
-    wanted: &Wanted,
+    wanted: &GroupResource,
     verbs: &[String],
     namespace: Option<&str>,
     limit: Duration,
@@ -122,7 +122,7 @@ pub(super) async fn right(
 
 async fn may(
     client: &Client,
-    wanted: &Wanted,
+    wanted: &GroupResource,
     verb: &str,
     namespace: Option<&str>,
     limit: Duration,
@@ -171,10 +171,10 @@ mod tests {
             "*",
             "roles.rbac.authorization.k8s.io",
         ] {
-            assert_eq!(text.parse::<Wanted>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<GroupResource>().unwrap().to_string(), text);
         }
         for wrong in ["", "Pods", "pods/", "pods.", "a b", "/log"] {
-            assert!(wrong.parse::<Wanted>().is_err(), "{wrong}");
+            assert!(wrong.parse::<GroupResource>().is_err(), "{wrong}");
         }
     }
 }

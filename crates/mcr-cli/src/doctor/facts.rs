@@ -1,4 +1,4 @@
-//! What probes have seen. What it means is decided elsewhere.
+//! Facts: what probes have seen. The diagnosis turns facts into findings.
 
 use std::{
     net::IpAddr,
@@ -18,8 +18,8 @@ pub(super) struct ClusterFacts {
     pub(super) state: String,
     pub(super) reason: Option<String>,
     pub(super) warnings: Vec<String>,
-    /// Where it is, if that can be seen.
-    pub(super) place: Option<Place>,
+    /// None if the access does not show an address.
+    pub(super) connection: Option<Connection>,
     pub(super) api: Option<Api>,
     pub(super) now: SystemTime,
 }
@@ -43,9 +43,9 @@ pub(super) enum Origin {
     Other,
 }
 
-/// What was seen on the way to an API server.
+/// The facts about the way to an API server.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct Connection {
     pub(super) address: String,
     pub(super) host: String,
     pub(super) credential: Credential,

@@ -1,12 +1,12 @@
 //! `mcr doctor`: why a cluster is not there or does not work, and what to do.
 //!
-//! Probes see facts, and functions without I/O say what they mean.
+//! Probes collect facts, and a diagnosis without I/O turns facts into findings.
 
 mod ask;
+mod diagnosis;
+mod diagnosis_sources;
 mod facts;
 mod finding;
-mod judge;
-mod judge_sources;
 mod probe;
 mod sources;
 pub(crate) mod target;
@@ -19,15 +19,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    ask::Wanted,
-    facts::{ClusterFacts, Origin, Place},
+    ask::GroupResource,
+    facts::{ClusterFacts, Connection, Origin},
     finding::Findings,
     target::Target,
 };
 use crate::{
-    clusters::choose,
     output::{self, Progress},
-    providers::{ClusterFlags, Kind, Linked, ProviderOptions, Running},
+    providers::{ClusterFlags, Kind, Linked, ProviderOptions, Running, choose},
     stop, values,
 };
 
@@ -52,7 +51,7 @@ pub(crate) struct DoctorArgs {
         default_value = "configmaps",
         help_heading = "Checks"
     )]
-    wanted: Vec<Wanted>,
+    wanted: Vec<GroupResource>,
     /// What controllers do with it
     #[arg(
         long,
@@ -127,7 +126,7 @@ async fn look(
     progress.say("looking at providers");
     let mut found = Vec::new();
     for facts in sources::providers(running, options, limit).await {
-        found.extend(judge_sources::provider(&facts));
+        found.extend(diagnosis_sources::provider(&facts));
     }
     let known: Vec<String> = snapshot
         .clusters
@@ -145,12 +144,12 @@ async fn look(
     progress.say(&format!("looking at {all} clusters"));
     while let Some((number, facts)) = looking.next().await {
         progress.say(&format!("looked at {} of {all} clusters", number + 1));
-        found.extend(judge::judge(&facts));
+        found.extend(diagnosis::diagnose(&facts));
     }
     for name in args.names.iter().filter(|name| !known.contains(name)) {
         progress.say(&format!("looking for {name}"));
         let facts = sources::missing(name, &known, running, options, limit).await;
-        found.extend(judge_sources::missing(&facts));
+        found.extend(diagnosis_sources::missing(&facts));
     }
     Findings::new(found)
 }
@@ -167,9 +166,9 @@ async fn cluster(
     let target = spec.as_ref().and_then(|spec| target::of(&spec.access));
     // Of what is not to be used, nothing is.
     let usable = !matches!(status.state, "Broken" | "Suspended");
-    let place = async {
+    let connection = async {
         match &target {
-            Some(target) if usable => Some(place(target, args, limit).await),
+            Some(target) if usable => Some(connection(target, args, limit).await),
             _ => None,
         }
     };
@@ -191,21 +190,21 @@ async fn cluster(
             .await,
         )
     };
-    let (place, api) = futures::join!(place, api);
+    let (connection, api) = futures::join!(connection, api);
     ClusterFacts {
         origin: origin(&name, &status, running),
         provider: status.provider.to_string(),
         state: status.state.to_owned(),
         reason: status.reason.as_deref().map(str::to_owned),
         warnings: status.warnings.iter().map(|text| text.to_string()).collect(),
-        place,
+        connection,
         api,
         now: SystemTime::now(),
         name,
     }
 }
 
-async fn place(target: &Target, args: &DoctorArgs, limit: Duration) -> Place {
+async fn connection(target: &Target, args: &DoctorArgs, limit: Duration) -> Connection {
     let policy: AddressPolicy = match target.trust {
         Trust::Trusted => AddressPolicy::any(),
         Trust::Untrusted => args.clusters.policy().addresses,
@@ -214,7 +213,7 @@ async fn place(target: &Target, args: &DoctorArgs, limit: Duration) -> Place {
         true => None,
         false => Some(probe::reach(target, &policy, limit).await),
     };
-    Place {
+    Connection {
         address: target.address.clone(),
         host: target.host.clone(),
         credential: target.credential.clone(),

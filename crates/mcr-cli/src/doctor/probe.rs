@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -12,7 +12,7 @@ use http_body_util::Empty;
 use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822;
-use mcr_core::{AddressPolicy, Trust, explain_error};
+use mcr_core::{AddressPolicy, Trust, explain_error, internal::lock};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
@@ -176,14 +176,14 @@ async fn greet(
 /// Looks at a certificate and lets it pass. Used where no secret is sent.
 #[derive(Debug)]
 struct Witness {
-    judge: Option<Arc<WebPkiServerVerifier>>,
+    verifier: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
     seen: Mutex<Option<Tls>>,
 }
 
 impl Witness {
     fn new(authority: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Self {
-        let judge = authority.and_then(|pem| {
+        let verifier = authority.and_then(|pem| {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
@@ -191,14 +191,14 @@ impl Witness {
                 .ok()
         });
         Self {
-            judge,
+            verifier,
             provider,
             seen: Mutex::default(),
         }
     }
 
     fn seen(&self) -> Tls {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let seen = lock(&self.seen).take();
         seen.unwrap_or(Tls {
             verdict: None,
             expires: None,
@@ -216,17 +216,17 @@ impl ServerCertVerifier for Witness {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let judged = self
-            .judge
+        let verified = self
+            .verifier
             .as_ref()
-            .map(|judge| judge.verify_server_cert(end_entity, intermediates, name, ocsp, now));
+            .map(|verifier| verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now));
         let parsed = certificate(end_entity);
         let seen = Tls {
-            verdict: judged.map(|judged| judged.map_or_else(|error| bad(&error), |_| Verdict::Good)),
+            verdict: verified.map(|verified| verified.map_or_else(|error| bad(&error), |_| Verdict::Good)),
             expires: parsed.as_ref().map(|parsed| parsed.not_after),
             valid_from: parsed.as_ref().map(|parsed| parsed.not_before),
         };
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
+        *lock(&self.seen) = Some(seen);
         Ok(ServerCertVerified::assertion())
     }
 

@@ -10,7 +10,7 @@ use kube::{
 use mcr_core::Provider;
 
 use super::{
-    ask::{Wanted, in_time, right, version},
+    ask::{GroupResource, in_time, right, version},
     facts::{FileFact, FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
 };
 use crate::providers::{Kind, ProviderOptions, Running};
@@ -102,7 +102,7 @@ pub(super) fn looks_in(client: &Client, options: &ProviderOptions) -> Option<Str
 async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub {
     let namespace = looks_in(client, options);
     let place = namespace.as_deref();
-    let wanted = |text: &str| text.parse::<Wanted>();
+    let wanted = |text: &str| text.parse::<GroupResource>();
     let list: Vec<String> = ["list", "watch"].map(str::to_owned).to_vec();
     let create: Vec<String> = ["create", "patch"].map(str::to_owned).to_vec();
     let mut rights = Vec::new();

@@ -145,6 +145,18 @@ impl ProviderOptions {
     }
 }
 
+/// The providers that were chosen.
+pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<Vec<Linked>> {
+    let mut chosen = Vec::new();
+    for name in flags.chosen() {
+        match linked.iter().find(|linked| linked.name == name) {
+            Some(linked) => chosen.push(linked.clone()),
+            None => anyhow::bail!("--provider {name}: this program was compiled without it"),
+        }
+    }
+    Ok(chosen)
+}
+
 async fn hub(flags: &ClusterFlags) -> anyhow::Result<(String, Access)> {
     let contexts = Contexts::read(flags.hub_kubeconfig.as_deref())?;
     if contexts.is_empty() && flags.hub_kubeconfig.is_none() && flags.hub_context.is_none() {

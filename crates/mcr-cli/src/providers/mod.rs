@@ -10,5 +10,5 @@ pub(crate) use builtin::builtin;
 pub(crate) use flags::ClusterFlags;
 pub(crate) use fleet::{Running, start};
 pub use linked::ProviderOptions;
-pub(crate) use linked::{Kind, Linked};
+pub(crate) use linked::{Kind, Linked, choose};
 pub(crate) use tap::Tap;

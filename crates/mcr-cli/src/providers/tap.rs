@@ -2,11 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Change, ClusterSpec, Discovery, Provider, explain_error};
+use mcr_core::{Change, ClusterSpec, Discovery, Provider, explain_error, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use super::Kind;
@@ -67,12 +67,12 @@ impl Tap {
     }
 
     pub(crate) fn heard(&self) -> Heard {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.heard).clone()
     }
 
     /// Whether it has said everything, or why it can't.
     pub(crate) fn has_spoken(&self) -> bool {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = lock(&self.heard);
         heard.synced || heard.error.is_some()
     }
 }
@@ -86,7 +86,7 @@ impl Provider for Tap {
         let heard = self.heard.clone();
         let ended = (heard.clone(), stop.clone());
         let update = |heard: &Mutex<Heard>, change: &dyn Fn(&mut Heard)| {
-            change(&mut heard.lock().unwrap_or_else(PoisonError::into_inner));
+            change(&mut lock(heard));
         };
         let said = self.provider.discover(stop).inspect(move |item| match item {
             Ok(change) => update(&heard, &|heard| heard.hear(change)),

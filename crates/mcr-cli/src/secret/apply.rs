@@ -15,7 +15,7 @@ use mcr_core::{Access, KubeconfigAccess, Trust};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{WITHIN, document, objects, plan::Plan, show::PLACEHOLDER};
+use super::{document, objects, plan::Plan, show::PLACEHOLDER};
 use crate::{
     doctor::LABEL,
     output::print_line,
@@ -24,6 +24,8 @@ use crate::{
 
 /// Who writes, for server-side apply.
 const MANAGER: &str = "mcr";
+/// How long a cluster may take to answer at first.
+pub(super) const WITHIN: Duration = Duration::from_secs(15);
 /// How long an object may take to be written.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 

@@ -16,13 +16,10 @@ use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
 
 pub(crate) use self::args::{AFTER_HELP, CreateArgs};
 use self::{
-    apply::{Hub, Member},
+    apply::{Hub, Member, WITHIN},
     plan::Plan,
 };
-use crate::{claims, contexts::Contexts, doctor::target, output, session::Session, values::short};
-
-/// How long a cluster may take to answer at first.
-const WITHIN: Duration = Duration::from_secs(15);
+use crate::{contexts::Contexts, doctor::target, output, session::Session, values::short};
 
 /// Carries it out. What can be found out without writing is found out first, then the member is written to, and the hub last:
 /// so whatever fails, no Secret leads to a cluster that does not work.
@@ -143,17 +140,4 @@ async fn warn(plan: &Plan) {
             output::printable(&refused)
         );
     }
-}
-
-/// When the token in a kubeconfig expires, and whose it is.
-pub(super) fn claims_in(kubeconfig: &kube::config::Kubeconfig) -> Option<claims::Claims> {
-    use secrecy::ExposeSecret;
-    let token = kubeconfig
-        .auth_infos
-        .first()?
-        .auth_info
-        .as_ref()?
-        .token
-        .as_ref()?;
-    claims::of(token.expose_secret())
 }

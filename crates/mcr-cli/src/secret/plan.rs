@@ -10,9 +10,9 @@ use mcr_core::KubeconfigAccess;
 
 use super::{
     args::{CreateArgs, RoleType},
-    claims_in, rules,
+    rules,
 };
-use crate::{doctor::target, values};
+use crate::{claims, doctor::target, values};
 
 /// What Go's script calls it.
 const ACCOUNT: &str = "multicluster-kubeconfig-provider";
@@ -238,6 +238,19 @@ fn suggestion(name: &str) -> String {
 /// As it stands in a kubeconfig.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
+}
+
+/// When the token in a kubeconfig expires, and whose it is.
+fn claims_in(kubeconfig: &kube::config::Kubeconfig) -> Option<claims::Claims> {
+    use secrecy::ExposeSecret;
+    let token = kubeconfig
+        .auth_infos
+        .first()?
+        .auth_info
+        .as_ref()?
+        .token
+        .as_ref()?;
+    claims::of(token.expose_secret())
 }
 
 #[cfg(test)]

@@ -25,15 +25,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// What the program said.
+/// The exit code and the output of the program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Output {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl Output {
     /// It ended with this code.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> Self {
@@ -163,7 +163,7 @@ impl User {
     }
 
     /// Runs the program to its end, while what it talks to goes on.
-    pub(crate) async fn mcr<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Said {
+    pub(crate) async fn mcr<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Output {
         self.mcr_with("LANG", "C", args).await
     }
 
@@ -173,7 +173,7 @@ impl User {
         variable: &str,
         value: &str,
         args: impl IntoIterator<Item = A>,
-    ) -> Said {
+    ) -> Output {
         let mut command = self.command();
         command.env(variable, value).args(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -185,7 +185,7 @@ impl User {
             panic!("it did not end in time: {command:?}")
         };
         let output = output.unwrap().unwrap();
-        Said {
+        Output {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),

@@ -4,15 +4,15 @@ use serde_json::value::RawValue;
 
 use super::{
     body::{compared, replaced},
+    field_rules::{FieldRules, Rule},
     json::{self, Fields, Unreadable, edit_at, edit_elements, text},
     names::Names,
-    places::{Places, Rule},
 };
 
 /// How the answers to one request are mapped.
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
-    pub(crate) places: &'static Places,
+    pub(crate) field_rules: &'static FieldRules,
     /// Objects of this kind were asked for, not one.
     pub(crate) many: bool,
     pub(crate) names: Names,
@@ -76,7 +76,7 @@ impl Answers {
     }
 
     fn one(&self, value: &RawValue) -> Result<Option<String>, Unreadable> {
-        edit_at(value, self.places, &mut |rule, value| {
+        edit_at(value, self.field_rules, &mut |rule, value| {
             Ok(match rule {
                 Rule::Own => self.own(value),
                 Rule::Reference => compared(value, &self.names),
@@ -117,11 +117,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::mapping::places;
+    use crate::mapping::field_rules;
 
-    fn answers(places: &'static Places, many: bool) -> Answers {
+    fn answers(field_rules: &'static FieldRules, many: bool) -> Answers {
         Answers {
-            places,
+            field_rules,
             many,
             names: Names::of(&"island".into(), false).unwrap(),
         }
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn objects_lists_and_events_are_mapped() {
         let (one, many) = (
-            answers(places::of("", "configmaps"), false),
-            answers(places::of("", "configmaps"), true),
+            answers(field_rules::of("", "configmaps"), false),
+            answers(field_rules::of("", "configmaps"), true),
         );
         assert_eq!(whole(&one, &map("island")), map("default"));
         let list = |name: &str| json!({"kind": "ConfigMapList", "metadata": {"resourceVersion": "5"}, "items": [map(name), map(name)]});
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn a_list_in_place_of_a_watch_is_mapped_too() {
-        let many = answers(places::of("", "configmaps"), true);
+        let many = answers(field_rules::of("", "configmaps"), true);
         let list = |name: &str| json!({"kind": "ConfigMapList", "items": [map(name)]});
         assert_eq!(line(&many, &list("island")), list("default"));
     }
 
     #[test]
     fn tables_and_metadata_alone_are_mapped() {
-        let many = answers(places::of("", "configmaps"), true);
+        let many = answers(field_rules::of("", "configmaps"), true);
         let meta = |name: &str| json!({"kind": "PartialObjectMetadata", "metadata": {"name": "a", "namespace": name}});
         let list = |name: &str| json!({"kind": "PartialObjectMetadataList", "items": [meta(name)]});
         assert_eq!(whole(&many, &list("island")), list("default"));
@@ -188,14 +188,14 @@ mod tests {
 
     #[test]
     fn an_object_with_items_is_one_object() {
-        let one = answers(places::of("example.com", "shelves"), false);
+        let one = answers(field_rules::of("example.com", "shelves"), false);
         let shelf = |name: &str| json!({"kind": "Shelf", "metadata": {"namespace": name}, "items": [{"metadata": {"namespace": "island"}}]});
         assert_eq!(whole(&one, &shelf("island")), shelf("default"));
     }
 
     #[test]
     fn events_are_mapped_with_what_they_speak_of() {
-        let many = answers(places::of("events.k8s.io", "events"), true);
+        let many = answers(field_rules::of("events.k8s.io", "events"), true);
         let event = |own: &str, other: &str| {
             json!({"metadata": {"namespace": own}, "regarding": {"namespace": own}, "involvedObject": {"namespace": own},
                    "related": {"namespace": other}})
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn statuses_are_mapped_where_they_are_about_the_namespace() {
-        let one = answers(places::of("", "configmaps"), false);
+        let one = answers(field_rules::of("", "configmaps"), false);
         let status = |kind: &str, name: &str| json!({"kind": "Status", "details": {"kind": kind, "name": name}, "message": "namespaces \"island\" not found"});
         assert_eq!(
             whole(&one, &status("namespaces", "island")),
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_namespace_itself_is_mapped_by_name() {
-        let many = answers(places::NAMESPACES, true);
+        let many = answers(field_rules::NAMESPACES, true);
         let namespace = |name: &str| json!({"kind": "Namespace", "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": "island"}}});
         assert_eq!(
             line(&many, &json!({"type": "ADDED", "object": namespace("island")})),
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn odd_forms_stay_and_broken_ones_are_told() {
-        let many = answers(places::of("", "configmaps"), true);
+        let many = answers(field_rules::of("", "configmaps"), true);
         for odd in [
             json!([]),
             json!(null),

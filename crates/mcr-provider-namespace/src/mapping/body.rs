@@ -4,9 +4,9 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::{
+    field_rules::{FieldRules, Rule},
     json::{self, Fields, Unreadable, edit_at, edit_elements, quoted, text},
     names::Names,
-    places::{Places, Rule},
     refuse::Refusal,
 };
 
@@ -52,7 +52,7 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
 pub(crate) fn written(
     body: &[u8],
     form: Form,
-    places: &Places,
+    field_rules: &FieldRules,
     names: &Names,
 ) -> Result<Option<String>, Refusal> {
     let value = json::whole(body)?;
@@ -60,11 +60,11 @@ pub(crate) fn written(
         Form::Object if !value.get().starts_with('{') => {
             Err(Refusal::bad_request("the body of the request is not an object"))
         }
-        Form::Object => edit_at(value, places, &mut |rule, value| stored(rule, value, names)),
+        Form::Object => edit_at(value, field_rules, &mut |rule, value| stored(rule, value, names)),
         Form::JsonPatch if !value.get().starts_with('[') => {
             Err(Refusal::bad_request("a JSON patch is a list of operations"))
         }
-        Form::JsonPatch => edit_elements(value, |operation| patch(operation, places, names)),
+        Form::JsonPatch => edit_elements(value, |operation| patch(operation, field_rules, names)),
     }
 }
 
@@ -95,7 +95,7 @@ fn mismatch() -> Refusal {
 }
 
 /// One operation of a JSON patch.
-fn patch(operation: &RawValue, places: &Places, names: &Names) -> Result<Option<String>, Refusal> {
+fn patch(operation: &RawValue, field_rules: &FieldRules, names: &Names) -> Result<Option<String>, Refusal> {
     let Some(fields) = Fields::of(operation)? else {
         return Err(Refusal::bad_request("an operation of a JSON patch is an object"));
     };
@@ -111,9 +111,11 @@ fn patch(operation: &RawValue, places: &Places, names: &Names) -> Result<Option<
     match op.as_deref() {
         Some("move" | "copy") => {
             let touches = |pointer: &Option<Vec<String>>| {
-                pointer
-                    .as_ref()
-                    .is_some_and(|pointer| places.iter().any(|(place, _)| leads_to(pointer, place)))
+                pointer.as_ref().is_some_and(|pointer| {
+                    field_rules
+                        .iter()
+                        .any(|(field_path, _)| leads_to(pointer, field_path))
+                })
             };
             if touches(&path) || touches(&from) {
                 return Err(Refusal::bad_request(
@@ -125,10 +127,10 @@ fn patch(operation: &RawValue, places: &Places, names: &Names) -> Result<Option<
         }
         op => {
             let Some(path) = path else { return Ok(None) };
-            let below: Vec<_> = places
+            let below: Vec<_> = field_rules
                 .iter()
-                .filter(|(place, _)| leads_to(&path, place))
-                .map(|(place, rule)| (&place[path.len()..], *rule))
+                .filter(|(field_path, _)| leads_to(&path, field_path))
+                .map(|(field_path, rule)| (&field_path[path.len()..], *rule))
                 .collect();
             if below.is_empty() {
                 return Ok(None);
@@ -147,9 +149,13 @@ fn patch(operation: &RawValue, places: &Places, names: &Names) -> Result<Option<
     }
 }
 
-/// Whether what is at a pointer has a place in it, or is there.
-fn leads_to(pointer: &[String], place: &[&'static str]) -> bool {
-    pointer.len() <= place.len() && pointer.iter().zip(place).all(|(token, field)| token == field)
+/// Whether the value at a pointer contains the field, or is the field.
+fn leads_to(pointer: &[String], field_path: &[&'static str]) -> bool {
+    pointer.len() <= field_path.len()
+        && pointer
+            .iter()
+            .zip(field_path)
+            .all(|(token, field)| token == field)
 }
 
 /// The tokens of a JSON pointer.
@@ -166,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::mapping::places;
+    use crate::mapping::field_rules;
 
     fn names(keep: bool) -> Names {
         Names::of(&"island".into(), keep).unwrap()
@@ -179,7 +185,12 @@ mod tests {
         keep: bool,
     ) -> Result<Value, StatusCode> {
         let text = body.to_string();
-        match written(text.as_bytes(), form, places::of(group, plural), &names(keep)) {
+        match written(
+            text.as_bytes(),
+            form,
+            field_rules::of(group, plural),
+            &names(keep),
+        ) {
             Ok(mapped) => Ok(serde_json::from_str(&mapped.unwrap_or(text)).unwrap()),
             Err(refusal) => Err(refusal.code),
         }
@@ -221,13 +232,13 @@ mod tests {
 
     #[test]
     fn every_duplicate_is_seen() {
-        let places = places::of("", "configmaps");
+        let field_rules = field_rules::of("", "configmaps");
         let twice = br#"{"metadata":{"namespace":"default"},"metadata":{"namespace":"zoo"}}"#;
-        assert!(written(twice, Form::Object, places, &names(false)).is_err());
+        assert!(written(twice, Form::Object, field_rules, &names(false)).is_err());
         let twice = br#"{"metadata":{"namespace":"zoo","namespace":"default"}}"#;
-        assert!(written(twice, Form::Object, places, &names(false)).is_err());
+        assert!(written(twice, Form::Object, field_rules, &names(false)).is_err());
         let escaped = br#"{"met\u0061data":{"n\u0061mespace":"def\u0061ult"}}"#;
-        let mapped = written(escaped, Form::Object, places, &names(false))
+        let mapped = written(escaped, Form::Object, field_rules, &names(false))
             .unwrap()
             .unwrap();
         assert_eq!(mapped, r#"{"metadata":{"namespace":"island"}}"#);
@@ -239,7 +250,7 @@ mod tests {
             assert_eq!(write(body), BAD);
         }
         for body in [&b""[..], b"apiVersion: v1\nkind: ConfigMap", b"{", b"\x00\xff"] {
-            assert!(written(body, Form::Object, places::of("", "pods"), &names(false)).is_err());
+            assert!(written(body, Form::Object, field_rules::of("", "pods"), &names(false)).is_err());
         }
     }
 
@@ -376,7 +387,7 @@ mod tests {
 
     #[test]
     fn ambiguous_json_patches_are_refused() {
-        let places = places::of("", "configmaps");
+        let field_rules = field_rules::of("", "configmaps");
         for body in [
             &br#"[{"op":"add","path":"/data/x","path":"/metadata/namespace","value":"zoo"}]"#[..],
             br#"[{"op":"test","op":"add","path":"/metadata/namespace","value":"zoo"}]"#,
@@ -386,7 +397,7 @@ mod tests {
             br#"[{"#,
         ] {
             let refused =
-                written(body, Form::JsonPatch, places, &names(false)).map_err(|refusal| refusal.code);
+                written(body, Form::JsonPatch, field_rules, &names(false)).map_err(|refusal| refusal.code);
             assert_eq!(refused, Err(StatusCode::BAD_REQUEST));
         }
         let escaped = patch(json!([{"op": "add", "path": "/metadata/namesp~0ace", "value": "zoo"}]));

@@ -86,29 +86,29 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A place in an object: the names of fields that lead to it.
-pub(crate) type Place = [&'static str];
+/// The path of a field in an object: the names of the fields that lead to it.
+pub(crate) type FieldPath = [&'static str];
 
-/// What becomes of a value, by the rule of its place. None: it stays as it is.
+/// Replaces a value, by the rule of its field. None: the value stays as it is.
 pub(crate) type Edit<'e, T, E> = dyn FnMut(T, &RawValue) -> Result<Option<String>, E> + 'e;
 
-/// Replaces the values at some places. None: none were, or it is no object.
+/// Replaces the values of some fields. None: it replaced none, or the value is no object.
 pub(crate) fn edit_at<T: Copy, E: From<Unreadable>>(
     value: &RawValue,
-    places: &[(&Place, T)],
+    field_rules: &[(&FieldPath, T)],
     edit: &mut Edit<'_, T, E>,
 ) -> Result<Option<String>, E> {
-    if let Some((_, rule)) = places.iter().find(|(place, _)| place.is_empty()) {
+    if let Some((_, rule)) = field_rules.iter().find(|(field_path, _)| field_path.is_empty()) {
         return edit(*rule, value);
     }
     let Some(fields) = Fields::of(value)? else {
         return Ok(None);
     };
     fields.edit(|key, value| {
-        let below: Vec<(&Place, T)> = places
+        let below: Vec<(&FieldPath, T)> = field_rules
             .iter()
-            .filter_map(|(place, rule)| {
-                place
+            .filter_map(|(field_path, rule)| {
+                field_path
                     .split_first()
                     .filter(|(first, _)| **first == key)
                     .map(|(_, rest)| (rest, *rule))

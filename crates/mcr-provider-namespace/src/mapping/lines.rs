@@ -10,7 +10,7 @@ use super::{answer::Answers, json::Unreadable};
 use crate::error::AnswerError;
 
 /// The longest line. No object is as large, by what API servers accept.
-pub(crate) const MAX_LINE: usize = 16 << 20;
+const MAX_LINE: usize = 16 << 20;
 
 /// Cuts chunks into lines.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> R
     let mut out = BytesMut::new();
     while let Some(line) = lines.next() {
         if line.len() > limit {
-            return Err(AnswerError::LineTooLong);
+            return Err(AnswerError::LineTooLong(limit));
         }
         match answers.line(&line) {
             _ if line.iter().all(u8::is_ascii_whitespace) => out.extend_from_slice(&line),
@@ -52,7 +52,7 @@ fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> R
         }
     }
     match lines.buffer.len() > limit {
-        true => Err(AnswerError::LineTooLong),
+        true => Err(AnswerError::LineTooLong(limit)),
         false => Ok(out.freeze()),
     }
 }
@@ -97,11 +97,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::mapping::{names::Names, places, refuse::whole};
+    use crate::mapping::{field_rules, names::Names, refuse::whole};
 
     fn answers() -> Answers {
         Answers {
-            places: places::of("", "configmaps"),
+            field_rules: field_rules::of("", "configmaps"),
             many: true,
             names: Names::of(&"island".into(), false).unwrap(),
         }

@@ -4,10 +4,10 @@
 
 pub(crate) mod answer;
 pub(crate) mod body;
+pub(crate) mod field_rules;
 pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod path;
-pub(crate) mod places;
 pub(crate) mod query;
 pub(crate) mod refuse;

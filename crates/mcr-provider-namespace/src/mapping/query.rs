@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{
+    field_rules::{FieldRules, Rule},
     names::Names,
-    places::{Places, Rule},
 };
 
 const FIELD_SELECTOR: &str = "fieldSelector";
@@ -22,7 +22,7 @@ pub(crate) fn is_watch(query: Option<&str>) -> bool {
 /// ways there are to write several or to hide one: the first is what an API server goes by.
 pub(crate) fn mapped(
     query: Option<&str>,
-    places: &Places,
+    field_rules: &FieldRules,
     names: &Names,
     narrow: Option<(&str, &str)>,
 ) -> Option<String> {
@@ -49,7 +49,7 @@ pub(crate) fn mapped(
         asked
             .iter()
             .filter(|asked| !asked.is_empty())
-            .map(|asked| selector(asked, places, names)),
+            .map(|asked| selector(asked, field_rules, names)),
     );
     let value: String = form_urlencoded::byte_serialize(terms.join(",").as_bytes()).collect();
     let others = pairs
@@ -64,22 +64,24 @@ pub(crate) fn mapped(
 }
 
 /// Maps the terms of a field selector that are about namespaces.
-fn selector(selector: &str, places: &Places, names: &Names) -> String {
+fn selector(selector: &str, field_rules: &FieldRules, names: &Names) -> String {
     let terms: Vec<Cow<'_, str>> = terms(selector)
         .into_iter()
-        .map(|term| mapped_term(term, places, names))
+        .map(|term| mapped_term(term, field_rules, names))
         .collect();
     terms.join(",")
 }
 
 /// The terms of a field selector that are left where one watch serves all clusters: those that say nothing of namespaces.
 /// None: there is one that is not true in every cluster.
-pub(crate) fn of_all(selector: &str, places: &Places, inside: Option<&str>) -> Option<String> {
+pub(crate) fn of_all(selector: &str, field_rules: &FieldRules, inside: Option<&str>) -> Option<String> {
     let mut left = Vec::new();
     for term in terms(selector) {
         let about = operator(term).and_then(|(at, operator)| {
-            let place = places.iter().find(|(place, _)| place.join(".") == term[..at])?;
-            Some((place.1, operator, unescaped(&term[at + operator.len()..])))
+            let (_, rule) = field_rules
+                .iter()
+                .find(|(field_path, _)| field_path.join(".") == term[..at])?;
+            Some((*rule, operator, unescaped(&term[at + operator.len()..])))
         });
         match about {
             None => left.push(term),
@@ -91,12 +93,15 @@ pub(crate) fn of_all(selector: &str, places: &Places, inside: Option<&str>) -> O
     Some(left.join(","))
 }
 
-fn mapped_term<'a>(term: &'a str, places: &Places, names: &Names) -> Cow<'a, str> {
+fn mapped_term<'a>(term: &'a str, field_rules: &FieldRules, names: &Names) -> Cow<'a, str> {
     let Some((at, operator)) = operator(term) else {
         return term.into();
     };
     let (field, value) = (&term[..at], &term[at + operator.len()..]);
-    if !places.iter().any(|(place, _)| place.join(".") == field) {
+    if !field_rules
+        .iter()
+        .any(|(field_path, _)| field_path.join(".") == field)
+    {
         return term.into();
     }
     // What can't be unescaped is for the API server to refuse.
@@ -160,14 +165,14 @@ fn unescaped(value: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::places;
+    use crate::mapping::field_rules;
 
     fn island() -> Names {
         Names::of(&"island".into(), false).unwrap()
     }
 
     fn map(query: &str, narrow: Option<(&str, &str)>) -> String {
-        mapped(Some(query), places::of("", "events"), &island(), narrow).unwrap()
+        mapped(Some(query), field_rules::of("", "events"), &island(), narrow).unwrap()
     }
 
     /// The field selector as the API server reads it.
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn events_have_more_such_fields_than_others() {
         let query = Some("fieldSelector=involvedObject.namespace%3Ddefault");
-        let pods = mapped(query, places::of("", "pods"), &island(), None).unwrap();
+        let pods = mapped(query, field_rules::of("", "pods"), &island(), None).unwrap();
         assert_eq!(pods, "fieldSelector=involvedObject.namespace%3Ddefault");
     }
 
@@ -227,7 +232,7 @@ mod tests {
         ] {
             assert_eq!(map(query, None), query);
         }
-        assert_eq!(mapped(None, places::of("", "pods"), &island(), None), None);
+        assert_eq!(mapped(None, field_rules::of("", "pods"), &island(), None), None);
         assert_eq!(
             map("a=1&fieldSelector=x%3Dy&b=2", None),
             "fieldSelector=x%3Dy&a=1&b=2"
@@ -257,7 +262,7 @@ mod tests {
 
     #[test]
     fn in_a_watch_for_all_clusters_only_what_is_true_in_each_is_left_out() {
-        let left = |selector, inside| of_all(selector, places::of("", "events"), inside);
+        let left = |selector, inside| of_all(selector, field_rules::of("", "events"), inside);
         let default = Some("default");
         assert_eq!(left("metadata.namespace=default", default).as_deref(), Some(""));
         assert_eq!(

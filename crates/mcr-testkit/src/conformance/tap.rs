@@ -1,11 +1,13 @@
 //! A provider between the fleet and the one under test: what passes is counted, and the discovery can be cut off.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::{StreamExt, stream};
 use mcr_core::{Change, Discovery, Provider};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+use crate::lock::lock;
 
 #[derive(Clone)]
 pub(super) struct Tap(Arc<Inner>);
@@ -42,10 +44,6 @@ impl Tap {
     pub(super) fn count(&self, line: &str) -> usize {
         lock(&self.0.said).iter().filter(|said| *said == line).count()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Provider for Tap {

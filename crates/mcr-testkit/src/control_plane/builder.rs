@@ -1,9 +1,8 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::plane::Identity;
+use super::plane::Settings;
 use super::{ControlPlane, ControlPlaneError, Etcd};
 
 /// Describes a [`ControlPlane`] to start.
@@ -12,17 +11,28 @@ use super::{ControlPlane, ControlPlaneError, Etcd};
 pub struct ControlPlaneBuilder {
     name: Option<String>,
     etcd: Option<Etcd>,
-    pub(super) etcd_prefix: Option<String>,
-    pub(super) identity: Option<Arc<Identity>>,
-    pub(super) controller_manager: bool,
-    pub(super) audit: bool,
     crds: Vec<Value>,
-    pub(super) port: Option<u16>,
-    pub(super) args: Vec<String>,
+    settings: Settings,
 }
 
 /// Numbers control planes, for names and key prefixes that never meet.
 static NUMBER: AtomicUsize = AtomicUsize::new(1);
+
+impl ControlPlane {
+    /// Starts an etcd and an API server with all defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`ControlPlaneBuilder::start`].
+    pub async fn start() -> Result<Self, ControlPlaneError> {
+        Self::builder().start().await
+    }
+
+    /// Describes a control plane to start.
+    pub fn builder() -> ControlPlaneBuilder {
+        ControlPlaneBuilder::default()
+    }
+}
 
 impl ControlPlaneBuilder {
     /// The name that kubeconfigs, errors and logs show.
@@ -40,7 +50,7 @@ impl ControlPlaneBuilder {
     /// The prefix of all keys in etcd. Without it each control plane has its own, so that those
     /// which share an etcd do not see each other's data.
     pub fn etcd_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.etcd_prefix = Some(prefix.into());
+        self.settings.etcd_prefix = Some(prefix.into());
         self
     }
 
@@ -48,20 +58,20 @@ impl ControlPlaneBuilder {
     /// CA, another port.
     pub fn replica_of(mut self, other: &ControlPlane) -> Self {
         self.etcd = Some(other.etcd().clone());
-        self.identity = Some(other.identity());
+        self.settings.identity = Some(other.identity());
         self
     }
 
     /// Runs a kube-controller-manager as well: garbage collection, namespace deletion, default
     /// service accounts. Costs one more process and less than a second.
     pub fn with_controller_manager(mut self) -> Self {
-        self.controller_manager = true;
+        self.settings.controller_manager = true;
         self
     }
 
     /// Keeps an audit log to count requests in; see [`ControlPlane::audit`].
     pub fn audit(mut self, on: bool) -> Self {
-        self.audit = on;
+        self.settings.audit = on;
         self
     }
 
@@ -73,13 +83,13 @@ impl ControlPlaneBuilder {
 
     /// Listens on this port of 127.0.0.1. Without it the kit chooses a free one.
     pub fn port(mut self, port: u16) -> Self {
-        self.port = Some(port);
+        self.settings.port = Some(port);
         self
     }
 
     /// Adds a flag of kube-apiserver, such as `--goaway-chance=0.01`. The last of a kind wins.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
-        self.args.push(arg.into());
+        self.settings.args.push(arg.into());
         self
     }
 
@@ -102,7 +112,7 @@ impl ControlPlaneBuilder {
             None => Etcd::start().await?,
         };
         let crds = std::mem::take(&mut self.crds);
-        let plane = ControlPlane::start_with(self, name, number, etcd).await?;
+        let plane = ControlPlane::start_with(self.settings, name, number, etcd).await?;
         for crd in crds {
             plane.install_crd(crd).await?;
         }

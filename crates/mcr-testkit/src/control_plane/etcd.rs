@@ -1,10 +1,11 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use super::process::Process;
 use super::{Binaries, ControlPlaneError, http_probe, port};
+use crate::lock::lock;
 
 /// An etcd that any number of API servers may share. Cheap to clone; ends with its last clone, and
 /// control planes hold one.
@@ -135,6 +136,6 @@ impl Etcd {
     }
 
     fn process(&self) -> std::sync::MutexGuard<'_, Process> {
-        self.inner.process.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.process)
     }
 }

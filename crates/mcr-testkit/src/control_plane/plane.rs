@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,9 +8,10 @@ use super::api_server::{self, Arguments, Files};
 use super::pki::{Authority, SigningKey};
 use super::process::Process;
 use super::{
-    AuditLog, AuditMark, ControlPlaneBuilder, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder,
-    ServiceAccountBuilder, UserBuilder, controller_manager, crd, kubeconfig, port,
+    AuditLog, AuditMark, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, controller_manager, crd,
+    kubeconfig, port,
 };
+use crate::lock::lock;
 
 /// A running kube-apiserver, with the right to do everything.
 ///
@@ -46,6 +47,17 @@ struct Running {
     client: kube::Client,
 }
 
+/// The options of a control plane, except its name, its etcd and its CRDs.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    pub(super) etcd_prefix: Option<String>,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) controller_manager: bool,
+    pub(super) audit: bool,
+    pub(super) port: Option<u16>,
+    pub(super) args: Vec<String>,
+}
+
 /// What API servers of one cluster have in common.
 #[derive(Debug)]
 pub(super) struct Identity {
@@ -69,33 +81,19 @@ impl Identity {
 const ATTEMPTS: usize = 5;
 
 impl ControlPlane {
-    /// Starts an etcd and an API server with all defaults.
-    ///
-    /// # Errors
-    ///
-    /// As [`ControlPlaneBuilder::start`].
-    pub async fn start() -> Result<Self, ControlPlaneError> {
-        Self::builder().start().await
-    }
-
-    /// Describes a control plane to start.
-    pub fn builder() -> ControlPlaneBuilder {
-        ControlPlaneBuilder::default()
-    }
-
     pub(super) async fn start_with(
-        builder: ControlPlaneBuilder,
+        settings: Settings,
         name: String,
         number: usize,
         etcd: Etcd,
     ) -> Result<Self, ControlPlaneError> {
-        if builder.controller_manager {
+        if settings.controller_manager {
             // Asked first: a missing binary should not cost the start of an API server.
             etcd.binaries().controller_manager()?;
         }
-        let identity = match builder.identity {
+        let identity = match settings.identity {
             Some(identity) => identity,
-            None => Arc::new(Identity::new(&name, number, builder.etcd_prefix)?),
+            None => Arc::new(Identity::new(&name, number, settings.etcd_prefix)?),
         };
         let admin = identity
             .clients
@@ -113,7 +111,7 @@ impl ControlPlane {
         let permit = api_server::start_permit().await;
         let mut attempt = 1;
         let (port, api_server, client) = loop {
-            let port = match builder.port {
+            let port = match settings.port {
                 Some(port) => port,
                 None => port::free_port()?,
             };
@@ -122,8 +120,8 @@ impl ControlPlane {
                 etcd_url: etcd.url(),
                 etcd_prefix: &identity.etcd_prefix,
                 port,
-                audit: builder.audit,
-                extra: &builder.args,
+                audit: settings.audit,
+                extra: &settings.args,
             };
             let client = admin_client(&name, port, &identity.serving, &admin).await?;
             let mut process = api_server::start(&etcd.binaries().api_server(), &arguments, &name)?;
@@ -131,7 +129,7 @@ impl ControlPlane {
                 Ok(()) => break (port, process, client),
                 // Another process took the port between our look and the server's.
                 Err(ControlPlaneError::Exited { log, .. })
-                    if builder.port.is_none()
+                    if settings.port.is_none()
                         && attempt < ATTEMPTS
                         && log.contains("address already in use") =>
                 {
@@ -155,9 +153,9 @@ impl ControlPlane {
                 lifecycle: tokio::sync::Mutex::default(),
                 name,
                 port,
-                audit: builder.audit,
-                controller_manager: builder.controller_manager,
-                args: builder.args,
+                audit: settings.audit,
+                controller_manager: settings.controller_manager,
+                args: settings.args,
                 identity,
                 admin,
                 files,
@@ -210,20 +208,6 @@ impl ControlPlane {
     /// The number of the API server's process, to measure it; none while it is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.running().api_server.as_ref().map(Process::pid)
-    }
-
-    /// Describes a user with a client certificate.
-    pub fn user(&self, name: impl Into<String>) -> UserBuilder {
-        UserBuilder::new(self.clone(), name.into())
-    }
-
-    /// Describes a service account whose tokens a test can use.
-    pub fn service_account(
-        &self,
-        namespace: impl Into<String>,
-        name: impl Into<String>,
-    ) -> ServiceAccountBuilder {
-        ServiceAccountBuilder::new(self.clone(), namespace.into(), name.into())
     }
 
     /// Installs or updates a CRD and waits until all its versions are served.
@@ -301,7 +285,7 @@ impl ControlPlane {
     ///
     /// # Errors
     ///
-    /// When the control plane was started without [`audit`](ControlPlaneBuilder::audit).
+    /// When the control plane was started without [`audit`](super::ControlPlaneBuilder::audit).
     pub async fn audit(&self) -> Result<AuditLog, ControlPlaneError> {
         self.audit_since(AuditMark::default()).await
     }
@@ -405,7 +389,7 @@ impl ControlPlane {
 
     fn running(&self) -> MutexGuard<'_, Running> {
         // Nothing is left half done while this is held: a panic elsewhere does not spoil it.
-        self.inner.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.running)
     }
 }
 

@@ -1,9 +1,10 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::ControlPlaneError;
+use crate::lock::lock;
 
 /// Below the range from which systems give ports to outgoing connections: a stopped server's port
 /// stays free until its restart, whatever else connects meanwhile.
@@ -16,7 +17,7 @@ static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// A port of 127.0.0.1 that nobody listens on.
 pub(super) fn free_port() -> Result<u16, ControlPlaneError> {
     let span = u64::from(RANGE.end - RANGE.start);
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut given = lock(&GIVEN);
     for _ in 0..span {
         // The standard library's only source of randomness. Random, so that processes spread.
         let offset = RandomState::new().hash_one(()) % span;

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authorization::v1::{
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::ControlPlaneError;
+use crate::lock::lock;
 
 /// How long the authorizer, which reads from its own caches, gets to notice a change.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
@@ -78,7 +79,7 @@ impl Access {
             .filter_map(|rule| self.probe(scope.as_deref(), rule))
             .collect();
         {
-            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut given = lock(&self.given);
             given.scopes.insert(scope.clone());
             given.probes.extend(probes.iter().cloned());
         }
@@ -92,8 +93,7 @@ impl Access {
 
     /// Takes all rules back and waits until none works.
     pub(super) async fn revoke(&self, client: &Client) -> Result<(), ControlPlaneError> {
-        let Given { scopes, probes } =
-            std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner));
+        let Given { scopes, probes } = std::mem::take(&mut *lock(&self.given));
         for scope in scopes {
             let delete = DeleteParams::default();
             let result = match &scope {

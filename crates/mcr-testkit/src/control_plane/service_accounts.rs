@@ -20,16 +20,23 @@ pub struct ServiceAccountBuilder {
     grants: Vec<Grant>,
 }
 
-impl ServiceAccountBuilder {
-    pub(super) fn new(plane: ControlPlane, namespace: String, name: String) -> Self {
-        Self {
-            plane,
-            namespace,
-            name,
+impl ControlPlane {
+    /// Describes a service account whose tokens a test can use.
+    pub fn service_account(
+        &self,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+    ) -> ServiceAccountBuilder {
+        ServiceAccountBuilder {
+            plane: self.clone(),
+            namespace: namespace.into(),
+            name: name.into(),
             grants: Vec::new(),
         }
     }
+}
 
+impl ServiceAccountBuilder {
     /// What it may do in all namespaces and on cluster-wide resources.
     pub fn cluster_rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.grants.push((None, rules.into_iter().collect()));

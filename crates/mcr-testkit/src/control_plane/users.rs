@@ -17,17 +17,20 @@ pub struct UserBuilder {
     valid_for: Option<Duration>,
 }
 
-impl UserBuilder {
-    pub(super) fn new(plane: ControlPlane, name: String) -> Self {
-        Self {
-            plane,
-            name,
+impl ControlPlane {
+    /// Describes a user with a client certificate.
+    pub fn user(&self, name: impl Into<String>) -> UserBuilder {
+        UserBuilder {
+            plane: self.clone(),
+            name: name.into(),
             groups: Vec::new(),
             grants: Vec::new(),
             valid_for: None,
         }
     }
+}
 
+impl UserBuilder {
     /// The user's groups, at most two. `system:masters` may do everything.
     pub fn groups<G: Into<String>>(mut self, groups: impl IntoIterator<Item = G>) -> Self {
         self.groups.extend(groups.into_iter().map(Into::into));

@@ -1,6 +1,6 @@
 //! The certificates proxies serve with. Made once for the process: hundreds of proxies share them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -12,6 +12,7 @@ use rustls::{
 };
 
 use super::FaultError;
+use crate::lock::lock;
 
 /// What a proxy shows of itself in the TLS greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,7 +38,7 @@ type Issuer = CertifiedIssuer<'static, KeyPair>;
 impl Certificates {
     pub(super) fn shared() -> Result<Arc<Self>, FaultError> {
         static SHARED: Mutex<Option<Arc<Certificates>>> = Mutex::new(None);
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&SHARED);
         if let Some(made) = &*shared {
             return Ok(made.clone());
         }

@@ -1,12 +1,10 @@
 use std::{fmt, time::Duration};
 
-use super::{Match, Rule};
-
 /// A way to fail.
 ///
 /// Faults of the connection hold for the whole proxy and for connections that are already open; where several
-/// are set the one listed first here wins. Faults of requests can be narrowed by a [`Match`]; of several that
-/// fit a request the one that was set first takes it, [`Slow`](Self::Slow) comes on top.
+/// are set the one listed first here wins. Faults of requests can be narrowed by a [`Match`](super::Match); of
+/// several that fit a request the one that was set first takes it, [`Slow`](Self::Slow) comes on top.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -50,7 +48,7 @@ pub enum Fault {
     },
     /// 401: the credentials are refused. Running watches go on, as in Kubernetes.
     Unauthorized,
-    /// 403. Narrow it by [`Match::resource`] for one kind.
+    /// 403. Narrow it by [`Match::resource`](super::Match::resource) for one kind.
     Forbidden,
     /// 404 as an API server answers for a kind it does not serve: text, no JSON.
     NotFound,
@@ -100,11 +98,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// This fault for some requests only.
-    pub fn on(self, which: Match) -> Rule {
-        Rule { fault: self, which }
-    }
-
     /// One of each, with moderate values, in the order of the enum. Later versions have more.
     pub fn catalogue() -> Vec<Self> {
         vec![
@@ -141,7 +134,7 @@ impl Fault {
         ]
     }
 
-    /// Whether it is a fault of the connection, which can't be narrowed by a [`Match`].
+    /// Whether it is a fault of the connection, which can't be narrowed by a [`Match`](super::Match).
     pub fn is_of_connection(&self) -> bool {
         matches!(
             self,

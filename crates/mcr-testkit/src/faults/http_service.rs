@@ -10,9 +10,9 @@ use tokio::time::sleep;
 use super::{
     Fault,
     body::{self, Body, BoxError, full, instead, paced},
-    proxy::Shared,
     request::RequestInfo,
     rules::{Active, Rules},
+    shared::Shared,
     stale,
     watch_body::watched,
 };

@@ -18,9 +18,9 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{
-    gate::{Gate, Mode},
+    faulty_stream::{FaultyStream, Mode},
     http_service::answer,
-    proxy::Shared,
+    shared::Shared,
 };
 
 /// Connections that wait to be accepted; more than a fleet's client opens at once.
@@ -177,9 +177,9 @@ async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
         let _ = stream.set_zero_linger();
         return;
     }
-    let gate = Gate::new(stream, connection, wire.clone());
-    // When this is dropped so is the gate, which knows how to close.
-    let life = serve(&shared, gate);
+    let stream = FaultyStream::new(stream, connection, wire.clone());
+    // Dropping the future drops the stream, which then closes the connection politely or resets it.
+    let life = serve(&shared, stream);
     tokio::select! {
         () = life => {}
         _ = wire.wait_for(|wire| wire.resets(connection)) => {}
@@ -187,13 +187,13 @@ async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
     }
 }
 
-async fn serve(shared: &Arc<Shared>, mut gate: Gate) {
-    if gate.spoken_to().await.is_err() {
+async fn serve(shared: &Arc<Shared>, mut stream: FaultyStream) {
+    if stream.spoken_to().await.is_err() {
         return;
     }
     let face = shared.wire.borrow().face;
     let acceptor = TlsAcceptor::from(shared.certificates.config(face));
-    let Ok(tls) = acceptor.accept(gate).await else {
+    let Ok(tls) = acceptor.accept(stream).await else {
         return;
     };
     shared.connections.fetch_add(1, Ordering::Relaxed);

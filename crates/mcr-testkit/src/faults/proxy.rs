@@ -2,7 +2,7 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -14,13 +14,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{
     Fault, FaultError, Rule, RuleId, Upstream,
     certificates::{Certificates, Face},
-    gate::{Mode, Wire},
+    faulty_stream::{Mode, Wire},
     listener::{self, Command, Port},
     random::new_seed,
-    rules::{Active, Dice, Rules},
-    stale::Memory,
+    rules::{Active, Dice},
+    shared::Shared,
     upstream::{UpstreamClient, kubeconfig},
 };
+use crate::lock::lock;
 
 /// A proxy in front of an API server that can be made to fail; see the [module](super).
 ///
@@ -31,46 +32,6 @@ pub struct FaultProxy {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
     _end: Arc<DropGuard>,
-}
-
-/// What the tasks of a proxy share.
-pub(super) struct Shared {
-    name: Option<String>,
-    upstream: Mutex<Arc<UpstreamClient>>,
-    pub(super) certificates: Arc<Certificates>,
-    pub(super) rules: watch::Sender<Rules>,
-    pub(super) wire: watch::Sender<Wire>,
-    pub(super) address: watch::Sender<SocketAddr>,
-    pub(super) dice: Arc<Dice>,
-    pub(super) memory: Arc<Memory>,
-    pub(super) next_connection: AtomicU64,
-    pub(super) connections: AtomicU64,
-    pub(super) open: AtomicU64,
-    pub(super) requests: AtomicU64,
-    pub(super) token: CancellationToken,
-    /// Held while faults change.
-    changing: tokio::sync::Mutex<Changing>,
-    trouble: Mutex<Option<String>>,
-}
-
-#[derive(Default)]
-struct Changing {
-    last_id: u64,
-    /// How the listener meets connections, as far as is known: a change may have been given up halfway.
-    met: Option<Mode>,
-}
-
-impl Shared {
-    pub(super) fn upstream(&self) -> Arc<UpstreamClient> {
-        self.upstream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    pub(super) fn trouble(&self, what: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
-    }
 }
 
 /// Puts a [`FaultProxy`] together; made by [`FaultProxy::builder`].
@@ -223,11 +184,7 @@ impl FaultProxy {
     /// [`FaultError`] if the address or certificates are not usable.
     pub fn set_upstream(&self, upstream: impl Into<Upstream>) -> Result<(), FaultError> {
         let client = Arc::new(UpstreamClient::new(&upstream.into())?);
-        *self
-            .shared
-            .upstream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = client;
+        *lock(&self.shared.upstream) = client;
         Ok(())
     }
 
@@ -281,11 +238,7 @@ impl FaultProxy {
 
     /// What the proxy itself could not do, if there was anything: there were no more ports or file descriptors.
     pub fn trouble(&self) -> Option<String> {
-        self.shared
-            .trouble
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.shared.trouble).clone()
     }
 
     /// Changes the wire, told the number of the next connection. Connections look at the wire after they have got

@@ -1,12 +1,13 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use super::{Fault, Match, random::Random, request::RequestInfo};
+use crate::lock::lock;
 
 /// A fault and the requests it is for; made from a [`Fault`] or by [`Fault::on`].
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +17,13 @@ pub struct Rule {
     pub fault: Fault,
     /// For which requests. Faults of the connection ignore it.
     pub which: Match,
+}
+
+impl Fault {
+    /// This fault for some requests only.
+    pub fn on(self, which: Match) -> Rule {
+        Rule { fault: self, which }
+    }
 }
 
 impl From<Fault> for Rule {
@@ -66,7 +74,7 @@ impl Active {
 
     /// Asks whether the fault happens this time. Everything else must fit already: this counts.
     pub(super) fn take(&self, dice: &Dice) -> bool {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         if counts.1 == Some(0) {
             return false;
         }
@@ -101,7 +109,7 @@ impl Dice {
     }
 
     fn unit(&self) -> f64 {
-        self.random.lock().unwrap_or_else(PoisonError::into_inner).unit()
+        lock(&self.random).unit()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -12,6 +12,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::body::{Body, full};
+use crate::lock::lock;
 
 /// How many answers are remembered, and how long one may be.
 const ANSWERS: usize = 256;
@@ -71,12 +72,12 @@ pub(super) fn key(method: &Method, uri: &Uri, accept: Option<&HeaderValue>) -> O
 
 impl Memory {
     pub(super) fn get(&self, key: &str) -> Option<Remembered> {
-        let answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = lock(&self.0);
         answers.by_key.get(key).cloned()
     }
 
     fn put(&self, key: String, answer: Remembered) {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = lock(&self.0);
         if answers.by_key.insert(key.clone(), answer).is_none() {
             answers.order.push_back(key);
         }

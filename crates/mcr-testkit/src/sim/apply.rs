@@ -4,9 +4,9 @@ use super::clock;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::managed::{self, Entry, Fields};
+use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
-use super::shape::{Shape, item_key};
 
 /// Server-side apply: the live object with the configuration merged in, what its manager no longer
 /// names removed, and owners written down.
@@ -40,7 +40,7 @@ pub(super) fn apply(
         .find(|entry| is_mine(entry))
         .map(|entry| entry.fields.clone());
 
-    let mut merged = merge(Shape::root(kind), live, &config);
+    let mut merged = merge(MergeStrategy::root(kind), live, &config);
     let (changed, _) = managed::compare(kind, live, &merged);
     let mut conflicts = Vec::new();
     for entry in entries.iter_mut().filter(|entry| !is_mine(entry)) {
@@ -73,7 +73,7 @@ pub(super) fn apply(
         for entry in entries.iter().filter(|entry| !is_mine(entry)) {
             kept.add(&entry.fields);
         }
-        prune(Shape::root(kind), &mut merged, &last, &kept, true);
+        prune(MergeStrategy::root(kind), &mut merged, &last, &kept, true);
     }
     // What went with a parent is nobody's any more.
     let (_, gone) = managed::compare(kind, live, &merged);
@@ -164,19 +164,19 @@ fn collect(fields: &Fields, path: &str, to: &mut impl FnMut(String)) {
 
 /// The live value with the configured one over it: maps by key, lists by item where their items have
 /// names, anything else replaced.
-fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+fn merge(strategy: MergeStrategy<'_>, live: &Value, config: &Value) -> Value {
     match (live, config) {
-        (Value::Object(old), Value::Object(new)) if !shape.is_atomic_map() => {
+        (Value::Object(old), Value::Object(new)) if !strategy.is_atomic_map() => {
             let mut merged = old.clone();
             for (name, value) in new {
-                let below = merge(shape.field(name), old.get(name).unwrap_or(&Value::Null), value);
+                let below = merge(strategy.field(name), old.get(name).unwrap_or(&Value::Null), value);
                 merged.insert(name.clone(), below);
             }
             Value::Object(merged)
         }
-        (Value::Array(old), Value::Array(new)) if shape.list() != ListKind::Atomic => {
-            let list = shape.list();
-            let merged = merge_list(shape, &list, old, new);
+        (Value::Array(old), Value::Array(new)) if strategy.list() != ListKind::Atomic => {
+            let list = strategy.list();
+            let merged = merge_list(strategy, &list, old, new);
             Value::Array(merged)
         }
         (_, config) => config.clone(),
@@ -185,7 +185,7 @@ fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
 
 /// The items of both in one order: what only the live list has keeps its place, what both have is
 /// ordered as it is configured.
-fn merge_list(shape: Shape<'_>, list: &ListKind, live: &[Value], config: &[Value]) -> Vec<Value> {
+fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], config: &[Value]) -> Vec<Value> {
     let keys =
         |items: &[Value]| -> Vec<Option<String>> { items.iter().map(|item| item_key(list, item)).collect() };
     let (old, new) = (keys(live), keys(config));
@@ -207,7 +207,7 @@ fn merge_list(shape: Shape<'_>, list: &ListKind, live: &[Value], config: &[Value
         match at.and_then(|at| Some((live.get(at)?, done.get_mut(at)?))) {
             Some((known, done)) => {
                 *done = true;
-                merged.push(merge(shape.item(), known, item));
+                merged.push(merge(strategy.item(), known, item));
             }
             None => merged.push(item.clone()),
         }
@@ -219,7 +219,7 @@ fn merge_list(shape: Shape<'_>, list: &ListKind, live: &[Value], config: &[Value
 
 /// Removes what was applied last time and nobody keeps. A field goes as a whole, with what is in it and
 /// belongs to no one, once nothing below it has an owner.
-fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root: bool) {
+fn prune(strategy: MergeStrategy<'_>, value: &mut Value, last: &Fields, kept: &Fields, root: bool) {
     match value {
         Value::Object(map) => {
             for (key, below) in &last.below {
@@ -229,7 +229,7 @@ fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root
                 let owners = kept.below.get(key);
                 match (owners, map.get_mut(name)) {
                     (Some(owners), Some(value)) => {
-                        prune(shape.field(name), value, below, owners, false);
+                        prune(strategy.field(name), value, below, owners, false);
                         let emptied = value.as_object().is_some_and(serde_json::Map::is_empty)
                             || value.as_array().is_some_and(Vec::is_empty);
                         if emptied && !owners.here {
@@ -238,7 +238,7 @@ fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root
                     }
                     // The name of the object is always applied.
                     (None, Some(value)) if root && name == "metadata" => {
-                        prune(shape.field(name), value, below, &Fields::default(), false);
+                        prune(strategy.field(name), value, below, &Fields::default(), false);
                     }
                     _ => {
                         map.remove(name);
@@ -247,7 +247,7 @@ fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root
             }
         }
         Value::Array(items) => {
-            let list = shape.list();
+            let list = strategy.list();
             items.retain_mut(|item| {
                 let Some(key) = item_key(&list, item) else {
                     return true;
@@ -257,7 +257,7 @@ fn prune(shape: Shape<'_>, value: &mut Value, last: &Fields, kept: &Fields, root
                     (Some(_), owners) if owners.is_none_or(|owners| !owners.here) => false,
                     (Some(_), None) => false,
                     (Some(below), Some(owners)) => {
-                        prune(shape.item(), item, below, owners, false);
+                        prune(strategy.item(), item, below, owners, false);
                         true
                     }
                     (None, _) => true,

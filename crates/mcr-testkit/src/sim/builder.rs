@@ -1,22 +1,30 @@
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::auth::SimUser;
-use super::cluster::{Settings, SimCluster};
+use super::auth::{SimUser, Users};
+use super::clock;
+use super::cluster::{ADMIN, SimCluster};
 use super::error::SimError;
+use super::kinds::NAMESPACES;
+use super::object::Object;
+use super::state::{ClusterState, Settings};
+use super::store::Store;
 
 /// Describes a [`SimCluster`].
 #[derive(Debug)]
 #[must_use = "build() makes the cluster"]
 pub struct SimBuilder {
-    pub(super) name: Option<String>,
-    pub(super) seed: Option<u64>,
-    pub(super) template: Option<SimCluster>,
-    pub(super) admin_token: Option<String>,
-    pub(super) users: Vec<(String, SimUser)>,
-    pub(super) anonymous: bool,
-    pub(super) settings: Settings,
+    name: Option<String>,
+    seed: Option<u64>,
+    template: Option<SimCluster>,
+    admin_token: Option<String>,
+    users: Vec<(String, SimUser)>,
+    anonymous: bool,
+    settings: Settings,
 }
 
 impl Default for SimBuilder {
@@ -37,6 +45,25 @@ impl Default for SimBuilder {
                 finish_namespaces: false,
             },
         }
+    }
+}
+
+impl Default for SimCluster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SimCluster {
+    /// A cluster with all defaults: the four namespaces of a fresh Kubernetes, the built-in kinds,
+    /// one user who may do everything.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Describes a cluster.
+    pub fn builder() -> SimBuilder {
+        SimBuilder::default()
     }
 }
 
@@ -122,7 +149,27 @@ impl SimBuilder {
 
     /// Makes the cluster.
     pub fn build(self) -> SimCluster {
-        SimCluster::make(self)
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(number));
+        let window = self.settings.window;
+        let store = match &self.template {
+            Some(template) => template.inner.store().fork(window),
+            None => Store::new(window),
+        };
+        let mut users = Users::default();
+        users.anonymous = self.anonymous;
+        let token = self.admin_token.unwrap_or_else(|| format!("admin-{seed:016x}"));
+        users.set_token(token, SimUser::new(ADMIN).group("system:masters"));
+        for (token, user) in self.users {
+            users.set_token(token, user);
+        }
+        let name = self.name.unwrap_or_else(|| format!("sim-{number}"));
+        let state = ClusterState::new(name.into(), seed, self.settings, store, users);
+        make_namespaces(&state);
+        SimCluster {
+            inner: Arc::new(state),
+        }
     }
 
     /// Makes the cluster with these objects in it, CRDs first.
@@ -137,4 +184,25 @@ impl SimBuilder {
         }
         Ok(cluster)
     }
+}
+
+/// The namespaces that make it a cluster; they have no history. Also in a copy of another
+/// cluster, where they get UIDs of their own: the one of kube-system tells clusters apart.
+fn make_namespaces(state: &ClusterState) {
+    let resource: Arc<str> = NAMESPACES.into();
+    let now = clock::now();
+    let mut store = state.store();
+    for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+        let namespace = json!({
+            "metadata": {
+                "name": name, "uid": state.uid(), "creationTimestamp": now,
+                "labels": { "kubernetes.io/metadata.name": name },
+            },
+            "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+        });
+        let object = Arc::new(Object::new(namespace, store.next_version()));
+        store.put(&resource, object);
+    }
+    let version = store.version;
+    store.compact_resource(&resource, version);
 }

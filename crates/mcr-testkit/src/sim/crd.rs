@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::error::{Cause, SimError};
+use super::cause::Cause;
+use super::error::SimError;
 use super::kinds::{Custom, Kind, resource_id};
 use super::object::text;
 use super::schema::Schema;

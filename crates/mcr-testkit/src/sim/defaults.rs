@@ -2,7 +2,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::error::Cause;
+use super::cause::Cause;
 use super::kinds::Kind;
 use super::object::{metadata_mut, text};
 

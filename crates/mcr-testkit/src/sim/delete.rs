@@ -3,10 +3,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::clock;
-use super::cluster::Inner;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::object::{Object, has_finalizers, metadata_mut, text};
+use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 
@@ -14,7 +14,7 @@ use super::write::{Done, Write};
 impl Write<'_> {
     pub(super) fn delete(
         &self,
-        cluster: &Inner,
+        cluster: &ClusterState,
         store: &mut Store,
         options: &Value,
     ) -> Result<Done, SimError> {
@@ -147,7 +147,7 @@ impl Write<'_> {
     }
 
     /// Deletes all in a namespace, then the namespace.
-    fn finish_namespace(&self, cluster: &Inner, store: &mut Store, namespace: &Object) {
+    fn finish_namespace(&self, cluster: &ClusterState, store: &mut Store, namespace: &Object) {
         for resource in store.resources() {
             let Some(kind) = store.kinds.of_resource(&resource).filter(|kind| kind.namespaced) else {
                 continue;

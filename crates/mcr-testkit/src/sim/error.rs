@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::cause::Cause;
 use super::kinds::Kind;
 
 /// A refusal, as an API server would answer it: the content of a `Status`.
@@ -170,55 +171,6 @@ impl SimError {
 
     pub(super) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
         Self::invalid("meta.k8s.io", kind, "", causes)
-    }
-}
-
-/// One thing that is wrong with an object.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cause {
-    pub(super) field: String,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
-
-impl Cause {
-    pub(super) fn forbidden(field: &str, why: impl fmt::Display) -> Self {
-        Self::of(field, "FieldValueForbidden", format!("Forbidden: {why}"))
-    }
-
-    pub(super) fn required(field: &str, why: &str) -> Self {
-        let message = if why.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {why}")
-        };
-        Self::of(field, "FieldValueRequired", message)
-    }
-
-    /// The value as it is to be shown: text in quotes.
-    pub(super) fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::of(
-            field,
-            "FieldValueInvalid",
-            format!("Invalid value: {shown}: {why}"),
-        )
-    }
-
-    pub(super) fn unsupported(field: &str, shown: impl fmt::Display, supported: &[&str]) -> Self {
-        let supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
-        let message = format!(
-            "Unsupported value: {shown}: supported values: {}",
-            supported.join(", ")
-        );
-        Self::of(field, "FieldValueNotSupported", message)
-    }
-
-    pub(super) fn of(field: &str, reason: &'static str, message: String) -> Self {
-        Self {
-            field: field.to_owned(),
-            reason,
-            message,
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::error::SimError;
 use super::kinds::Kind;
 use super::list::Page;
 use super::object::Object;
-use super::table;
+use super::table::{self, Include};
 
 /// The form an answer is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +17,6 @@ pub(super) enum Form {
         list: bool,
     },
     Table(Include),
-}
-
-/// What of its object a row of a table holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Include {
-    None,
-    Metadata,
-    Object,
 }
 
 /// What a client accepts.

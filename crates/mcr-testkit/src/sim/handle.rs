@@ -1,49 +1,31 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::answer::Answer;
 use super::audit::{COMPLETE, Pending, STARTED, SimAuditEvent};
 use super::auth::{Attributes, SimUser};
 use super::body::SimBody;
-use super::cluster::Inner;
 use super::error::SimError;
 use super::form::{self, Accepted, Form};
 use super::kinds::Kind;
 use super::list;
 use super::patch::Patch;
 use super::query::{ListOptions, Query};
+use super::request::{Request, header};
 use super::route::{Route, Target};
+use super::state::ClusterState;
 use super::watch::Watch;
 use super::write::{Verb, Write};
 use super::{clock, discovery, read, review, route, scale};
 
-/// What is sent back.
-pub(super) enum Answer {
-    Json(u16, Vec<u8>),
-    Text(u16, &'static str),
-    Watch(Box<Watch>),
-}
-
-impl Answer {
-    pub(super) fn value(code: u16, value: &Value) -> Self {
-        Self::Json(code, value.to_string().into_bytes())
-    }
-}
-
-fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
-}
-
 /// Answers a request. Nothing here waits.
 pub(super) fn handle(
-    cluster: &Arc<Inner>,
+    cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,
     certificate: Option<&[u8]>,
@@ -81,14 +63,6 @@ pub(super) fn handle(
     let yaml = accepted.is_ok_and(|accepted| accepted.yaml);
     let event = request.audit(&route, name, received);
     request.respond(outcome, event, yaml)
-}
-
-pub(super) struct Request<'a> {
-    pub(super) cluster: &'a Arc<Inner>,
-    pub(super) parts: &'a Parts,
-    pub(super) query: &'a Query,
-    pub(super) body: &'a Bytes,
-    pub(super) form: Form,
 }
 
 impl Request<'_> {
@@ -356,26 +330,6 @@ impl Request<'_> {
         let mut bytes = Vec::new();
         form::write_object(kind, object, self.form, true, &mut bytes)?;
         Ok(Answer::Json(code, bytes))
-    }
-
-    fn accepts_json(&self) -> bool {
-        let accept = header(&self.parts.headers, ACCEPT);
-        accept.contains("application/json") || accept.contains("application/yaml")
-    }
-
-    /// The media type of the body, without parameters.
-    pub(super) fn content_type(&self) -> &str {
-        let whole = header(&self.parts.headers, CONTENT_TYPE);
-        whole.split(';').next().unwrap_or_default().trim()
-    }
-
-    /// Whose changes these are: as asked for, else the client's name.
-    pub(super) fn manager(&self) -> String {
-        let agent = header(&self.parts.headers, USER_AGENT);
-        let own = agent.split('/').next().unwrap_or_default();
-        let asked = self.query.text("fieldManager");
-        let manager = if asked.is_empty() { own } else { asked };
-        (if manager.is_empty() { "unknown" } else { manager }).to_owned()
     }
 
     fn audit(&self, route: &Route, user: String, received: String) -> SimAuditEvent {

@@ -4,9 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::clock;
 use super::kinds::Kind;
+use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
-use super::shape::{Shape, item_key};
 
 /// A set of fields, as `fieldsV1` writes it: whether the place itself is in it, and what below.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,26 +109,26 @@ fn is_system(path: &[&str], name: &str) -> bool {
 /// The fields an applied configuration names: its leaves, and the items of its lists.
 pub(super) fn named(kind: &Kind, config: &Value) -> Fields {
     let mut fields = Fields::default();
-    name_value(Shape::root(kind), config, &mut Vec::new(), &mut fields);
+    name_value(MergeStrategy::root(kind), config, &mut Vec::new(), &mut fields);
     fields
 }
 
-fn name_value<'a>(shape: Shape<'a>, value: &'a Value, path: &mut Vec<&'a str>, to: &mut Fields) {
+fn name_value<'a>(strategy: MergeStrategy<'a>, value: &'a Value, path: &mut Vec<&'a str>, to: &mut Fields) {
     match value {
-        Value::Object(map) if !map.is_empty() && !shape.is_atomic_map() => {
+        Value::Object(map) if !map.is_empty() && !strategy.is_atomic_map() => {
             for (name, value) in map {
                 if is_system(path, name) {
                     continue;
                 }
                 let below = to.below.entry(format!("f:{name}")).or_default();
                 path.push(name);
-                name_value(shape.field(name), value, path, below);
+                name_value(strategy.field(name), value, path, below);
                 path.pop();
             }
             to.below.retain(|_, fields| !fields.is_empty());
         }
-        Value::Array(items) if shape.list() != ListKind::Atomic && !items.is_empty() => {
-            let list = shape.list();
+        Value::Array(items) if strategy.list() != ListKind::Atomic && !items.is_empty() => {
+            let list = strategy.list();
             for item in items {
                 let Some(key) = item_key(&list, item) else {
                     continue;
@@ -137,12 +137,12 @@ fn name_value<'a>(shape: Shape<'a>, value: &'a Value, path: &mut Vec<&'a str>, t
                 below.here = true;
                 if item.is_object() {
                     path.push("[]");
-                    name_value(shape.item(), item, path, below);
+                    name_value(strategy.item(), item, path, below);
                     path.pop();
                 }
             }
         }
-        Value::Array(items) if shape.list() != ListKind::Atomic && items.is_empty() => {}
+        Value::Array(items) if strategy.list() != ListKind::Atomic && items.is_empty() => {}
         _ if path.is_empty() || *path == ["metadata"] => {}
         _ => to.here = true,
     }
@@ -155,7 +155,7 @@ pub(super) fn compare(kind: &Kind, before: &Value, after: &Value) -> (Fields, Fi
         custom: kind.custom.is_some(),
         path: Vec::new(),
     };
-    walk.compare(Shape::root(kind), before, after, &mut changed, &mut gone);
+    walk.compare(MergeStrategy::root(kind), before, after, &mut changed, &mut gone);
     (changed, gone)
 }
 
@@ -167,7 +167,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn compare(
         &mut self,
-        shape: Shape<'a>,
+        strategy: MergeStrategy<'a>,
         before: &'a Value,
         after: &'a Value,
         changed: &mut Fields,
@@ -177,14 +177,14 @@ impl<'a> Walk<'a> {
             return;
         }
         let maps = |value: &Value| value.is_object() || value.is_null();
-        if maps(before) && maps(after) && !shape.is_atomic_map() {
-            self.compare_maps(shape, before, after, changed, gone);
+        if maps(before) && maps(after) && !strategy.is_atomic_map() {
+            self.compare_maps(strategy, before, after, changed, gone);
             return;
         }
-        let list = shape.list();
+        let list = strategy.list();
         let lists = |value: &Value| value.is_array() || value.is_null();
         if lists(before) && lists(after) && list != ListKind::Atomic {
-            self.compare_lists(shape, &list, before, after, changed, gone);
+            self.compare_lists(strategy, &list, before, after, changed, gone);
             return;
         }
         match after {
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
 
     fn compare_maps(
         &mut self,
-        shape: Shape<'a>,
+        strategy: MergeStrategy<'a>,
         before: &'a Value,
         after: &'a Value,
         changed: &mut Fields,
@@ -224,14 +224,14 @@ impl<'a> Walk<'a> {
             let new = after.get(name).unwrap_or(&EMPTY);
             let key = format!("f:{name}");
             self.path.push(name);
-            self.compare_at(shape.field(name), key, (old, new), changed, gone);
+            self.compare_at(strategy.field(name), key, (old, new), changed, gone);
             self.path.pop();
         }
     }
 
     fn compare_lists(
         &mut self,
-        shape: Shape<'a>,
+        strategy: MergeStrategy<'a>,
         list: &ListKind,
         before: &'a Value,
         after: &'a Value,
@@ -256,21 +256,21 @@ impl<'a> Walk<'a> {
             let old = old.get(key).copied().unwrap_or(&EMPTY);
             let new = new.get(key).copied().unwrap_or(&EMPTY);
             self.path.push("[]");
-            self.compare_at(shape.item(), key.clone(), (old, new), changed, gone);
+            self.compare_at(strategy.item(), key.clone(), (old, new), changed, gone);
             self.path.pop();
         }
     }
 
     fn compare_at(
         &mut self,
-        shape: Shape<'a>,
+        strategy: MergeStrategy<'a>,
         key: String,
         (old, new): (&'a Value, &'a Value),
         changed: &mut Fields,
         gone: &mut Fields,
     ) {
         let (mut more, mut less) = (Fields::default(), Fields::default());
-        self.compare(shape, old, new, &mut more, &mut less);
+        self.compare(strategy, old, new, &mut more, &mut less);
         if !more.is_empty() {
             changed.below.entry(key.clone()).or_default().add(&more);
         }

@@ -53,12 +53,14 @@
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
+mod answer;
 mod apply;
 mod audit;
 mod auth;
 mod body;
 mod builder;
 mod builtin;
+mod cause;
 mod clock;
 mod cluster;
 mod crd;
@@ -72,18 +74,21 @@ mod kinds;
 mod kubeconfig;
 mod list;
 mod managed;
+mod merge_strategy;
 mod object;
 mod patch;
 mod query;
 mod read;
+mod request;
 mod review;
 mod route;
 mod scale;
 mod schema;
 mod selector;
 mod server;
+mod server_error;
 mod service;
-mod shape;
+mod state;
 mod store;
 mod table;
 mod tls;
@@ -97,6 +102,7 @@ pub use body::SimBody;
 pub use builder::SimBuilder;
 pub use cluster::SimCluster;
 pub use error::SimError;
-pub use server::{SimFleet, SimServer, SimServerError};
+pub use server::{SimFleet, SimServer};
+pub use server_error::SimServerError;
 pub use service::SimService;
 pub use tls::{SimCertificate, SimTls};

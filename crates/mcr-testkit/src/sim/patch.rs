@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use super::error::SimError;
 use super::kinds::Kind;
+use super::merge_strategy::{MergeStrategy, item_key};
 use super::schema::ListKind;
-use super::shape::{Shape, item_key};
 
 /// A patch that is not an apply.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Patch {
                 })?;
             }
             Self::Merge(patch) => json_patch::merge(&mut object, patch),
-            Self::Strategic(patch) => merge(Shape::root(kind), &mut object, patch),
+            Self::Strategic(patch) => merge(MergeStrategy::root(kind), &mut object, patch),
         }
         Ok(object)
     }
@@ -84,7 +84,7 @@ fn go_name(body: &[u8]) -> &'static str {
     }
 }
 
-fn merge(shape: Shape<'_>, value: &mut Value, patch: &Value) {
+fn merge(strategy: MergeStrategy<'_>, value: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *value = patch.clone();
         return;
@@ -107,7 +107,7 @@ fn merge(shape: Shape<'_>, value: &mut Value, patch: &Value) {
         if name.starts_with('$') {
             continue;
         }
-        let below = shape.field(name);
+        let below = strategy.field(name);
         match (change, map.get_mut(name)) {
             (Value::Null, _) => {
                 map.remove(name);
@@ -129,8 +129,8 @@ fn merge(shape: Shape<'_>, value: &mut Value, patch: &Value) {
     }
 }
 
-fn merge_list(shape: Shape<'_>, old: &mut Vec<Value>, new: &[Value]) {
-    let list = shape.list();
+fn merge_list(strategy: MergeStrategy<'_>, old: &mut Vec<Value>, new: &[Value]) {
+    let list = strategy.list();
     if new.iter().any(|item| item["$patch"] == "replace") {
         *old = new
             .iter()
@@ -148,7 +148,7 @@ fn merge_list(shape: Shape<'_>, old: &mut Vec<Value>, new: &[Value]) {
         match known {
             _ if item["$patch"] == "delete" => {}
             Some(mut known) => {
-                merge(shape.item(), &mut known, item);
+                merge(strategy.item(), &mut known, item);
                 patched.push(known);
             }
             None => patched.push(without_directives(item)),

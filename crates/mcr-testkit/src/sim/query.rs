@@ -1,4 +1,5 @@
-use super::error::{Cause, SimError};
+use super::cause::Cause;
+use super::error::SimError;
 use super::kinds::Kind;
 use super::selector::Selector;
 

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use super::error::{Cause, SimError};
+use super::cause::Cause;
+use super::error::SimError;
 use super::kinds::Kind;
 use super::query::Query;
 

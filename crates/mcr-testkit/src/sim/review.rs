@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
 use super::auth::{Attributes, SimUser};
-use super::cluster::Inner;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::managed;
+use super::state::ClusterState;
 
 /// Kinds that answer a question and store nothing.
 pub(super) fn answer(
-    cluster: &Inner,
+    cluster: &ClusterState,
     kind: &Kind,
     user: &SimUser,
     manager: &str,

@@ -2,12 +2,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::answer::Answer;
 use super::error::SimError;
-use super::handle::{Answer, Request};
 use super::kinds::Kind;
 use super::object;
 use super::patch::Patch;
 use super::read;
+use super::request::Request;
 use super::route::Target;
 use super::write::{Verb, Write};
 

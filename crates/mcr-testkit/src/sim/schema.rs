@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use super::error::Cause;
+use super::cause::Cause;
 
 /// The structural schema of a version of a CRD: prunes, fills in defaults, checks.
 ///

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
@@ -15,24 +15,9 @@ use super::body::SimBody;
 use super::cluster::SimCluster;
 use super::error::SimError;
 use super::kubeconfig;
+use super::server_error::SimServerError;
 use super::tls::{SimCertificate, SimTls};
-
-/// Why a simulated cluster could not be served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimServerError {
-    /// The operating system refused to listen.
-    #[error("listening on {address}: {source}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// The refusal.
-        source: std::io::Error,
-    },
-    /// A key or certificate could not be made.
-    #[error("making certificates: {0}")]
-    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
+use crate::lock::lock;
 
 /// One simulated cluster behind TLS on 127.0.0.1. Dropping it closes the port and all connections.
 #[derive(Debug)]
@@ -58,12 +43,6 @@ struct FleetInner {
 
 #[derive(Debug, Default)]
 struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
-
-impl Clusters {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, SimCluster>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 #[derive(Debug)]
 struct Listening {
@@ -117,7 +96,7 @@ impl Serves {
             Self::Many(clusters) => {
                 let whole = request.uri().path_and_query()?.as_str();
                 let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
-                let cluster = clusters.lock().get(name)?.clone();
+                let cluster = lock(&clusters.0).get(name)?.clone();
                 let rest: Uri = whole.get("/clusters/".len() + name.len()..)?.parse().ok()?;
                 *request.uri_mut() = rest;
                 Some((cluster, request))
@@ -213,22 +192,19 @@ impl SimFleet {
 
     /// Adds a cluster, or replaces the one of its name.
     pub fn add(&self, cluster: SimCluster) {
-        self.inner
-            .clusters
-            .lock()
-            .insert(cluster.inner.name.clone(), cluster);
+        lock(&self.inner.clusters.0).insert(cluster.inner.name.clone(), cluster);
     }
 
     /// Stops serving a cluster: its paths answer 404, its watches end.
     pub fn remove(&self, name: &str) -> Option<SimCluster> {
-        let removed = self.inner.clusters.lock().remove(name)?;
+        let removed = lock(&self.inner.clusters.0).remove(name)?;
         removed.end_watches();
         Some(removed)
     }
 
     /// A cluster by name.
     pub fn get(&self, name: &str) -> Option<SimCluster> {
-        self.inner.clusters.lock().get(name).cloned()
+        lock(&self.inner.clusters.0).get(name).cloned()
     }
 
     /// `https://127.0.0.1:<port>/clusters/<name>`, whether there is such a cluster or not.

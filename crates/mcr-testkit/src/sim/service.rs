@@ -10,22 +10,22 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 
 use super::body::SimBody;
-use super::cluster::SimCluster;
 use super::error::SimError;
 use super::handle::handle;
+use super::state::ClusterState;
 
 /// A simulated cluster as a tower service, for any request body; for hyper see
 /// [`SimServer`](super::SimServer).
 #[derive(Clone, Debug)]
 pub struct SimService {
-    cluster: SimCluster,
+    cluster: Arc<ClusterState>,
     /// Added to requests that have no `Authorization` header.
     authorization: Option<HeaderValue>,
     certificate: Option<Arc<[u8]>>,
 }
 
 impl SimService {
-    pub(super) fn new(cluster: SimCluster) -> Self {
+    pub(super) fn new(cluster: Arc<ClusterState>) -> Self {
         Self {
             cluster,
             authorization: None,
@@ -64,7 +64,7 @@ impl SimService {
             return response;
         };
         handle(
-            &self.cluster.inner,
+            &self.cluster,
             &parts,
             &body.to_bytes(),
             self.certificate.as_deref(),

@@ -3,9 +3,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::clock;
-use super::form::Include;
 use super::kinds::Kind;
 use super::object::Object;
+
+/// What of its object a row of a table holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Include {
+    None,
+    Metadata,
+    Object,
+}
 
 /// The table form of a list, which `kubectl get` shows.
 ///

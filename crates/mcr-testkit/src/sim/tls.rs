@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::SimServerError;
+use super::server_error::SimServerError;
 
 /// A certificate authority, the certificate of a server on this machine, and what rustls makes of
 /// them. One serves any number of clusters; making one takes less than a millisecond.

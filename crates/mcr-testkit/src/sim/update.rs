@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cluster::Inner;
+use super::cause::Cause;
 use super::delete::may_go;
-use super::error::{Cause, SimError};
+use super::error::SimError;
 use super::kinds::Kind;
 use super::object::{self, Object, metadata_mut, text};
+use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 use super::{clock, crd, defaults, managed};
@@ -16,7 +17,7 @@ impl Write<'_> {
     /// Puts a new state in the place of the live one.
     pub(super) fn replace(
         &self,
-        cluster: &Inner,
+        cluster: &ClusterState,
         store: &mut Store,
         live: &Arc<Object>,
         mut object: Value,
@@ -27,7 +28,7 @@ impl Write<'_> {
         self.carry_over(&before, &mut object);
         let deleting = !text(&before, "deletionTimestamp").is_empty();
         defaults::on_update(self.kind, &mut object);
-        self.shape(&mut object);
+        self.prune_and_fill_in(&mut object);
         let mut causes = defaults::check_metadata(self.kind, &object);
         if deleting {
             causes.extend(new_finalizers(&before, &object));

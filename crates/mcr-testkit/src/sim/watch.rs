@@ -8,13 +8,13 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::time::{Instant, Sleep};
 
-use super::cluster::Inner;
 use super::error::SimError;
 use super::form::{self, Form};
 use super::kinds::Kind;
 use super::object::Object;
 use super::query::{From, ListOptions};
 use super::selector::Selector;
+use super::state::ClusterState;
 use super::store::{Change, Event, Store};
 
 /// How many bytes of events are handed over at once.
@@ -22,7 +22,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// A running watch. It has no task: whoever reads the body asks it, and a write wakes the reader.
 pub(super) struct Watch {
-    cluster: Arc<Inner>,
+    cluster: Arc<ClusterState>,
     number: u64,
     epoch: u64,
     kind: Arc<Kind>,
@@ -49,7 +49,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn start(
-        cluster: &Arc<Inner>,
+        cluster: &Arc<ClusterState>,
         store: &Store,
         kind: &Arc<Kind>,
         namespace: &str,

@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster::Inner;
-use super::error::{Cause, SimError};
+use super::cause::Cause;
+use super::error::SimError;
 use super::kinds::{Kind, NAMESPACES};
 use super::object::{self, Object, metadata_mut, text};
 use super::patch::Patch;
+use super::state::ClusterState;
 use super::store::Store;
 use super::{apply, clock, crd, defaults, managed};
 
@@ -67,12 +68,17 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(super) fn run(&self, cluster: &Inner, verb: Verb) -> Result<Done, SimError> {
+    pub(super) fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
         let mut store = cluster.store();
         self.run_in(cluster, &mut store, verb)
     }
 
-    pub(super) fn run_in(&self, cluster: &Inner, store: &mut Store, verb: Verb) -> Result<Done, SimError> {
+    pub(super) fn run_in(
+        &self,
+        cluster: &ClusterState,
+        store: &mut Store,
+        verb: Verb,
+    ) -> Result<Done, SimError> {
         match verb {
             Verb::Create(object) => self.create(cluster, store, object),
             Verb::Update(object) => self.update(cluster, store, object),
@@ -92,7 +98,7 @@ impl<'a> Write<'a> {
         SimError::invalid(group_in_errors(self.kind), &self.kind.kind, name, causes)
     }
 
-    fn create(&self, cluster: &Inner, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
+    fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
         self.check_namespace(&mut object)?;
         if !text(&object, "resourceVersion").is_empty() {
             return Err(SimError::internal(
@@ -131,7 +137,7 @@ impl<'a> Write<'a> {
             map.remove("status");
         }
         defaults::on_create(self.kind, &mut object);
-        self.shape(&mut object);
+        self.prune_and_fill_in(&mut object);
         let mut causes = defaults::check_metadata(self.kind, &object);
         causes.extend(self.check(&object));
         if !causes.is_empty() {
@@ -206,7 +212,7 @@ impl<'a> Write<'a> {
         Err(SimError::new(403, "Forbidden", message).with(details))
     }
 
-    fn update(&self, cluster: &Inner, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
+    fn update(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
         let given = text(&object, "name");
         if given.is_empty() {
             return Err(SimError::bad_request(format!(
@@ -235,7 +241,7 @@ impl<'a> Write<'a> {
         )))
     }
 
-    fn patch(&self, cluster: &Inner, store: &mut Store, patch: &Patch) -> Result<Done, SimError> {
+    fn patch(&self, cluster: &ClusterState, store: &mut Store, patch: &Patch) -> Result<Done, SimError> {
         let live = self.live(store)?;
         let before = live.value_as(self.kind);
         let object = patch.apply(self.kind, &before)?;
@@ -250,7 +256,7 @@ impl<'a> Write<'a> {
 
     fn apply(
         &self,
-        cluster: &Inner,
+        cluster: &ClusterState,
         store: &mut Store,
         mut config: Value,
         force: bool,
@@ -293,8 +299,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Makes it fit the schema of its CRD where that needs no refusal.
-    pub(super) fn shape(&self, object: &mut Value) {
+    /// Prunes fields that the schema of its CRD does not name, and fills in defaults.
+    pub(super) fn prune_and_fill_in(&self, object: &mut Value) {
         let schema = self
             .kind
             .custom

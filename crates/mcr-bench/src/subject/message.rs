@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// What a subject or the simulator says, one JSON object a line.
+/// A message from a subject or the simulator to the driver, one JSON object a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-pub enum Said {
+pub enum Message {
     /// Every object has passed the reconciler once.
     Synced {
         /// Nanoseconds since 1970.
@@ -76,11 +76,11 @@ mod tests {
 
     #[test]
     fn lines_are_what_the_go_program_writes() {
-        let read = |line| serde_json::from_str::<Said>(line).unwrap();
-        assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Said::Synced { at: 5 });
+        let read = |line| serde_json::from_str::<Message>(line).unwrap();
+        assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Message::Synced { at: 5 });
         assert_eq!(
             read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
-            Said::Beats {
+            Message::Beats {
                 beats: vec![Sighting {
                     cluster: "c".to_owned(),
                     seq: 1,

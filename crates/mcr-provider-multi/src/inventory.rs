@@ -1,7 +1,7 @@
-//! What one child has said, over the restarts of its discovery. No I/O, no clock of its own.
+//! The clusters that one child announced, over the restarts of its discovery. No I/O, no clock of its own.
 //!
-//! The fleet believes a `Remove` at once and sweeps only when a provider as a whole starts anew. A child that starts
-//! anew by itself is swept here, by the fleet's own rules: after a grace, and not if it lost most of its clusters.
+//! The fleet obeys a `Remove` at once and sweeps only when a provider as a whole starts again. A child can start again
+//! alone. Then the inventory sweeps its clusters by the fleet's own rules: after a grace, and not if most are missing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,14 +11,14 @@ use mcr_core::{
 };
 use tokio::time::Instant;
 
-/// See the module. Names are those with the child's prefix.
+/// The clusters that one child announced. Their names have the child's prefix.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct Inventory {
     clusters: BTreeMap<ClusterName, Entry>,
     rounds: Rounds,
 }
 
-/// At least one of spec and broken is there.
+/// A cluster of the child. It has a spec, an error or both.
 #[derive(Debug, Default)]
 struct Entry {
     /// The last good description.
@@ -26,12 +26,12 @@ struct Entry {
     broken: Option<BrokenCluster>,
     /// The last round in which the child named it.
     round: u64,
-    /// Whether it was said in this discovery of all children.
+    /// Whether the current discovery of all children has announced it.
     said: bool,
 }
 
-impl Book {
-    /// The discovery of all children starts anew: whoever listens must be told everything again.
+impl Inventory {
+    /// The discovery of all children starts again: the listener needs every cluster again.
     pub(crate) fn begin_discovery(&mut self) {
         self.begin_round();
         self.rounds.forget_all();
@@ -40,7 +40,7 @@ impl Book {
         }
     }
 
-    /// The child starts to say everything anew.
+    /// The child starts to announce all its clusters again.
     pub(crate) fn begin_round(&mut self) {
         self.rounds.begin();
     }
@@ -68,10 +68,11 @@ impl Book {
         self.clusters.remove(name);
     }
 
-    /// The child has said everything: what it did not name is missing.
+    /// The child has announced all its clusters: the others are missing.
     ///
-    /// What was not said in this discovery either is forgotten: the listener finds that out by itself when all
-    /// children are synced. Unless it is much; then it is kept, and to be said by [`rest`](Self::rest).
+    /// The inventory forgets missing clusters that the current discovery has not announced either: the listener removes
+    /// them by itself when all children are synced. If most are missing, the inventory keeps them, and
+    /// [`rest`](Self::rest) announces them.
     pub(crate) fn synced(&mut self, now: Instant, grace: Duration) -> Option<Held> {
         let known = self.clusters.iter().map(|(name, entry)| (name, entry.round));
         let held = self.rounds.end(known, now, grace);
@@ -82,12 +83,12 @@ impl Book {
         held
     }
 
-    /// Removes what has been missing for longer than its grace.
+    /// Removes the clusters that have been missing for longer than their grace.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<ClusterName> {
         self.let_go(self.rounds.due(now))
     }
 
-    /// Removes what is held.
+    /// Removes the held clusters.
     pub(crate) fn release_held(&mut self) -> Vec<ClusterName> {
         self.let_go(self.rounds.held())
     }
@@ -103,7 +104,7 @@ impl Book {
         self.rounds.next_due()
     }
 
-    /// What is known from an earlier discovery and was not said in this one.
+    /// Announces the clusters of earlier discoveries that the current discovery has not announced.
     pub(crate) fn rest(&mut self) -> Vec<Change> {
         let mut rest = Vec::new();
         for entry in self.clusters.values_mut().filter(|entry| !entry.said) {
@@ -146,8 +147,8 @@ mod tests {
         ClusterSpec::new(name(n), Access::kubeconfig("", Trust::Trusted))
     }
 
-    fn rest(book: &mut Book) -> String {
-        let rest = book.rest().into_iter().map(|change| match change {
+    fn rest(inventory: &mut Inventory) -> String {
+        let rest = inventory.rest().into_iter().map(|change| match change {
             Change::Upsert(spec) => format!("+{}", spec.name),
             Change::Broken(broken) => format!("!{}", broken.name),
             other => format!("{other:?}"),
@@ -155,98 +156,101 @@ mod tests {
         rest.collect::<Vec<_>>().join(" ")
     }
 
-    fn round(book: &mut Book, names: &[&str], now: Instant) -> Option<Held> {
-        book.begin_round();
+    fn round(inventory: &mut Inventory, names: &[&str], now: Instant) -> Option<Held> {
+        inventory.begin_round();
         for n in names {
-            book.upsert(spec(n));
+            inventory.upsert(spec(n));
         }
-        book.synced(now, GRACE)
+        inventory.synced(now, GRACE)
     }
 
     #[test]
     fn what_a_restarted_child_no_longer_names_goes_after_a_grace() {
-        let (mut book, now) = (Book::default(), Instant::now());
-        assert_eq!(round(&mut book, &["a", "b", "c"], now), None);
-        assert_eq!(round(&mut book, &["a", "c"], now), None);
-        assert_eq!(book.next_sweep(), Some(now + GRACE));
-        assert!(book.sweep(now).is_empty());
+        let (mut inventory, now) = (Inventory::default(), Instant::now());
+        assert_eq!(round(&mut inventory, &["a", "b", "c"], now), None);
+        assert_eq!(round(&mut inventory, &["a", "c"], now), None);
+        assert_eq!(inventory.next_sweep(), Some(now + GRACE));
+        assert!(inventory.sweep(now).is_empty());
         // Another restart neither prolongs nor shortens it.
-        assert_eq!(round(&mut book, &["a", "c"], now + GRACE / 2), None);
-        assert_eq!(book.next_sweep(), Some(now + GRACE));
-        assert_eq!(book.sweep(now + GRACE), ["b"]);
-        assert_eq!((book.len(), book.next_sweep()), (2, None));
+        assert_eq!(round(&mut inventory, &["a", "c"], now + GRACE / 2), None);
+        assert_eq!(inventory.next_sweep(), Some(now + GRACE));
+        assert_eq!(inventory.sweep(now + GRACE), ["b"]);
+        assert_eq!((inventory.len(), inventory.next_sweep()), (2, None));
     }
 
     #[test]
     fn what_comes_back_within_its_grace_stays() {
-        let (mut book, now) = (Book::default(), Instant::now());
-        round(&mut book, &["a", "b"], now);
-        round(&mut book, &["a"], now);
-        book.broken(BrokenCluster::new(name("b"), "file", "cut short"));
-        assert!(book.sweep(now + GRACE).is_empty());
-        assert_eq!(book.len(), 2);
+        let (mut inventory, now) = (Inventory::default(), Instant::now());
+        round(&mut inventory, &["a", "b"], now);
+        round(&mut inventory, &["a"], now);
+        inventory.broken(BrokenCluster::new(name("b"), "file", "cut short"));
+        assert!(inventory.sweep(now + GRACE).is_empty());
+        assert_eq!(inventory.len(), 2);
     }
 
     #[test]
     fn the_only_cluster_may_go_but_not_most_of_several() {
         let now = Instant::now();
-        let mut book = Book::default();
-        round(&mut book, &["a"], now);
-        assert_eq!(round(&mut book, &[], now), None);
-        assert_eq!(book.sweep(now + GRACE), ["a"]);
+        let mut inventory = Inventory::default();
+        round(&mut inventory, &["a"], now);
+        assert_eq!(round(&mut inventory, &[], now), None);
+        assert_eq!(inventory.sweep(now + GRACE), ["a"]);
 
-        let mut book = Book::default();
-        round(&mut book, &["a", "b", "c"], now);
-        assert_eq!(round(&mut book, &["a"], now), Some(Held { missing: 2, of: 3 }));
-        assert!(book.sweep(now + 100 * GRACE).is_empty());
-        assert_eq!((book.held(), book.next_sweep()), (2, None));
-        assert_eq!(book.release_held(), ["b", "c"]);
-        assert_eq!(book.len(), 1);
+        let mut inventory = Inventory::default();
+        round(&mut inventory, &["a", "b", "c"], now);
+        assert_eq!(
+            round(&mut inventory, &["a"], now),
+            Some(Held { missing: 2, of: 3 })
+        );
+        assert!(inventory.sweep(now + 100 * GRACE).is_empty());
+        assert_eq!((inventory.held(), inventory.next_sweep()), (2, None));
+        assert_eq!(inventory.release_held(), ["b", "c"]);
+        assert_eq!(inventory.len(), 1);
     }
 
     #[test]
     fn a_child_that_names_most_again_is_believed_again() {
-        let (mut book, now) = (Book::default(), Instant::now());
-        round(&mut book, &["a", "b", "c"], now);
-        assert!(round(&mut book, &[], now).is_some());
-        assert_eq!(round(&mut book, &["a", "b"], now), None);
-        assert_eq!(book.held(), 0);
-        assert_eq!(book.sweep(now + GRACE), ["c"]);
+        let (mut inventory, now) = (Inventory::default(), Instant::now());
+        round(&mut inventory, &["a", "b", "c"], now);
+        assert!(round(&mut inventory, &[], now).is_some());
+        assert_eq!(round(&mut inventory, &["a", "b"], now), None);
+        assert_eq!(inventory.held(), 0);
+        assert_eq!(inventory.sweep(now + GRACE), ["c"]);
     }
 
     #[test]
     fn in_a_new_discovery_what_a_child_has_not_named_is_said_for_it() {
-        let (mut book, now) = (Book::default(), Instant::now());
-        round(&mut book, &["a", "b"], now);
-        book.broken(BrokenCluster::new(name("b"), "file", "cut short"));
-        book.broken(BrokenCluster::new(name("c"), "file", "cut short"));
-        book.begin_discovery();
-        book.upsert(spec("a"));
-        assert_eq!(rest(&mut book), "+b !b !c");
-        assert_eq!(rest(&mut book), "");
+        let (mut inventory, now) = (Inventory::default(), Instant::now());
+        round(&mut inventory, &["a", "b"], now);
+        inventory.broken(BrokenCluster::new(name("b"), "file", "cut short"));
+        inventory.broken(BrokenCluster::new(name("c"), "file", "cut short"));
+        inventory.begin_discovery();
+        inventory.upsert(spec("a"));
+        assert_eq!(rest(&mut inventory), "+b !b !c");
+        assert_eq!(rest(&mut inventory), "");
         // Once it has synced it is the child's word that counts.
-        book.begin_round();
-        book.upsert(spec("a"));
-        book.upsert(spec("c"));
-        assert_eq!(book.synced(now, GRACE), None);
-        assert_eq!(book.sweep(now + GRACE), ["b"]);
+        inventory.begin_round();
+        inventory.upsert(spec("a"));
+        inventory.upsert(spec("c"));
+        assert_eq!(inventory.synced(now, GRACE), None);
+        assert_eq!(inventory.sweep(now + GRACE), ["b"]);
     }
 
     #[test]
     fn in_a_new_discovery_a_small_loss_is_left_to_the_listener_and_a_great_one_is_held() {
-        let (mut book, now) = (Book::default(), Instant::now());
-        round(&mut book, &["a", "b", "c"], now);
-        book.begin_discovery();
-        book.upsert(spec("a"));
-        book.upsert(spec("b"));
-        assert_eq!(book.synced(now, GRACE), None);
-        assert_eq!(rest(&mut book), "");
-        assert_eq!((book.len(), book.next_sweep()), (2, None));
+        let (mut inventory, now) = (Inventory::default(), Instant::now());
+        round(&mut inventory, &["a", "b", "c"], now);
+        inventory.begin_discovery();
+        inventory.upsert(spec("a"));
+        inventory.upsert(spec("b"));
+        assert_eq!(inventory.synced(now, GRACE), None);
+        assert_eq!(rest(&mut inventory), "");
+        assert_eq!((inventory.len(), inventory.next_sweep()), (2, None));
 
-        book.begin_discovery();
-        assert_eq!(book.synced(now, GRACE), Some(Held { missing: 2, of: 2 }));
-        assert_eq!(rest(&mut book), "+a +b");
-        assert_eq!(book.held(), 2);
+        inventory.begin_discovery();
+        assert_eq!(inventory.synced(now, GRACE), Some(Held { missing: 2, of: 2 }));
+        assert_eq!(rest(&mut inventory), "+a +b");
+        assert_eq!(inventory.held(), 2);
     }
 
     #[derive(Debug, Clone)]
@@ -280,7 +284,7 @@ mod tests {
         #[test]
         fn nothing_is_let_go_too_early(steps in prop::collection::vec(step(), 0..60)) {
             let mut now = Instant::now();
-            let mut book = Book::default();
+            let mut inventory = Inventory::default();
             let mut named = BTreeSet::new();
             let mut last_named = BTreeMap::new();
             for step in steps {
@@ -288,42 +292,42 @@ mod tests {
                     Step::Upsert(n) | Step::Broken(n) => {
                         let cluster = name(&n.to_string());
                         match step {
-                            Step::Upsert(_) => book.upsert(spec(&cluster)),
-                            _ => book.broken(BrokenCluster::new(cluster.clone(), "file", "cut short")),
+                            Step::Upsert(_) => inventory.upsert(spec(&cluster)),
+                            _ => inventory.broken(BrokenCluster::new(cluster.clone(), "file", "cut short")),
                         }
                         named.insert(cluster.clone());
                         last_named.insert(cluster, now);
                     }
                     Step::Remove(n) => {
-                        book.remove(&name(&n.to_string()));
+                        inventory.remove(&name(&n.to_string()));
                         named.remove(&name(&n.to_string()));
                     }
                     Step::Round => {
-                        book.begin_round();
+                        inventory.begin_round();
                         named.clear();
                     }
                     Step::Discovery => {
-                        book.begin_discovery();
+                        inventory.begin_discovery();
                         named.clear();
                     }
-                    Step::Synced => drop(book.synced(now, GRACE)),
-                    Step::Rest => drop(book.rest()),
+                    Step::Synced => drop(inventory.synced(now, GRACE)),
+                    Step::Rest => drop(inventory.rest()),
                     Step::Sweep(seconds) => {
                         now += Duration::from_secs(seconds);
-                        for gone in book.sweep(now) {
+                        for gone in inventory.sweep(now) {
                             prop_assert!(!named.contains(&gone), "{gone} is named");
                             prop_assert!(now >= last_named[&gone] + GRACE, "{gone} goes too early");
                         }
                     }
                 }
                 for cluster in &named {
-                    prop_assert!(book.clusters.contains_key(cluster), "{cluster} is forgotten");
+                    prop_assert!(inventory.clusters.contains_key(cluster), "{cluster} is forgotten");
                 }
-                for (cluster, entry) in &book.clusters {
+                for (cluster, entry) in &inventory.clusters {
                     prop_assert!(entry.spec.is_some() || entry.broken.is_some(), "{cluster} is empty");
                 }
-                for cluster in book.rounds.missing() {
-                    prop_assert!(book.clusters.contains_key(cluster), "{cluster} is missing and unknown");
+                for cluster in inventory.rounds.missing() {
+                    prop_assert!(inventory.clusters.contains_key(cluster), "{cluster} is missing and unknown");
                 }
             }
         }

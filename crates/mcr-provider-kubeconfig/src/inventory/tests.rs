@@ -16,8 +16,8 @@ fn rules() -> Rules {
     }
 }
 
-fn book() -> Book {
-    Book::new(Arc::new(rules()))
+fn inventory() -> Inventory {
+    Inventory::new(Arc::new(rules()))
 }
 
 fn kubeconfig(token: &str) -> String {
@@ -38,9 +38,9 @@ fn key() -> ObjectKey {
     ObjectKey::namespaced("fleet", "a")
 }
 
-/// What a book makes of a Secret, in short.
-fn put(book: &mut Book, secret: Value) -> Vec<String> {
-    let outcome = book.secret(&key(), serde_json::from_value(secret).unwrap());
+/// What an inventory makes of a Secret, in short.
+fn put(inventory: &mut Inventory, secret: Value) -> Vec<String> {
+    let outcome = inventory.secret(&key(), serde_json::from_value(secret).unwrap());
     shown(&outcome)
 }
 
@@ -58,8 +58,8 @@ fn with(kubeconfig: impl AsRef<[u8]>) -> Value {
     json!({"metadata": {"uid": "1", "labels": {LABEL: "true"}}, "data": {"kubeconfig": base64(kubeconfig)}})
 }
 
-fn spec(book: &mut Book, secret: Value) -> ClusterSpec {
-    let mut outcome = book.secret(&key(), serde_json::from_value(secret).unwrap());
+fn spec(inventory: &mut Inventory, secret: Value) -> ClusterSpec {
+    let mut outcome = inventory.secret(&key(), serde_json::from_value(secret).unwrap());
     match outcome.changes.pop() {
         Some(Change::Upsert(spec)) => spec,
         other => panic!("{other:?}"),
@@ -68,24 +68,24 @@ fn spec(book: &mut Book, secret: Value) -> ClusterSpec {
 
 #[test]
 fn a_kubeconfig_is_a_cluster_and_another_one_is_a_change_of_it() {
-    let mut book = book();
-    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"]);
-    assert_eq!(put(&mut book, with(kubeconfig("a"))), [""; 0]);
-    assert_eq!(put(&mut book, with(kubeconfig("b"))), ["+a"]);
-    assert_eq!(shown(&book.deleted(&key())), ["-a"]);
-    assert_eq!(shown(&book.deleted(&key())), [""; 0]);
-    assert_eq!(put(&mut book, with(kubeconfig("b"))), ["+a"]);
+    let mut inventory = inventory();
+    assert_eq!(put(&mut inventory, with(kubeconfig("a"))), ["+a"]);
+    assert_eq!(put(&mut inventory, with(kubeconfig("a"))), [""; 0]);
+    assert_eq!(put(&mut inventory, with(kubeconfig("b"))), ["+a"]);
+    assert_eq!(shown(&inventory.deleted(&key())), ["-a"]);
+    assert_eq!(shown(&inventory.deleted(&key())), [""; 0]);
+    assert_eq!(put(&mut inventory, with(kubeconfig("b"))), ["+a"]);
 }
 
 /// No identity is declared: the Secret's UID says nothing of which cluster its kubeconfig leads to.
 #[test]
 fn another_secret_of_the_same_name_with_the_same_content_is_no_change() {
-    let mut book = book();
-    let first = spec(&mut book, with(kubeconfig("a")));
+    let mut inventory = inventory();
+    let first = spec(&mut inventory, with(kubeconfig("a")));
     assert_eq!(first.identity, None);
     let mut again = with(kubeconfig("a"));
     again["metadata"]["uid"] = "2".into();
-    assert_eq!(put(&mut book, again), [""; 0]);
+    assert_eq!(put(&mut inventory, again), [""; 0]);
 }
 
 #[test]
@@ -100,31 +100,35 @@ fn a_secret_that_never_had_a_kubeconfig_is_broken_and_one_that_lost_it_is_remove
         (json!({"data": {"value": base64(kubeconfig("a"))}}), no_key),
         (json!({"data": {"kubeconfig": ""}}), empty),
     ] {
-        let mut book = book();
-        assert_eq!(put(&mut book, without.clone()), ["-a", error]);
-        assert_eq!(put(&mut book, without.clone()), [""; 0], "once");
-        assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"]);
-        assert_eq!(put(&mut book, without), ["-a", error]);
-        assert_eq!(shown(&book.deleted(&key())), ["-a"]);
+        let mut inventory = inventory();
+        assert_eq!(put(&mut inventory, without.clone()), ["-a", error]);
+        assert_eq!(put(&mut inventory, without.clone()), [""; 0], "once");
+        assert_eq!(put(&mut inventory, with(kubeconfig("a"))), ["+a"]);
+        assert_eq!(put(&mut inventory, without), ["-a", error]);
+        assert_eq!(shown(&inventory.deleted(&key())), ["-a"]);
     }
 }
 
 #[test]
 fn a_broken_kubeconfig_removes_nothing_and_is_told_once() {
-    let mut book = book();
-    put(&mut book, with(kubeconfig("a")));
-    let broken = put(&mut book, with("half: [a"));
+    let mut inventory = inventory();
+    put(&mut inventory, with(kubeconfig("a")));
+    let broken = put(&mut inventory, with("half: [a"));
     assert!(
         broken.len() == 1 && broken[0].starts_with("!a: Secret fleet/a, key \"kubeconfig\": "),
         "{broken:?}"
     );
     assert_eq!(
-        put(&mut book, with("half: [b")),
+        put(&mut inventory, with("half: [b")),
         [""; 0],
         "the same in other words"
     );
-    assert_eq!(put(&mut book, with("\n")).len(), 1);
-    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+a"], "as it was before");
+    assert_eq!(put(&mut inventory, with("\n")).len(), 1);
+    assert_eq!(
+        put(&mut inventory, with(kubeconfig("a"))),
+        ["+a"],
+        "as it was before"
+    );
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
         ("[1, 2]".to_owned(), "the kubeconfig can't be read"),
         ("<html></html>".to_owned(), "the kubeconfig can't be read"),
     ] {
-        let said = put(&mut book(), with(&kubeconfig));
+        let said = put(&mut inventory(), with(&kubeconfig));
         let start = &kubeconfig[..kubeconfig.len().min(100)];
         assert_eq!(said.len(), 1, "{start}: {said:?}");
         assert!(
@@ -193,16 +197,16 @@ fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
         );
         assert!(said[0].len() < 1000, "{start}: {said:?}");
     }
-    assert!(put(&mut book(), with(b"a: \xff\x00"))[0].contains("not UTF-8"));
-    assert!(put(&mut book(), with(b"\xff\xfe\x00"))[0].starts_with('!'));
+    assert!(put(&mut inventory(), with(b"a: \xff\x00"))[0].contains("not UTF-8"));
+    assert!(put(&mut inventory(), with(b"\xff\xfe\x00"))[0].starts_with('!'));
     let secret = json!({"data": {"kubeconfig": "%%%"}});
-    assert!(put(&mut book(), secret)[0].contains("not base64"));
+    assert!(put(&mut inventory(), secret)[0].contains("not base64"));
 }
 
 #[test]
 fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
     let insecure = kubeconfig("a").replace("6443'", "6443', insecure-skip-tls-verify: true");
-    let said = put(&mut book(), with(&insecure));
+    let said = put(&mut inventory(), with(&insecure));
     assert!(
         said[0].ends_with(
             "allow it with AccessPolicy::allow_insecure_tls, here (`access_policy`) and in the fleet's settings"
@@ -211,7 +215,7 @@ fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
     );
     let mut rules = rules();
     rules.policy = AccessPolicy::default().allow_insecure_tls(true);
-    assert_eq!(put(&mut Book::new(Arc::new(rules)), with(&insecure)), ["+a"]);
+    assert_eq!(put(&mut Inventory::new(Arc::new(rules)), with(&insecure)), ["+a"]);
 }
 
 #[test]
@@ -220,22 +224,22 @@ fn trusted_kubeconfigs_may_what_files_may() {
         "token: a",
         "exec: {command: sh, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
     );
-    assert!(put(&mut book(), with(&exec))[0].starts_with('!'));
+    assert!(put(&mut inventory(), with(&exec))[0].starts_with('!'));
     let mut rules = rules();
     rules.trust = Trust::Trusted;
-    let mut book = Book::new(Arc::new(rules));
-    assert_eq!(put(&mut book, with(&exec)), ["+a"]);
+    let mut inventory = Inventory::new(Arc::new(rules));
+    assert_eq!(put(&mut inventory, with(&exec)), ["+a"]);
     // A file that is not there yet is for the fleet to wait for: no change of the Secret would tell of it.
     let file = kubeconfig("a").replace("token: a", "tokenFile: /not/there/yet");
-    assert_eq!(put(&mut book, with(file)), ["+a"]);
-    assert!(put(&mut book, with("half: ["))[0].starts_with('!'));
+    assert_eq!(put(&mut inventory, with(file)), ["+a"]);
+    assert!(put(&mut inventory, with("half: ["))[0].starts_with('!'));
 }
 
 #[test]
 fn labels_and_annotations_are_those_of_the_cluster() {
-    let mut book = book();
+    let mut inventory = inventory();
     let mut secret = with(kubeconfig("a"));
-    let plain = spec(&mut book, secret.clone());
+    let plain = spec(&mut inventory, secret.clone());
     assert!(plain.labels.is_empty());
     assert_eq!(
         plain.properties.iter().collect::<Vec<_>>(),
@@ -252,7 +256,7 @@ fn labels_and_annotations_are_those_of_the_cluster() {
         "property.mcr.dev/secret": "another",
         "kubectl.kubernetes.io/last-applied-configuration": "the whole Secret",
     });
-    let rich = spec(&mut book, secret.clone());
+    let rich = spec(&mut inventory, secret.clone());
     assert_eq!(
         rich.labels.iter().collect::<Vec<_>>(),
         [(&"region".into(), &"eu".into())]
@@ -263,9 +267,9 @@ fn labels_and_annotations_are_those_of_the_cluster() {
 
     // Annotations that mean nothing here change nothing.
     secret["metadata"]["annotations"]["example.com/touched"] = "today".into();
-    assert_eq!(put(&mut book, secret.clone()), [""; 0]);
+    assert_eq!(put(&mut inventory, secret.clone()), [""; 0]);
     secret["metadata"]["annotations"]["mcr.dev/context"] = "three".into();
-    let said = put(&mut book, secret);
+    let said = put(&mut inventory, secret);
     assert!(
         said[0].contains("context \"three\" is not defined (there are \"one\", \"two\")"),
         "{said:?}"
@@ -276,20 +280,21 @@ fn labels_and_annotations_are_those_of_the_cluster() {
 fn in_all_namespaces_names_have_the_namespace() {
     let mut rules = rules();
     rules.qualified = true;
-    let mut book = Book::new(Arc::new(rules));
-    assert_eq!(put(&mut book, with(kubeconfig("a"))), ["+fleet/a"]);
-    assert_eq!(shown(&book.deleted(&key())), ["-fleet/a"]);
+    let mut inventory = Inventory::new(Arc::new(rules));
+    assert_eq!(put(&mut inventory, with(kubeconfig("a"))), ["+fleet/a"]);
+    assert_eq!(shown(&inventory.deleted(&key())), ["-fleet/a"]);
 }
 
 #[test]
 fn what_is_told_on_a_secret_has_nothing_of_its_kubeconfig() {
-    let mut book = book();
-    let notice = |book: &mut Book, secret: Value| {
-        book.secret(&key(), serde_json::from_value(secret).unwrap())
+    let mut inventory = inventory();
+    let notice = |inventory: &mut Inventory, secret: Value| {
+        inventory
+            .secret(&key(), serde_json::from_value(secret).unwrap())
             .notice
     };
     let wrong = kubeconfig("a").replace("cluster: c, user: u", "cluster: sesame, user: u");
-    let told = notice(&mut book, with(&wrong)).unwrap();
+    let told = notice(&mut inventory, with(&wrong)).unwrap();
     assert_eq!(&*told.uid, "1");
     let Kind::Broken(text) = told.kind else {
         panic!("{told:?}")
@@ -298,16 +303,19 @@ fn what_is_told_on_a_secret_has_nothing_of_its_kubeconfig() {
         &*text,
         "contexts[name=\"…\"].context.cluster: cluster \"…\" is not defined (there are \"…\"); define it or correct the name"
     );
-    assert_eq!(notice(&mut book, with(kubeconfig("a"))).unwrap().kind, Kind::Well);
-    assert_eq!(notice(&mut book, with(kubeconfig("a"))), None);
-    assert_eq!(book.deleted(&key()).notice.unwrap().kind, Kind::Gone);
+    assert_eq!(
+        notice(&mut inventory, with(kubeconfig("a"))).unwrap().kind,
+        Kind::Well
+    );
+    assert_eq!(notice(&mut inventory, with(kubeconfig("a"))), None);
+    assert_eq!(inventory.deleted(&key()).notice.unwrap().kind, Kind::Gone);
 }
 
 #[test]
 fn nothing_shows_a_secret() {
-    let mut book = book();
-    let secret = spec(&mut book, with(kubeconfig("sesame")));
-    for shown in [format!("{book:?}"), format!("{secret:?}")] {
+    let mut inventory = inventory();
+    let secret = spec(&mut inventory, with(kubeconfig("sesame")));
+    for shown in [format!("{inventory:?}"), format!("{secret:?}")] {
         assert!(!shown.contains("sesame"), "{shown}");
     }
 }
@@ -353,15 +361,15 @@ fn every_short_history_of_a_secret_ends_with_what_it_is() {
     let many = steps.len();
     for history in 0..many.pow(4) {
         let history: Vec<Step> = (0..4).map(|at| steps[history / many.pow(at) % many]).collect();
-        let (mut book, mut shown, mut expected, mut last) =
-            (book(), (None, false), (None, false), Step::Gone);
+        let (mut inventory, mut shown, mut expected, mut last) =
+            (inventory(), (None, false), (None, false), Step::Gone);
         for &step in &history {
             let secret = |content: &str| serde_json::from_value(with(content)).unwrap();
             let outcome = match step {
-                Step::Good(token) => book.secret(&key(), secret(&kubeconfig(token))),
-                Step::Bad(text) => book.secret(&key(), secret(text)),
-                Step::Empty => book.secret(&key(), secret("")),
-                Step::Gone => book.deleted(&key()),
+                Step::Good(token) => inventory.secret(&key(), secret(&kubeconfig(token))),
+                Step::Bad(text) => inventory.secret(&key(), secret(text)),
+                Step::Empty => inventory.secret(&key(), secret("")),
+                Step::Gone => inventory.deleted(&key()),
             };
             expected = match step {
                 Step::Good(token) => (Some(token), false),

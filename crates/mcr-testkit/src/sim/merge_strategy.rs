@@ -3,10 +3,10 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::schema::ListKind;
 
-/// How the lists and maps at a place are merged. Custom resources say it in their schema; of built-in
-/// kinds the usual lists are known by name.
+/// The merge strategy of a field: how lists and maps there are merged. Custom resources declare it in their
+/// schema. For built-in kinds the usual lists are known by name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape<'a> {
+pub(super) struct MergeStrategy<'a> {
     kind: &'a Kind,
     /// The schema here; null where there is none.
     schema: &'a Value,
@@ -19,7 +19,7 @@ pub(super) struct Shape<'a> {
 
 static NONE: Value = Value::Null;
 
-impl<'a> Shape<'a> {
+impl<'a> MergeStrategy<'a> {
     pub(super) fn root(kind: &'a Kind) -> Self {
         let schema = kind.custom.as_ref().and_then(|custom| custom.schema.as_ref());
         Self {

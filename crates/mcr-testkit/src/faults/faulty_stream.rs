@@ -16,7 +16,7 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use super::certificates::Face;
 
-/// How new connections are met. Of several the first counts.
+/// How the proxy treats new connections. Of several modes the first in this order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Mode {
     Refuse,
@@ -27,14 +27,14 @@ pub(super) enum Mode {
     Open,
 }
 
-/// What holds for the connections of a proxy. Connections are numbered as they come.
+/// The state of all connections of a proxy. Connections are numbered in the order of their arrival.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Wire {
     pub(super) mode: Mode,
     pub(super) face: Face,
-    /// Connections before this one never say a word again.
+    /// Connections with a lower number stay silent for good.
     pub(super) dead_before: u64,
-    /// Connections before this one are reset.
+    /// Connections with a lower number are reset.
     pub(super) reset_before: u64,
 }
 
@@ -48,12 +48,12 @@ impl Wire {
     }
 }
 
-/// A client that has gone must be noticed while nothing may be said to it, so what it sends is read meanwhile,
-/// up to this much.
+/// The most bytes that a frozen stream reads ahead: without reading, the proxy would not notice that the client has
+/// gone.
 const STASH: usize = 256 * 1024;
 
-/// See the module.
-pub(super) struct Gate {
+/// The client's side of a connection.
+pub(super) struct FaultyStream {
     io: TcpStream,
     connection: u64,
     wire: watch::Receiver<Wire>,
@@ -69,7 +69,7 @@ async fn changed(mut wire: watch::Receiver<Wire>) -> watch::Receiver<Wire> {
     wire
 }
 
-impl Gate {
+impl FaultyStream {
     pub(super) fn new(io: TcpStream, connection: u64, wire: watch::Receiver<Wire>) -> Self {
         Self {
             io,
@@ -80,7 +80,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the client has said something that may be answered.
+    /// Waits until the client has sent bytes and the stream is not frozen.
     pub(super) async fn spoken_to(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| {
             if self.stash.is_empty() || self.is_frozen(cx) {
@@ -103,7 +103,7 @@ impl Gate {
         self.wire.borrow().freezes(self.connection)
     }
 
-    /// Reads into the stash: ready when there is something new in it and the gate is open.
+    /// Reads into the stash: ready when there is something new in it and the stream is not frozen.
     fn poll_stash(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let frozen = self.is_frozen(cx);
@@ -124,29 +124,29 @@ impl Gate {
     }
 }
 
-impl AsyncRead for Gate {
+impl AsyncRead for FaultyStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
-        if gate.is_frozen(cx) {
-            ready!(gate.poll_stash(cx))?;
+        let stream = self.get_mut();
+        if stream.is_frozen(cx) {
+            ready!(stream.poll_stash(cx))?;
         }
-        if gate.stash.is_empty() {
-            return Pin::new(&mut gate.io).poll_read(cx, buf);
+        if stream.stash.is_empty() {
+            return Pin::new(&mut stream.io).poll_read(cx, buf);
         }
-        let count = gate.stash.len().min(buf.remaining());
-        buf.put_slice(&gate.stash[..count]);
-        gate.stash.advance(count);
+        let count = stream.stash.len().min(buf.remaining());
+        buf.put_slice(&stream.stash[..count]);
+        stream.stash.advance(count);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Gate {
+impl AsyncWrite for FaultyStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let gate = self.get_mut();
-        if gate.is_frozen(cx) {
+        let stream = self.get_mut();
+        if stream.is_frozen(cx) {
             return Poll::Pending;
         }
-        Pin::new(&mut gate.io).poll_write(cx, buf)
+        Pin::new(&mut stream.io).poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -154,15 +154,15 @@ impl AsyncWrite for Gate {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
-        if gate.is_frozen(cx) {
+        let stream = self.get_mut();
+        if stream.is_frozen(cx) {
             return Poll::Pending;
         }
-        Pin::new(&mut gate.io).poll_shutdown(cx)
+        Pin::new(&mut stream.io).poll_shutdown(cx)
     }
 }
 
-impl Drop for Gate {
+impl Drop for FaultyStream {
     fn drop(&mut self) {
         // Without lingering, closing a socket sends a reset. A socket that can't be told so is closed politely.
         if self.wire.borrow().resets(self.connection) {

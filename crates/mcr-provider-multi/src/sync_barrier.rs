@@ -1,4 +1,4 @@
-//! When everything that existed at the start of a discovery has been said. No I/O, no clock of its own.
+//! Decides when a discovery of all children announces `Synced`. No I/O, no clock of its own.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 use crate::registry::ChildId;
 
-/// Says once that all children there were at the start have synced, or that those left have had their time.
+/// Opens once: when every child of the start has synced, or at the deadline.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct SyncBarrier {
     waiting: BTreeSet<ChildId>,
-    /// None once it has been said.
+    /// None once the barrier has opened.
     deadline: Option<Instant>,
 }
 
-impl Gate {
+impl SyncBarrier {
     pub(crate) fn new(children: impl IntoIterator<Item = ChildId>, deadline: Instant) -> Self {
         Self {
             waiting: children.into_iter().collect(),
@@ -22,12 +22,12 @@ impl Gate {
         }
     }
 
-    /// A child has said everything, or is no longer there to say anything.
+    /// A child has synced or was removed.
     pub(crate) fn settle(&mut self, child: ChildId) {
         self.waiting.remove(&child);
     }
 
-    /// True once, when the time has come; [`late`](Self::late) then tells who is missing.
+    /// True once, when the barrier opens; [`late`](Self::late) then names the children that have not synced.
     pub(crate) fn opens(&mut self, now: Instant) -> bool {
         let opens = self
             .deadline
@@ -38,12 +38,12 @@ impl Gate {
         opens
     }
 
-    /// The children that are still waited for.
+    /// The children that the barrier still waits for.
     pub(crate) fn late(&self) -> impl Iterator<Item = ChildId> {
         self.waiting.iter().copied()
     }
 
-    /// When to look again if nothing happens until then.
+    /// When the barrier opens at the latest; none once it has opened.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -58,30 +58,30 @@ mod tests {
     #[test]
     fn it_opens_once_when_all_have_settled() {
         let now = Instant::now();
-        let mut gate = Gate::new([1, 2], now + Duration::from_secs(1));
-        assert!(!gate.opens(now));
-        gate.settle(1);
-        gate.settle(7);
-        assert!(!gate.opens(now));
-        gate.settle(2);
-        assert!(gate.opens(now));
-        assert!(!gate.opens(now));
-        assert_eq!(gate.deadline(), None);
+        let mut barrier = SyncBarrier::new([1, 2], now + Duration::from_secs(1));
+        assert!(!barrier.opens(now));
+        barrier.settle(1);
+        barrier.settle(7);
+        assert!(!barrier.opens(now));
+        barrier.settle(2);
+        assert!(barrier.opens(now));
+        assert!(!barrier.opens(now));
+        assert_eq!(barrier.deadline(), None);
     }
 
     #[test]
     fn it_opens_at_its_deadline_and_tells_who_is_late() {
         let now = Instant::now();
-        let mut gate = Gate::new([1, 2], now);
-        gate.settle(2);
-        assert!(gate.opens(now));
-        assert_eq!(gate.late().collect::<Vec<_>>(), [1]);
-        assert!(!gate.opens(now));
+        let mut barrier = SyncBarrier::new([1, 2], now);
+        barrier.settle(2);
+        assert!(barrier.opens(now));
+        assert_eq!(barrier.late().collect::<Vec<_>>(), [1]);
+        assert!(!barrier.opens(now));
     }
 
     #[test]
     fn without_children_it_opens_at_once() {
         let now = Instant::now();
-        assert!(Gate::new([], now + Duration::from_secs(1)).opens(now));
+        assert!(SyncBarrier::new([], now + Duration::from_secs(1)).opens(now));
     }
 }

@@ -1,8 +1,8 @@
-//! Where in a kind's objects the name of a namespace stands.
+//! The fields of a kind's objects that hold the name of a namespace.
 
-use super::json::Place;
+use super::json::FieldPath;
 
-/// What stands at a place.
+/// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The namespace the object is in. It must be the cluster's own.
@@ -11,27 +11,27 @@ pub(crate) enum Rule {
     Reference,
 }
 
-/// The places of a kind.
-pub(crate) type Places = [(&'static Place, Rule)];
+/// The fields of a kind that hold the name of a namespace.
+pub(crate) type FieldRules = [(&'static FieldPath, Rule)];
 
-const OWN: (&Place, Rule) = (&["metadata", "namespace"], Rule::Own);
-const OBJECTS: &Places = &[OWN];
-const EVENTS: &Places = &[
+const OWN: (&FieldPath, Rule) = (&["metadata", "namespace"], Rule::Own);
+const OBJECTS: &FieldRules = &[OWN];
+const EVENTS: &FieldRules = &[
     OWN,
     (&["involvedObject", "namespace"], Rule::Reference),
     (&["regarding", "namespace"], Rule::Reference),
     (&["related", "namespace"], Rule::Reference),
 ];
 // The API server refuses one whose two namespaces differ.
-const REVIEWS: &Places = &[
+const REVIEWS: &FieldRules = &[
     OWN,
     (&["spec", "resourceAttributes", "namespace"], Rule::Reference),
 ];
 /// Of the kind Namespace: it is in none, but is called like one.
-pub(crate) const NAMESPACES: &Places = &[(&["metadata", "name"], Rule::Own)];
+pub(crate) const NAMESPACES: &FieldRules = &[(&["metadata", "name"], Rule::Own)];
 
-/// The places of a kind of objects.
-pub(crate) fn of(group: &str, plural: &str) -> &'static Places {
+/// The field rules of a kind.
+pub(crate) fn of(group: &str, plural: &str) -> &'static FieldRules {
     match (group, plural) {
         ("" | "events.k8s.io", "events") => EVENTS,
         ("authorization.k8s.io", "localsubjectaccessreviews") => REVIEWS,

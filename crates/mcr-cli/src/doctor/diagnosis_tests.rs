@@ -34,7 +34,7 @@ fn well() -> ClusterFacts {
         state: "Ready".into(),
         reason: None,
         warnings: Vec::new(),
-        place: Some(Place {
+        connection: Some(Connection {
             address: "https://eu-1:6443".into(),
             host: "eu-1".into(),
             credential: Credential {
@@ -81,7 +81,7 @@ fn unreached(change: impl FnOnce(&mut Reach)) -> ClusterFacts {
     facts.state = "Unreachable".into();
     facts.reason = Some("whatever the fleet says".into());
     facts.api = None;
-    change(facts.place.as_mut().unwrap().reach.as_mut().unwrap());
+    change(facts.connection.as_mut().unwrap().reach.as_mut().unwrap());
     facts
 }
 
@@ -95,7 +95,7 @@ fn failure<T>(kind: FailureKind) -> Option<Result<T, Failure>> {
 /// The only problem, or else the only warning.
 #[track_caller]
 fn only(facts: &ClusterFacts, level: Level) -> Finding {
-    let found = judge(facts);
+    let found = diagnose(facts);
     let bad: Vec<&Finding> = found
         .iter()
         .filter(|finding| finding.result != Level::Ok)
@@ -106,7 +106,7 @@ fn only(facts: &ClusterFacts, level: Level) -> Finding {
 
 #[test]
 fn nothing_is_wrong_with_what_is_in_order() {
-    let found = judge(&well());
+    let found = diagnose(&well());
     assert!(
         found
             .iter()
@@ -126,7 +126,7 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
     let mut facts = well();
     facts.state = "Broken".into();
     facts.reason = Some("users[name=\"x\"].user.exec: names a program".into());
-    (facts.place, facts.api) = (None, None);
+    (facts.connection, facts.api) = (None, None);
     let found = only(&facts, Level::Problem);
     assert_eq!(
         (found.check, found.saw.contains("names a program")),
@@ -223,9 +223,9 @@ fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
 #[test]
 fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
     let mut facts = well();
-    let place = facts.place.as_mut().unwrap();
-    place.insecure = true;
-    let Some(Ok(tls)) = &mut place.reach.as_mut().unwrap().greeted else {
+    let connection = facts.connection.as_mut().unwrap();
+    connection.insecure = true;
+    let Some(Ok(tls)) = &mut connection.reach.as_mut().unwrap().greeted else {
         panic!("it was greeted")
     };
     tls.verdict = Some(Verdict::Bad {
@@ -243,7 +243,7 @@ fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
 fn certificates_and_tokens_are_told_of_in_time() {
     let server = |seconds: u64| {
         let mut facts = well();
-        let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+        let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
         let Some(Ok(tls)) = &mut reach.greeted else {
             panic!("it was greeted")
         };
@@ -258,7 +258,7 @@ fn certificates_and_tokens_are_told_of_in_time() {
 
     let credential = |token: Option<u64>, certificate: Option<u64>| {
         let mut facts = well();
-        let credential = &mut facts.place.as_mut().unwrap().credential;
+        let credential = &mut facts.connection.as_mut().unwrap().credential;
         credential.token_expires = token.map(at);
         credential.certificate_expires = certificate.map(at);
         facts
@@ -273,10 +273,10 @@ fn certificates_and_tokens_are_told_of_in_time() {
     );
     // A program that hands out short ones does so again.
     let mut short = credential(Some(1_000 * DAY + 600), None);
-    short.place.as_mut().unwrap().credential.plugin = Some("aws".into());
-    assert!(judge(&short).iter().all(|finding| finding.result == Level::Ok));
+    short.connection.as_mut().unwrap().credential.plugin = Some("aws".into());
+    assert!(diagnose(&short).iter().all(|finding| finding.result == Level::Ok));
     let mut none = credential(None, None);
-    none.place.as_mut().unwrap().credential.none = true;
+    none.connection.as_mut().unwrap().credential.none = true;
     assert!(only(&none, Level::Warning).saw.contains("no credentials"));
 }
 
@@ -284,7 +284,7 @@ fn certificates_and_tokens_are_told_of_in_time() {
 fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
     let skewed = |ahead| {
         let mut facts = well();
-        let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+        let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
         reach.answered = Some(Ok(Answer {
             took: Duration::ZERO,
             ahead: Some(ahead),
@@ -293,7 +293,7 @@ fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
     };
     for ahead in [-5, 0, 5] {
         assert!(
-            judge(&skewed(ahead))
+            diagnose(&skewed(ahead))
                 .iter()
                 .all(|finding| finding.result == Level::Ok),
             "{ahead}"
@@ -326,7 +326,7 @@ fn refused_credentials_are_told_as_such_however_they_are_refused() {
     let fix = only(&facts, Level::Problem).fix.unwrap();
     assert!(fix.contains(r"'/home/it'\''s mine' --context 'a b'"), "{fix}");
     // Why they are refused is known: that says it.
-    facts.place.as_mut().unwrap().credential.token_expires = Some(at(999 * DAY));
+    facts.connection.as_mut().unwrap().credential.token_expires = Some(at(999 * DAY));
     assert!(only(&facts, Level::Problem).saw.contains("the token has expired"));
 }
 
@@ -340,7 +340,7 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
     );
     assert_eq!(found.fix.unwrap(), "curl -vk 'https://eu-1:6443/livez?verbose'");
     facts.state = "Connecting".into();
-    facts.place.as_mut().unwrap().credential.plugin = Some("/bin/aws iam".into());
+    facts.connection.as_mut().unwrap().credential.plugin = Some("/bin/aws iam".into());
     let found = only(&facts, Level::Problem);
     assert_eq!(
         found.fix.unwrap(),
@@ -358,7 +358,7 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
 
     // Nothing is known but that: a client that somebody made.
     let mut facts = unreached(|_| {});
-    (facts.place, facts.origin) = (None, Origin::Other);
+    (facts.connection, facts.origin) = (None, Origin::Other);
     assert_eq!(only(&facts, Level::Problem).check, Check::State);
 }
 
@@ -401,7 +401,7 @@ fn versions_beyond_those_that_are_tested_are_told() {
     };
     for minor in [Some(33), Some(37), None] {
         assert!(
-            judge(&version(minor))
+            diagnose(&version(minor))
                 .iter()
                 .all(|finding| finding.result == Level::Ok)
         );
@@ -417,15 +417,15 @@ fn versions_beyond_those_that_are_tested_are_told() {
 #[test]
 fn a_slow_answer_and_a_proxy_are_told() {
     let mut facts = well();
-    let place = facts.place.as_mut().unwrap();
-    place.reach.as_mut().unwrap().answered = Some(Ok(Answer {
+    let connection = facts.connection.as_mut().unwrap();
+    connection.reach.as_mut().unwrap().answered = Some(Ok(Answer {
         took: Duration::from_secs(3),
         ahead: None,
     }));
     assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
-    let place = facts.place.as_mut().unwrap();
-    (place.reach, place.proxied) = (None, true);
-    let found = judge(&facts);
+    let connection = facts.connection.as_mut().unwrap();
+    (connection.reach, connection.proxied) = (None, true);
+    let found = diagnose(&facts);
     assert!(found.iter().all(|finding| finding.result == Level::Ok));
     assert!(found[0].saw.contains("by a proxy"));
 }
@@ -444,10 +444,10 @@ fn the_supported_versions_are_those_that_are_documented() {
 #[test]
 fn a_server_that_wants_a_certificate_of_everybody_is_no_problem_if_it_is_ready() {
     let mut facts = well();
-    let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+    let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
     reach.answered = failure(FailureKind::Other);
     assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
-    let reach = facts.place.as_mut().unwrap().reach.as_mut().unwrap();
+    let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
     (reach.greeted, reach.answered) = (failure(FailureKind::Other), None);
     assert_eq!(only(&facts, Level::Warning).check, Check::Tls);
 }

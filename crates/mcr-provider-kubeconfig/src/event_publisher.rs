@@ -11,13 +11,12 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use mcr_core::{ObjectKey, explain_error};
-use rand::Rng;
+use mcr_core::{ObjectKey, explain_error, internal::Backoff};
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    config::Config,
     notice::{Kind, Notice},
-    provider::Config,
 };
 
 const BROKEN: &str = "KubeconfigBroken";
@@ -29,13 +28,15 @@ const CONTROLLER: &str = "mcr.dev/provider-kubeconfig";
 const LONGEST_NOTE: usize = 1024;
 /// The longest name of an instance that the API takes.
 const LONGEST_INSTANCE: usize = 128;
-/// More than so many are not kept waiting: a hub that takes them slowly is not to be drowned in them.
+/// The limit of events that wait, so that a slow hub does not get ever more of them.
 const WAITING: usize = 1024;
 const DEADLINE: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
-/// Tells one thing after the other, as it is polled.
-pub(crate) struct Teller {
+/// Writes Kubernetes events on Secrets, one after the other, while it is polled.
+pub(crate) struct EventPublisher {
     config: Arc<Config>,
     waiting: VecDeque<Notice>,
     under_way: Option<BoxFuture<'static, Sent>>,
@@ -52,7 +53,7 @@ enum Sent {
     Failed,
 }
 
-impl Teller {
+impl EventPublisher {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
             config,
@@ -63,7 +64,7 @@ impl Teller {
         }
     }
 
-    /// Tells it, if it is news and nothing newer of that Secret comes meanwhile.
+    /// Queues an event for the notice if it is news. A newer notice of the same Secret replaces one that still waits.
     pub(crate) fn take(&mut self, notice: Notice) {
         let news = self.config.ledger.is_news(&notice);
         if notice.kind == Kind::Gone {
@@ -81,7 +82,7 @@ impl Teller {
         self.waiting.push_back(notice);
     }
 
-    /// Works on what waits. Never ends; cancel safe.
+    /// Writes the events that wait. Never ends; cancel safe.
     pub(crate) async fn run(&mut self) -> Infallible {
         loop {
             if self.under_way.is_none() {
@@ -140,6 +141,7 @@ impl Teller {
 
 /// Best effort: what can't be written within a few attempts is in the log and in the fleet's state.
 async fn send(recorder: Recorder, event: Event, reference: ObjectReference, key: ObjectKey) -> Sent {
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     for attempt in 1..=ATTEMPTS {
         let why = match timeout(DEADLINE, recorder.publish(&event, &reference)).await {
             Ok(Ok(())) => return Sent::Yes,
@@ -153,8 +155,7 @@ async fn send(recorder: Recorder, event: Event, reference: ObjectReference, key:
             Err(_) => format!("no answer within {} s", DEADLINE.as_secs()),
         };
         tracing::debug!(secret = %key, attempt, why, "an event on a Secret could not be written");
-        let jitter = rand::rng().random_range(0.5..1.0);
-        sleep(Duration::from_secs(1 << attempt).mul_f64(jitter)).await;
+        sleep(backoff.pause()).await;
     }
     Sent::Failed
 }

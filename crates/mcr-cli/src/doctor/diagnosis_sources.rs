@@ -1,4 +1,4 @@
-//! What facts about providers, and about names that none of them says, mean. Without I/O.
+//! Turns facts about providers into findings, and facts about names that no provider announces. Without I/O.
 
 use super::{
     facts::{FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
@@ -246,5 +246,5 @@ fn of_secret(secret: &SecretFact) -> (String, String) {
 }
 
 #[cfg(test)]
-#[path = "judge_sources_tests.rs"]
+#[path = "diagnosis_sources_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! What was said of each Secret, and what is to be said now. No I/O.
+//! The clusters that the hub's Secrets describe, as they were announced. It decides what to announce next. No I/O.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,27 +12,27 @@ use crate::{
     secret::{Described, Problem, Rules, Secret},
 };
 
-/// See the module.
+/// The last announcement of each Secret's cluster.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Inventory {
     rules: Arc<Rules>,
-    said: HashMap<ObjectKey, Said>,
+    said: HashMap<ObjectKey, Announced>,
 }
 
 #[derive(Debug)]
-enum Said {
+enum Announced {
     Good(Described),
     Bad(Problem),
 }
 
-/// What follows from an event.
+/// The changes and the notice that follow from an event.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) changes: Vec<Change>,
     pub(crate) notice: Option<Notice>,
 }
 
-impl Book {
+impl Inventory {
     pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             rules,
@@ -40,7 +40,7 @@ impl Book {
         }
     }
 
-    /// A Secret is there and looks like this. Takes as long as its kubeconfig takes to be read.
+    /// A Secret was created or changed. Blocks while the kubeconfig is parsed.
     pub(crate) fn applied(&mut self, object: &Object) -> Outcome {
         let key = object.key();
         match object.decode::<Secret>() {
@@ -55,7 +55,7 @@ impl Book {
             Ok(described) => described,
             Err(problem) => return self.bad(key, &uid, problem),
         };
-        if matches!(self.said.get(key), Some(Said::Good(said)) if *said == described) {
+        if matches!(self.said.get(key), Some(Announced::Good(said)) if *said == described) {
             return Outcome::default();
         }
         match self.rules.check(&described) {
@@ -69,7 +69,7 @@ impl Book {
             return Outcome::default();
         };
         let spec = described.spec(name, self.rules.trust);
-        self.said.insert(key.clone(), Said::Good(described));
+        self.said.insert(key.clone(), Announced::Good(described));
         Outcome {
             changes: vec![Change::Upsert(spec)],
             notice: Some(Notice::well(key, uid)),
@@ -82,19 +82,19 @@ impl Book {
         };
         let notice = Some(Notice::broken(key, uid, problem.public.clone()));
         let mut changes = Vec::new();
-        if !matches!(self.said.get(key), Some(Said::Bad(said)) if *said == problem) {
+        if !matches!(self.said.get(key), Some(Announced::Bad(said)) if *said == problem) {
             if problem.nothing {
-                // It is said even if nothing was before: an earlier discovery may have found a cluster here.
+                // Also if this discovery has announced no cluster: an earlier discovery may have announced one.
                 changes.push(Change::Remove(name.clone()));
             }
             let broken = BrokenCluster::new(name, self.rules.object(key), &problem.text);
             changes.push(Change::Broken(broken));
-            self.said.insert(key.clone(), Said::Bad(problem));
+            self.said.insert(key.clone(), Announced::Bad(problem));
         }
         Outcome { changes, notice }
     }
 
-    /// A Secret is gone, or no longer has the label.
+    /// A Secret was deleted, or lost the label.
     pub(crate) fn deleted(&mut self, key: &ObjectKey) -> Outcome {
         let changes = match self.said.entry(key.clone()) {
             Entry::Vacant(_) => Vec::new(),

@@ -8,14 +8,14 @@ const CONF: &str = "{contexts: [{name: c, context: {cluster: c, user: u}}], curr
                     clusters: [{name: c, cluster: {server: 'https://x:6443'}}], users: [{name: u, user: {token: t}}]}";
 
 struct World {
-    book: Book,
+    inventory: Inventory,
     now: Instant,
 }
 
 impl World {
     fn new() -> Self {
         Self {
-            book: Book::new(Engine::Docker, String::new(), Duration::from_secs(600)),
+            inventory: Inventory::new(Engine::Docker, String::new(), Duration::from_secs(600)),
             now: Instant::now(),
         }
     }
@@ -25,7 +25,7 @@ impl World {
     }
 
     fn look(&mut self, nodes: impl IntoIterator<Item = Node>) -> Vec<String> {
-        self.book
+        self.inventory
             .look(nodes.into_iter().collect(), self.now)
             .iter()
             .map(told)
@@ -38,10 +38,10 @@ impl World {
     }
 
     fn answer(&mut self, answer: impl Fn(&Read) -> Result<Vec<u8>, ReadError>) -> Vec<String> {
-        let due = self.book.due(self.now);
+        let due = self.inventory.due(self.now);
         let said = due
             .iter()
-            .filter_map(|read| self.book.read(read, answer(read), self.now, 0.0));
+            .filter_map(|read| self.inventory.read(read, answer(read), self.now, 0.0));
         said.map(|change| told(&change)).collect()
     }
 }
@@ -110,18 +110,18 @@ const NOTHING: [&str; 0] = [];
 fn a_cluster_is_said_once_its_kubeconfig_was_read_and_not_again() {
     let mut world = World::new();
     assert_eq!(world.look([node("a", "1")]), NOTHING);
-    assert!(!world.book.complete());
+    assert!(!world.inventory.complete());
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:1"]);
-    assert!(world.book.complete());
+    assert!(world.inventory.complete());
     assert_eq!(world.look([node("a", "1")]), NOTHING);
     assert_eq!(world.read(CONF), NOTHING);
     world.later(601);
     assert_eq!(
-        world.book.due(world.now).len(),
+        world.inventory.due(world.now).len(),
         1,
         "read again, as certificates are renewed"
     );
-    assert!(world.book.due(world.now).is_empty(), "one reading at a time");
+    assert!(world.inventory.due(world.now).is_empty(), "one reading at a time");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_half_made_cluster_is_broken_and_read_again_soon_and_later_less_often() {
         world.answer(missing),
         ["!a: admin.conf of node a-control-plane can't be read: it is not there yet"]
     );
-    let pause = |world: &World| world.book.next_due().unwrap() - world.now;
+    let pause = |world: &World| world.inventory.next_due().unwrap() - world.now;
     assert_eq!(pause(&world), Duration::from_millis(200));
     world.later(15);
     assert_eq!(world.answer(missing), NOTHING, "told already");
@@ -163,13 +163,13 @@ fn a_stopped_node_suspends_its_cluster_and_a_started_one_brings_it_back_at_once(
         world.look([stopped(node("a", "1"))]),
         ["+a is 1 at 127.0.0.1:1, its node is stopped"]
     );
-    assert_eq!(world.book.next_due(), None, "a stopped node can't be read");
+    assert_eq!(world.inventory.next_due(), None, "a stopped node can't be read");
     let moved = Node {
         endpoint: Some("127.0.0.1:2".into()),
         ..node("a", "1")
     };
     assert_eq!(world.look([moved]), ["+a is 1 at 127.0.0.1:2"]);
-    assert_eq!(world.book.due(world.now).len(), 1, "and is read again");
+    assert_eq!(world.inventory.due(world.now).len(), 1, "and is read again");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_is_off_from_the_beginning_is_known_and_has_no_credentials() {
             world.look([off]),
             [format!("+a is 1 at 127.0.0.1:1 without credentials, {reason}")]
         );
-        assert!(world.book.complete());
+        assert!(world.inventory.complete());
     }
 }
 
@@ -208,13 +208,28 @@ fn a_cluster_made_anew_under_the_same_name_is_another_one() {
 fn what_was_read_of_a_predecessor_counts_for_nothing() {
     let mut world = World::new();
     world.look([node("a", "1")]);
-    let old = world.book.due(world.now).remove(0);
+    let old = world.inventory.due(world.now).remove(0);
     world.look([node("a", "2")]);
-    let new = world.book.due(world.now).remove(0);
-    assert!(world.book.read(&old, Ok(CONF.into()), world.now, 0.0).is_none());
-    assert!(world.book.read(&new, Ok(CONF.into()), world.now, 0.0).is_some());
+    let new = world.inventory.due(world.now).remove(0);
+    assert!(
+        world
+            .inventory
+            .read(&old, Ok(CONF.into()), world.now, 0.0)
+            .is_none()
+    );
+    assert!(
+        world
+            .inventory
+            .read(&new, Ok(CONF.into()), world.now, 0.0)
+            .is_some()
+    );
     world.look([]);
-    assert!(world.book.read(&new, Ok(CONF.into()), world.now, 0.0).is_none());
+    assert!(
+        world
+            .inventory
+            .read(&new, Ok(CONF.into()), world.now, 0.0)
+            .is_none()
+    );
 }
 
 #[test]
@@ -305,15 +320,15 @@ fn an_unmapped_port_and_a_node_that_vanishes_while_read_are_told_apart() {
     let mut world = World::new();
     world.look([node("a", "1")]);
     assert_eq!(world.answer(|_| Err(ReadError::Gone)), NOTHING);
-    assert!(world.book.next_due().is_some());
+    assert!(world.inventory.next_due().is_some());
     assert_eq!(world.look([]), NOTHING, "nothing was ever said of it");
-    assert!(world.book.complete());
+    assert!(world.inventory.complete());
 }
 
 #[test]
 fn only_what_begins_with_the_prefix_counts_and_names_stay_whole() {
     let mut world = World::new();
-    world.book.prefix = "fleet-".into();
+    world.inventory.prefix = "fleet-".into();
     world.look([node("fleet-a", "1"), node("other", "2"), node("fleet-\u{7}", "3")]);
     assert_eq!(world.read(CONF), ["+fleet-a is 1 at 127.0.0.1:1"]);
 }
@@ -337,7 +352,7 @@ fn a_hopeless_cluster_does_not_hide_its_neighbours() {
         said[0].starts_with("!a") && said[1] == "+b is 2 at 127.0.0.1:1",
         "{said:?}"
     );
-    assert!(world.book.complete());
+    assert!(world.inventory.complete());
 }
 
 fn any_node() -> impl Strategy<Value = Node> {
@@ -404,7 +419,7 @@ proptest! {
         }
         world.later(10_000);
         hear(world.read(CONF));
-        prop_assert!(world.book.complete());
+        prop_assert!(world.inventory.complete());
         // The same world seen by somebody who begins now; identities may be older, so they are left out.
         let mut fresh = World::new();
         let mut expected: BTreeMap<String, String> = BTreeMap::new();

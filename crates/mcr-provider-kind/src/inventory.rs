@@ -1,4 +1,5 @@
-//! What is known of the clusters, and what is to be said and read next. No I/O, and no clock of its own.
+//! The clusters that a discovery knows. It decides what to announce and which admin.conf to read next. No I/O, and no clock
+//! of its own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,12 +20,12 @@ const ENGINE: &str = "engine";
 
 /// All clusters, by name.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Inventory {
     engine: Engine,
     prefix: String,
     refresh: Duration,
     clusters: BTreeMap<ClusterName, Cluster>,
-    /// Labels that are no names of clusters, so that each is told once.
+    /// Labels that are no valid cluster names. The log has each of them once.
     refused: BTreeSet<String>,
 }
 
@@ -44,20 +45,20 @@ struct Cluster {
     /// Since when reading has failed.
     failing_since: Option<Instant>,
     read_at: Option<Instant>,
-    said: Option<Said>,
+    said: Option<Announced>,
 }
 
-/// What containers make of a cluster.
+/// The state of a cluster, as its containers show it.
 #[derive(Debug, Clone, PartialEq)]
 enum View {
-    /// Nothing that could be dialled, and why.
+    /// The cluster can't be used, for this reason.
     Useless(Arc<str>),
-    /// Known and off, and why.
+    /// The cluster is switched off, for this reason.
     Off {
         endpoint: Option<String>,
         reason: &'static str,
     },
-    /// `node` can be read, and the API server is to be found at `endpoint`.
+    /// The admin.conf of `node` can be read, and the API server listens at `endpoint`.
     On {
         node: String,
         name: String,
@@ -65,9 +66,9 @@ enum View {
     },
 }
 
-/// What was said of a cluster last.
+/// The last announcement of a cluster.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum Announced {
     Good {
         identity: Arc<str>,
         yaml: Arc<[u8]>,
@@ -96,7 +97,7 @@ pub(crate) enum ReadError {
     Failed(String),
 }
 
-impl Book {
+impl Inventory {
     pub(crate) fn new(engine: Engine, prefix: String, refresh: Duration) -> Self {
         Self {
             engine,
@@ -107,7 +108,7 @@ impl Book {
         }
     }
 
-    /// Takes in all containers there are. Returns what can be said at once.
+    /// Takes in all containers. Returns the changes that follow at once.
     pub(crate) fn look(&mut self, nodes: Vec<Node>, now: Instant) -> Vec<Change> {
         let mut found: BTreeMap<ClusterName, Vec<Node>> = BTreeMap::new();
         for node in nodes {
@@ -147,7 +148,7 @@ impl Book {
                     if matches!(
                         known,
                         Some(Cluster {
-                            said: Some(Said::Good { .. }),
+                            said: Some(Announced::Good { .. }),
                             ..
                         })
                     ) {
@@ -164,7 +165,7 @@ impl Book {
         changes
     }
 
-    /// What is to be read now. It counts as being read until [`read`](Self::read) is told.
+    /// The admin.conf files to read now. They count as being read until [`read`](Self::read) takes the result.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Read> {
         let mut reads = Vec::new();
         for (name, cluster) in &mut self.clusters {
@@ -182,7 +183,7 @@ impl Book {
         reads
     }
 
-    /// When something is to be read next.
+    /// The time of the next reading.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let waiting = self
             .clusters
@@ -208,7 +209,7 @@ impl Book {
             return None;
         };
         if *node != read.node {
-            // Another node is to be read since: `read_at` is for that one.
+            // Another node has replaced this node meanwhile, and `read_at` is the time of that node's reading.
             return None;
         }
         let trouble = match result {
@@ -240,7 +241,7 @@ impl Book {
         self.say(&read.cluster)
     }
 
-    /// Whether something has been said of every cluster.
+    /// Whether every cluster has been announced.
     pub(crate) fn complete(&self) -> bool {
         self.clusters.values().all(|cluster| cluster.said.is_some())
     }
@@ -297,13 +298,13 @@ impl Cluster {
         self.control_planes = control_planes;
     }
 
-    /// What there is to say; nothing while the first reading is under way.
-    fn words(&self, name: &ClusterName, engine: Engine) -> Option<(Said, Change)> {
+    /// The announcement of the cluster; none during the first reading.
+    fn words(&self, name: &ClusterName, engine: Engine) -> Option<(Announced, Change)> {
         let object = format!("kind cluster {name} in {engine}");
         let broken = |error: Arc<str>| {
             let change = BrokenCluster::new(name.clone(), object.as_str(), &error);
             Some((
-                Said::Broken {
+                Announced::Broken {
                     object: object.clone(),
                     error,
                 },
@@ -330,7 +331,7 @@ impl Cluster {
                 (self.conf_at(Some(endpoint))?, None)
             }
         };
-        let said = Said::Good {
+        let said = Announced::Good {
             identity: self.identity.clone(),
             yaml: access.yaml.clone(),
             off,
@@ -420,5 +421,5 @@ fn pause(failing: Duration, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
+#[path = "inventory_tests.rs"]
 mod tests;

@@ -1,10 +1,10 @@
-//! What facts about a cluster mean. Without I/O, so that each case can be tested.
+//! Turns facts about a cluster into findings. Without I/O, so that each case can be tested.
 
 use std::time::Duration;
 
 use super::{
     facts::{
-        Api, Bad, ClusterFacts, Failure, FailureKind, Origin, Place, Reach, Right, Tls, Verdict, Version,
+        Api, Bad, ClusterFacts, Connection, Failure, FailureKind, Origin, Reach, Right, Tls, Verdict, Version,
     },
     finding::{Check, Finding, Level, word},
 };
@@ -21,21 +21,21 @@ const SLOW: Duration = Duration::from_secs(2);
 pub(super) const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 
 /// What is found of a cluster, in the order in which a connection is made.
-pub(super) fn judge(facts: &ClusterFacts) -> Vec<Finding> {
-    let mut judge = Judge {
+pub(super) fn diagnose(facts: &ClusterFacts) -> Vec<Finding> {
+    let mut diagnosis = Diagnosis {
         facts,
         found: Vec::new(),
     };
-    judge.all();
-    judge.found
+    diagnosis.all();
+    diagnosis.found
 }
 
-struct Judge<'a> {
+struct Diagnosis<'a> {
     facts: &'a ClusterFacts,
     found: Vec<Finding>,
 }
 
-impl Judge<'_> {
+impl Diagnosis<'_> {
     fn say(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<String>) {
         self.found.push(Finding {
             provider: Some(self.facts.provider.clone()),
@@ -79,8 +79,8 @@ impl Judge<'_> {
                 Some(self.describe_again()),
             );
         }
-        let reached = match &facts.place {
-            Some(place) => self.place(place),
+        let reached = match &facts.connection {
+            Some(connection) => self.connection(connection),
             None => true,
         };
         if let Some(api) = &facts.api {
@@ -108,32 +108,32 @@ impl Judge<'_> {
     }
 
     /// Whether the API server was reached, as far as can be seen.
-    fn place(&mut self, place: &Place) -> bool {
-        if place.insecure {
+    fn connection(&mut self, connection: &Connection) -> bool {
+        if connection.insecure {
             let saw = "insecure-skip-tls-verify is set: whoever is in between can read and change everything";
             self.say(Check::Tls, Level::Warning, saw, Some(self.describe_again()));
         }
-        let reached = match &place.reach {
-            Some(reach) => self.reach(place, reach),
-            None if place.proxied => {
+        let reached = match &connection.reach {
+            Some(reach) => self.reach(connection, reach),
+            None if connection.proxied => {
                 self.say(
                     Check::Connection,
                     Level::Ok,
-                    format!("{}, by a proxy: not looked at", place.address),
+                    format!("{}, by a proxy: not looked at", connection.address),
                     None,
                 );
                 true
             }
             None => true,
         };
-        self.credential(place);
+        self.credential(connection);
         reached
     }
 
-    fn reach(&mut self, place: &Place, reach: &Reach) -> bool {
+    fn reach(&mut self, connection: &Connection, reach: &Reach) -> bool {
         match &reach.resolved {
             Some(Err(failure)) => {
-                let fix = format!("getent hosts {}", word(&place.host));
+                let fix = format!("getent hosts {}", word(&connection.host));
                 self.say(Check::Dns, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
@@ -142,7 +142,7 @@ impl Judge<'_> {
                 self.say(
                     Check::Dns,
                     Level::Ok,
-                    format!("{} is {}", place.host, shown.join(", ")),
+                    format!("{} is {}", connection.host, shown.join(", ")),
                     None,
                 );
             }
@@ -163,17 +163,17 @@ impl Judge<'_> {
         }
         match &reach.connected {
             Some(Err(failure)) => {
-                let fix = self.unreached(place, failure);
+                let fix = self.unreached(connection, failure);
                 self.say(
                     Check::Connection,
                     self.in_the_way(),
-                    format!("{}: {}", place.address, failure.text),
+                    format!("{}: {}", connection.address, failure.text),
                     Some(fix),
                 );
                 return false;
             }
             Some(Ok(took)) => {
-                let saw = format!("{} in {} ms", place.address, took.as_millis());
+                let saw = format!("{} in {} ms", connection.address, took.as_millis());
                 self.say(Check::Connection, Level::Ok, saw, None);
             }
             None => {}
@@ -181,16 +181,16 @@ impl Judge<'_> {
         let mut good = true;
         match &reach.greeted {
             Some(Err(failure)) => {
-                let fix = format!("curl -vk {}/version", word(&place.address));
+                let fix = format!("curl -vk {}/version", word(&connection.address));
                 self.say(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
-            Some(Ok(tls)) => good = self.tls(place, tls),
+            Some(Ok(tls)) => good = self.tls(connection, tls),
             None => {}
         }
         match &reach.answered {
             Some(Err(failure)) => {
-                let fix = format!("curl -vk {}/version", word(&place.address));
+                let fix = format!("curl -vk {}/version", word(&connection.address));
                 self.say(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
@@ -218,27 +218,27 @@ impl Judge<'_> {
         }
     }
 
-    fn unreached(&self, place: &Place, failure: &Failure) -> String {
+    fn unreached(&self, connection: &Connection, failure: &Failure) -> String {
         match (&self.facts.origin, failure.kind) {
             (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name),
             (_, FailureKind::Refused) => format!(
                 "curl -vk {}/livez where the API server runs",
-                word(&place.address)
+                word(&connection.address)
             ),
             (_, FailureKind::TimedOut) => {
                 format!(
                     "look at firewalls and routes between here and {}",
-                    word(&place.address)
+                    word(&connection.address)
                 )
             }
-            _ => format!("curl -vk {}/livez", word(&place.address)),
+            _ => format!("curl -vk {}/livez", word(&connection.address)),
         }
     }
 
-    fn tls(&mut self, place: &Place, tls: &Tls) -> bool {
+    fn tls(&mut self, connection: &Connection, tls: &Tls) -> bool {
         let now = self.facts.now;
         if let Some(Verdict::Bad { why, text }) = &tls.verdict
-            && !place.insecure
+            && !connection.insecure
         {
             let fix = match why {
                 Bad::UnknownIssuer | Bad::Other => self.describe_again(),
@@ -266,7 +266,7 @@ impl Judge<'_> {
                 self.say(Check::Tls, Level::Warning, saw, Some(fix.to_owned()));
             }
             Some(Err(_)) => {
-                let level = if place.insecure {
+                let level = if connection.insecure {
                     Level::Warning
                 } else {
                     Level::Problem
@@ -323,9 +323,9 @@ impl Judge<'_> {
         }
     }
 
-    fn credential(&mut self, place: &Place) {
+    fn credential(&mut self, connection: &Connection) {
         let now = self.facts.now;
-        let credential = &place.credential;
+        let credential = &connection.credential;
         if credential.none {
             let saw = "the kubeconfig has no credentials for its user";
             self.say(Check::Credentials, Level::Warning, saw, Some(self.renew()));
@@ -464,10 +464,10 @@ impl Judge<'_> {
 
     /// Where to look further, where nothing of the way says what is wrong.
     fn look_closer(&self) -> Option<String> {
-        let place = self.facts.place.as_ref()?;
-        Some(match &place.credential.plugin {
+        let found = self.facts.connection.as_ref()?;
+        Some(match &found.credential.plugin {
             Some(plugin) => format!("run {} by hand: it hands out the credentials", word(plugin)),
-            None => format!("curl -vk {}", word(&format!("{}/livez?verbose", place.address))),
+            None => format!("curl -vk {}", word(&format!("{}/livez?verbose", found.address))),
         })
     }
 }
@@ -486,5 +486,5 @@ fn is_file(origin: &Origin) -> bool {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "diagnosis_tests.rs"]
 mod tests;

@@ -1,0 +1,21 @@
+use std::{path::PathBuf, time::Duration};
+
+use glob::Pattern;
+use mcr_core::Trust;
+
+use crate::search::Environment;
+
+/// The options of a provider, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) globs: Vec<Pattern>,
+    pub(crate) separator: String,
+    pub(crate) trust: Trust,
+    pub(crate) poll: Duration,
+    pub(crate) debounce: Duration,
+    pub(crate) debounce_at_most: Duration,
+    pub(crate) notifications: bool,
+    pub(crate) environment: Option<Environment>,
+}

@@ -1,0 +1,17 @@
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+
+use crate::Engine;
+
+/// The options of a provider, checked.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) prefix: String,
+    pub(crate) engine: Option<Engine>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) env: Arc<[(OsString, OsString)]>,
+    pub(crate) poll: Duration,
+    pub(crate) poll_without_events: Duration,
+    pub(crate) events: bool,
+    pub(crate) deadline: Duration,
+    pub(crate) refresh: Duration,
+}

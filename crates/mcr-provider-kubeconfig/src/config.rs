@@ -1,0 +1,17 @@
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use mcr_core::{WatchRequest, WatchSettings};
+
+use crate::{notice::Ledger, secret::Rules};
+
+/// The options of a provider, checked.
+pub(crate) struct Config {
+    pub(crate) client: Client,
+    pub(crate) request: WatchRequest,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) events: bool,
+    pub(crate) ledger: Ledger,
+    pub(crate) watch: Arc<WatchSettings>,
+    pub(crate) blocked_for: Duration,
+}

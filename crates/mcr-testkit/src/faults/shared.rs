@@ -1,0 +1,55 @@
+//! The state that the tasks of a proxy share with its handles.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, atomic::AtomicU64},
+};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    certificates::Certificates,
+    faulty_stream::{Mode, Wire},
+    rules::{Dice, Rules},
+    stale::Memory,
+    upstream::UpstreamClient,
+};
+use crate::lock::lock;
+
+/// What the tasks of a proxy share.
+pub(super) struct Shared {
+    pub(super) name: Option<String>,
+    pub(super) upstream: Mutex<Arc<UpstreamClient>>,
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) rules: watch::Sender<Rules>,
+    pub(super) wire: watch::Sender<Wire>,
+    pub(super) address: watch::Sender<SocketAddr>,
+    pub(super) dice: Arc<Dice>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) next_connection: AtomicU64,
+    pub(super) connections: AtomicU64,
+    pub(super) open: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) token: CancellationToken,
+    /// Held while faults change.
+    pub(super) changing: tokio::sync::Mutex<Changing>,
+    pub(super) trouble: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+pub(super) struct Changing {
+    pub(super) last_id: u64,
+    /// The mode of the listener; none if unknown: before the first change, and after a change that was cancelled.
+    pub(super) met: Option<Mode>,
+}
+
+impl Shared {
+    pub(super) fn upstream(&self) -> Arc<UpstreamClient> {
+        lock(&self.upstream).clone()
+    }
+
+    pub(super) fn trouble(&self, what: String) {
+        *lock(&self.trouble) = Some(what);
+    }
+}

@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use http::request::Parts;
+
+use super::form::Form;
+use super::query::Query;
+use super::state::ClusterState;
+
+/// A request to a cluster, with its query parsed.
+pub(super) struct Request<'a> {
+    pub(super) cluster: &'a Arc<ClusterState>,
+    pub(super) parts: &'a Parts,
+    pub(super) query: &'a Query,
+    pub(super) body: &'a Bytes,
+    pub(super) form: Form,
+}
+
+impl Request<'_> {
+    pub(super) fn accepts_json(&self) -> bool {
+        let accept = header(&self.parts.headers, ACCEPT);
+        accept.contains("application/json") || accept.contains("application/yaml")
+    }
+
+    /// The media type of the body, without parameters.
+    pub(super) fn content_type(&self) -> &str {
+        let whole = header(&self.parts.headers, CONTENT_TYPE);
+        whole.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Whose changes these are: as asked for, else the client's name.
+    pub(super) fn manager(&self) -> String {
+        let agent = header(&self.parts.headers, USER_AGENT);
+        let own = agent.split('/').next().unwrap_or_default();
+        let asked = self.query.text("fieldManager");
+        let manager = if asked.is_empty() { own } else { asked };
+        (if manager.is_empty() { "unknown" } else { manager }).to_owned()
+    }
+}
+
+pub(super) fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
