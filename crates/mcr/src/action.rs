@@ -1,12 +1,12 @@
-//! What a reconciler asks for when it succeeded.
+//! The result of a successful reconcile.
 
 use std::time::Duration;
 
 use kube::runtime::controller::Action as KubeAction;
 
-/// What is to happen after a reconcile that succeeded.
+/// The next step after a successful reconcile: none, or another reconcile after a time.
 ///
-/// Whatever it says, the next change of the object (or of what is mapped to it) leads to another reconcile.
+/// In both cases, the next change of the object, or of an object that is mapped to it, leads to another reconcile.
 ///
 /// ```
 /// use mcr::Action;
@@ -22,35 +22,35 @@ pub struct Action {
 }
 
 impl Action {
-    /// Nothing more is to be done until something changes.
+    /// No further reconcile until the next change.
     pub const fn done() -> Self {
         Self { requeue_after: None }
     }
 
-    /// As [`done`](Self::done), under the name it has in kube.
+    /// The same as [`done`](Self::done), under the name that kube uses.
     pub const fn await_change() -> Self {
         Self::done()
     }
 
-    /// Reconcile again after this time even if nothing changes. Delays are kept up to a year.
+    /// Another reconcile after this time, even without a change. Longer times than a year are shortened to a year.
     ///
-    /// Only for objects that exist: for one that is deleted or absent it means [`done`](Self::done), so that ending
-    /// every reconcile this way is fine. A clean-up after a deletion that has to be tried again returns an error.
+    /// For an object that is deleted or absent, it has the effect of [`done`](Self::done), so a reconciler may return it
+    /// every time. To retry a clean-up after a deletion, return an error.
     pub const fn requeue(after: Duration) -> Self {
         Self {
             requeue_after: Some(after),
         }
     }
 
-    /// After which time to reconcile again.
+    /// The time until the next reconcile; `None` for [`done`](Self::done).
     pub const fn requeue_after(&self) -> Option<Duration> {
         self.requeue_after
     }
 }
 
-/// What a reconciler may return when it succeeded: nothing, an [`Action`], or kube's.
+/// The types that a successful reconciler may return: `()`, [`Action`], and the `Action` of kube.
 pub trait IntoAction {
-    /// Turns it into an [`Action`].
+    /// Converts the value into an [`Action`].
     fn into_action(self) -> Action;
 }
 
@@ -72,11 +72,11 @@ impl IntoAction for KubeAction {
     }
 }
 
-/// If kube ever changes how its `Action` looks, requests are asked for again after this long: late beats never.
+/// The requeue time if the `Debug` form of an `Action` of kube can't be parsed.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
-/// The one place where kube's `Action`, which has no getter, is read: through its `Debug` form, whose durations
-/// are lossless. `tests::kubes_action_reads_the_same` pins it to kube's release.
+/// Reads the `Action` of kube from its `Debug` form, because it has no getter. The `Debug` form of a duration is lossless.
+/// `tests::kubes_action_reads_the_same` fails if a release of kube changes the form.
 fn from_kube(action: &KubeAction) -> Action {
     if *action == KubeAction::await_change() {
         return Action::done();
@@ -87,12 +87,12 @@ fn from_kube(action: &KubeAction) -> Action {
         .and_then(|rest| rest.strip_suffix(") }"))
         .and_then(parse_duration);
     if duration.is_none() {
-        tracing::error!(%text, "kube's Action can't be read any more; this version of mcr does not fit this version of kube");
+        tracing::error!(%text, "the Action of kube can't be read, so the request is requeued after 60 s; use the version of kube that mcr re-exports");
     }
     Action::requeue(duration.unwrap_or(UNREADABLE))
 }
 
-/// Reads what `Duration`'s `Debug` writes.
+/// Parses the `Debug` form of a `Duration`.
 fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit_nanos) = if let Some(number) = text.strip_suffix("ns") {
         (number, 1)

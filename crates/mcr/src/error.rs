@@ -1,5 +1,7 @@
-//! What can go wrong around controllers and managers.
+//! Errors of controllers, the manager and the HTTP server.
 
+#[cfg(feature = "server")]
+use std::{io, net::SocketAddr};
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::BoxError;
@@ -11,34 +13,34 @@ pub enum BuildError {
     /// The controller has no name.
     #[error("a controller needs a name: it shows in logs, metrics and its status")]
     EmptyName,
-    /// Nothing would ever lead to a request.
+    /// The controller has neither watches nor sources, so nothing could trigger it.
     #[error(
         "controller {controller}: nothing is watched, so it would never be triggered. Give it a primary kind (Controller::new), or add watches, watches_fleet or a source"
     )]
     NoWatches {
-        /// Its name.
+        /// The name of the controller.
         controller: Arc<str>,
     },
-    /// A setting is zero that must not be.
+    /// A setting is zero, but must be at least one.
     #[error(
         "controller {controller}: {setting} is zero, so nothing would ever run to its end. Set it to at least one, or leave it out"
     )]
     Zero {
-        /// Its name.
+        /// The name of the controller.
         controller: Arc<str>,
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
     },
-    /// A function that says which objects to watch names another kind.
+    /// A function given to `Controller::watch_request` or `WatchOptions::request` returned a request for another kind.
     #[error(
         "controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`"
     )]
     OtherKind {
-        /// Its name.
+        /// The name of the controller.
         controller: Arc<str>,
-        /// The kind that was declared.
+        /// The declared kind.
         kind: String,
-        /// What the function made of it.
+        /// The kind that the function returned.
         other: String,
     },
 }
@@ -47,19 +49,19 @@ pub enum BuildError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// A part of the controller itself panicked.
+    /// A part of the controller itself panicked. This is a fault of mcr.
     #[error(
         "controller {controller}: a part of it panicked: {panic}. This is a fault of mcr; please report it"
     )]
     Panicked {
-        /// Its name.
+        /// The name of the controller.
         controller: Arc<str>,
-        /// What the panic said.
+        /// The message of the panic.
         panic: String,
     },
 }
 
-/// Why a manager can't be built, or ended.
+/// Why a manager can't be built, or why it ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
@@ -71,25 +73,27 @@ pub enum ManagerError {
         "two controllers are named {name}: logs and metrics could not tell them apart. Rename one, or allow it with ManagerBuilder::allow_equal_names"
     )]
     EqualNames {
-        /// The name.
+        /// The name of the controllers.
         name: Arc<str>,
     },
-    /// There is nothing that clusters could come from.
+    /// The manager has neither a provider nor a fleet, so it would have no clusters.
     #[error(
         "the manager has neither a provider nor a fleet, so it would never have a cluster. Add ManagerBuilder::provider, or use Manager::single"
     )]
     NoProvider,
-    /// A ready fleet was given together with providers or settings, which it would ignore.
+    /// The manager has a fleet of its own, and also providers or fleet settings, which that fleet would ignore.
     #[error(
-        "the manager was given a fleet of its own and providers or fleet settings besides: give those to the fleet's builder"
+        "the manager has a fleet of its own, and also providers or fleet settings. Give those to the builder of the fleet instead"
     )]
     TwoFleets,
-    /// Metrics and health can't be served.
+    /// The HTTP server can't start.
     #[cfg(feature = "server")]
     #[error(transparent)]
-    Serve(#[from] crate::server::ServeError),
-    /// Signals can't be listened to.
-    #[error("can't listen to signals: {0}")]
+    Serve(#[from] ServeError),
+    /// The handlers of SIGINT and SIGTERM can't be installed.
+    #[error(
+        "can't install the handlers of SIGINT and SIGTERM: {0}. Use Manager::run_until to handle signals yourself"
+    )]
     Signals(#[source] std::io::Error),
     /// A controller ended with an error.
     #[error(transparent)]
@@ -97,7 +101,7 @@ pub enum ManagerError {
     /// A task ended with an error.
     #[error("task {task} failed: {source}")]
     Task {
-        /// Its name.
+        /// The name of the task.
         task: Arc<str>,
         /// The error.
         source: BoxError,
@@ -105,17 +109,42 @@ pub enum ManagerError {
     /// A task panicked.
     #[error("task {task} panicked: {panic}")]
     TaskPanicked {
-        /// Its name.
+        /// The name of the task.
         task: Arc<str>,
-        /// What the panic said.
+        /// The message of the panic.
         panic: String,
     },
-    /// Something did not end in time after the manager was told to stop.
+    /// A controller, a task or the fleet did not end within the grace period.
     #[error("{what} did not end within {} s after the manager was told to stop", grace.as_secs_f32())]
     Stuck {
-        /// What it was.
+        /// The names of the controllers and tasks that did not end, or `the fleet`.
         what: String,
         /// The grace period.
         grace: Duration,
+    },
+}
+
+/// Why the HTTP server can't start.
+#[cfg(feature = "server")]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address can't be bound.
+    #[error(
+        "can't serve metrics and health at {address}: {source}. Choose another address, or stop the program that listens there"
+    )]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The given socket can't be used.
+    #[error(
+        "can't serve metrics and health on the given socket: {source}. Check that it is a TCP socket that listens"
+    )]
+    Listener {
+        /// The error of the operating system.
+        source: io::Error,
     },
 }

@@ -1,15 +1,15 @@
-//! Errors of reconcilers, as far as the engine needs to know them.
+//! Errors and panics of reconcilers and other functions that were given to the controller.
 
 use std::error::Error;
 
 use mcr_core::ClusterNotFound;
 
-/// Why a reconcile failed.
+/// An error, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The error with its causes.
+    /// The error and its causes.
     pub(crate) text: String,
-    /// The cluster that was not found, if that was the cause.
+    /// The name of the cluster, if `ClusterNotFound` is among the causes.
     pub(crate) cluster_not_found: Option<String>,
 }
 
@@ -20,7 +20,7 @@ impl Failure {
         let mut next = Some(error);
         while let Some(error) = next {
             let cause = error.to_string();
-            // Many errors quote their cause already.
+            // Many errors contain the text of their cause.
             if !text.contains(&cause) {
                 text.push_str(": ");
                 text.push_str(&cause);
@@ -37,14 +37,14 @@ impl Failure {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     if let Some(text) = panic.downcast_ref::<&str>() {
         text
     } else if let Some(text) = panic.downcast_ref::<String>() {
         text
     } else {
-        "a panic without a text"
+        "a panic without a message"
     }
 }
 

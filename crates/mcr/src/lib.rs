@@ -7,6 +7,7 @@ mod action;
 mod controller;
 mod error;
 mod failure;
+mod lazy_token;
 mod manager;
 mod mapper;
 #[cfg(feature = "metrics")]
@@ -37,7 +38,7 @@ pub use report::{ClusterReport, ControllerReport, FleetReport};
 pub use request::{Request, RequestKey, RequestObject, Target};
 pub use selector::ClusterSelector;
 
-/// The crate that providers are written against, whole.
+/// The crate `mcr-core`, which providers depend on.
 pub use mcr_core as core;
 pub use mcr_core::{
     Access, BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
@@ -45,5 +46,5 @@ pub use mcr_core::{
     Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
 };
 
-/// The kube that this release is built on.
+/// The `kube` crate that this release of mcr is built on.
 pub use kube;

@@ -1,4 +1,4 @@
-//! Runs a fleet, its controllers and whatever else belongs to the program.
+//! The manager: runs a fleet, its controllers and the other tasks of a program.
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
 
-/// Runs a fleet, its controllers and tasks, and ends them in order.
+/// Runs a fleet, its controllers and tasks. At the end it stops the controllers and tasks first, and then the fleet.
 ///
 /// ```no_run
 /// use mcr::{BuiltController, Manager, ManagerError, Provider};
@@ -37,7 +37,7 @@ pub struct Manager {
     serve: Option<crate::server::ServerOptions>,
 }
 
-/// Puts a [`Manager`] together.
+/// Builds a [`Manager`].
 #[must_use = "a manager does nothing until it is built and run"]
 pub struct ManagerBuilder {
     fleet: Option<Fleet>,
@@ -53,7 +53,7 @@ pub struct ManagerBuilder {
 }
 
 impl Manager {
-    /// Starts to put a manager together.
+    /// Starts to build a manager.
     pub fn builder() -> ManagerBuilder {
         ManagerBuilder {
             fleet: None,
@@ -69,8 +69,7 @@ impl Manager {
         }
     }
 
-    /// Starts to put together a manager of the one cluster this client talks to: the same program on a single
-    /// cluster.
+    /// Starts to build a manager for a single cluster, the one of this client. The controllers are the same as for a fleet.
     pub fn single(client: Client) -> ManagerBuilder {
         Self::builder().fleet(Fleet::single(client))
     }
@@ -80,17 +79,17 @@ impl Manager {
         &self.fleet
     }
 
-    /// Shows what the controllers do, in the order they were added.
+    /// Handles to read the state of the controllers, in the order in which they were added.
     pub fn controllers(&self) -> Vec<ControllerHandle> {
         self.controllers.iter().map(BuiltController::handle).collect()
     }
 
-    /// The state of the fleet, its providers and controllers at this moment.
+    /// Reports the current state of the fleet, its providers and controllers.
     pub fn report(&self) -> FleetReport {
         FleetReport::of(&self.fleet, &self.controllers())
     }
 
-    /// The fleet and the controllers as metrics, for programs that serve them themselves.
+    /// The metrics of the fleet and the controllers, for programs that serve metrics themselves.
     #[cfg(feature = "metrics")]
     pub fn metrics(&self, options: crate::metrics::MetricsOptions) -> crate::metrics::Metrics {
         crate::metrics::Metrics::new(&self.fleet, self.controllers(), options)
@@ -98,15 +97,14 @@ impl Manager {
 
     /// Runs until SIGINT or SIGTERM, or until a controller or task fails.
     ///
-    /// At the first signal everything is told to stop and has the [grace period](ManagerBuilder::shutdown_grace)
-    /// to end; a second signal ends the process at once with code 1. The limit of open files is raised as far as
-    /// the system permits.
+    /// After the first signal, controllers and tasks have the [grace period](ManagerBuilder::shutdown_grace) to end. A second
+    /// signal ends the process at once with code 1. The manager raises the soft limit of open files to the hard limit.
     ///
     /// # Errors
-    /// The first [`ManagerError`] that a controller or task ended with, after everything has ended.
+    /// The first [`ManagerError`] of a controller or task, after all of them have ended.
     ///
     /// # Cancellation
-    /// Dropping the future ends everything without any grace.
+    /// Dropping the future aborts everything without a grace period.
     pub async fn run(self) -> Result<(), ManagerError> {
         let stop = CancellationToken::new();
         let listening = signals::listen(stop.clone()).map_err(ManagerError::Signals)?;
@@ -117,10 +115,10 @@ impl Manager {
         result
     }
 
-    /// As [`run`](Self::run), until `stop` is cancelled. Signals are left to the caller.
+    /// As [`run`](Self::run), but runs until `stop` is cancelled, and does not handle signals.
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         signals::raise_open_files();
         #[cfg(feature = "server")]
@@ -133,31 +131,31 @@ impl Manager {
             #[cfg(feature = "server")]
             serve,
         } = self;
-        let (working, serving) = (CancellationToken::new(), CancellationToken::new());
-        let _ends = (working.clone().drop_guard(), serving.clone().drop_guard());
-        // Ended by being dropped, if nothing else.
+        let (stop_work, stop_fleet) = (CancellationToken::new(), CancellationToken::new());
+        let _guards = (stop_work.clone().drop_guard(), stop_fleet.clone().drop_guard());
+        // If the future of `run_until` is dropped, the JoinSet aborts the server.
         #[cfg(feature = "server")]
-        let (mut server, shown) = (JoinSet::new(), CancellationToken::new());
+        let (mut server, stop_server) = (JoinSet::new(), CancellationToken::new());
         #[cfg(feature = "server")]
         if let Some(options) = serve {
-            let bound = Server::bind(options, &fleet, handles, working.clone())?;
-            server.spawn(bound.run(shown.clone()));
+            let bound = Server::bind(options, &fleet, handles, stop_work.clone())?;
+            server.spawn(bound.run(stop_server.clone()));
         }
         let mut fleet_task = JoinSet::new();
         fleet_task.spawn({
-            let (fleet, stop) = (fleet.clone(), serving.clone());
+            let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
             async move { fleet.run(stop).await }
         });
-        let mut running = Running::default();
-        // Controllers abort what is left a little earlier, so that all has ended when the grace is over.
+        let mut running = NamedTasks::default();
+        // Controllers abort their reconciles a little earlier, so that they have ended at the end of the grace period.
         let most = shutdown_grace.mul_f64(0.9);
         for controller in controllers {
-            let (name, fleet, stop) = (controller.name().into(), fleet.clone(), working.clone());
+            let (name, fleet, stop) = (controller.name().into(), fleet.clone(), stop_work.clone());
             let run = controller.run_within(fleet, stop, most);
             running.spawn(name, async move { run.await.map_err(ManagerError::from) });
         }
         for (name, task) in tasks {
-            let (fleet, stop, known) = (fleet.clone(), working.clone(), name.clone());
+            let (fleet, stop, known) = (fleet.clone(), stop_work.clone(), name.clone());
             running.spawn(name, async move {
                 let ended = async { task(fleet, stop).await };
                 ended
@@ -168,19 +166,19 @@ impl Manager {
         let mut result = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = running.first_failure() => Err(failed),
-            // One that returns was started elsewhere before, and lives there.
+            // A fleet that returns without an error was already running elsewhere, and goes on there.
             Some(Err(error)) = fleet_task.join_next() => Err(fleet_panicked(error)),
         };
         if let Err(error) = &result {
-            tracing::error!(%error, "stopping because of an error");
+            tracing::error!(%error, "stopping after an error");
         }
-        working.cancel();
+        stop_work.cancel();
         let deadline = Instant::now() + shutdown_grace;
         let ended = timeout_at(deadline, running.all()).await;
         result = result.and(ended.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))));
         running.tasks.shutdown().await;
-        // Clusters go last: what was ending still needed them. They have a grace period of their own.
-        serving.cancel();
+        // The fleet stops last, because ending work still needs its clusters. It has its own grace period.
+        stop_fleet.cancel();
         let limit = fleet.drain_grace() + Duration::from_secs(10);
         match timeout(limit, fleet_task.join_next()).await {
             Ok(Some(Err(error))) => result = result.and(Err(fleet_panicked(error))),
@@ -192,10 +190,10 @@ impl Manager {
                 }))
             }
         }
-        // How the fleet ends can be seen to the end.
+        // The server stops last, so that it still serves the state of the fleet while that stops.
         #[cfg(feature = "server")]
         {
-            shown.cancel();
+            stop_server.cancel();
             let _ = timeout(Duration::from_secs(3), server.join_next()).await;
         }
         result
@@ -226,14 +224,14 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// Controllers and tasks, by their names.
+/// The running controllers and tasks, with their names.
 #[derive(Default)]
-struct Running {
+struct NamedTasks {
     tasks: JoinSet<Result<(), ManagerError>>,
     names: Vec<(Id, Arc<str>)>,
 }
 
-impl Running {
+impl NamedTasks {
     fn spawn(
         &mut self,
         name: Arc<str>,
@@ -260,7 +258,7 @@ impl Running {
         }
     }
 
-    /// Waits for something to fail; for ever if nothing does.
+    /// Waits for the first failure, for ever if there is none.
     async fn first_failure(&mut self) -> ManagerError {
         while let Some(ended) = self.tasks.join_next_with_id().await {
             if let Err(error) = self.result(ended) {
@@ -270,7 +268,7 @@ impl Running {
         std::future::pending().await
     }
 
-    /// Waits for everything to end; returns the first failure.
+    /// Waits until all tasks have ended. Returns the first failure.
     async fn all(&mut self) -> Result<(), ManagerError> {
         let mut first = Ok(());
         while let Some(ended) = self.tasks.join_next_with_id().await {
@@ -297,7 +295,7 @@ impl ManagerBuilder {
         self
     }
 
-    /// Runs a fleet that was built elsewhere, instead of one of the providers given here.
+    /// Runs this fleet, instead of building one from providers and settings.
     pub fn fleet(mut self, fleet: Fleet) -> Self {
         self.fleet = Some(fleet);
         self
@@ -310,17 +308,17 @@ impl ManagerBuilder {
         self
     }
 
-    /// Adds a controller. What [`Controller::build`](crate::Controller::build) returns can be given as it is: its
-    /// error then comes out of [`build`](Self::build).
+    /// Adds a controller, or the result of [`Controller::build`](crate::Controller::build). In the second case,
+    /// [`build`](Self::build) returns its error.
     pub fn controller(mut self, controller: impl Into<Result<BuiltController, BuildError>>) -> Self {
         self.controllers.push(controller.into());
         self
     }
 
-    /// Adds a task that runs beside the controllers: a web server, a reporter, a controller of one's own.
+    /// Adds a task that runs beside the controllers, such as a web server or a reporter.
     ///
-    /// It must end soon after its token is cancelled. One that ends earlier with `Ok` has ended; an error or a
-    /// panic stops the manager.
+    /// The task must end soon after its token is cancelled. It may end earlier with `Ok`. An error or a panic stops the
+    /// manager.
     pub fn task<Fut>(
         mut self,
         name: impl Into<Arc<str>>,
@@ -338,14 +336,14 @@ impl ManagerBuilder {
 
     /// Serves `/metrics`, `/clusters`, `/healthz` and `/readyz` while the manager runs; see [`server`](crate::server).
     ///
-    /// An address that can't be listened on ends [`Manager::run`] at once, before anything is begun. Giving
-    /// another one replaces the first.
+    /// If the address can't be bound, [`Manager::run`] returns an error before it starts anything. A second call replaces
+    /// the options of the first.
     ///
     /// ```no_run
     /// use mcr::{Manager, ManagerError, Provider, server::ServerOptions};
     ///
     /// # async fn example(provider: impl Provider) -> Result<(), ManagerError> {
-    /// // At 127.0.0.1:8080: from this machine only. A SocketAddr says otherwise.
+    /// // On 127.0.0.1:8080, for this machine only. Pass a SocketAddr to use another address.
     /// Manager::builder().provider(provider).serve(ServerOptions::default()).build()?.run().await
     /// # }
     /// ```
@@ -355,16 +353,16 @@ impl ManagerBuilder {
         self
     }
 
-    /// How long controllers and tasks may take to end after the manager is told to stop. Default 30 seconds.
+    /// Limits the time that controllers and tasks get to end when the manager stops. Default 30 seconds.
     ///
-    /// A tenth of it is kept for aborting what controllers still run then. A task that has not ended by the end
-    /// is aborted and named in [`ManagerError::Stuck`].
+    /// Controllers abort their reconciles after nine tenths of it. A task that has not ended after this time is aborted, and
+    /// [`ManagerError::Stuck`] has its name.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
     }
 
-    /// Allows controllers of the same name.
+    /// Allows controllers of the same name. Metrics and reports then add a number to the names.
     pub fn allow_equal_names(mut self) -> Self {
         self.equal_names = true;
         self
@@ -373,8 +371,8 @@ impl ManagerBuilder {
     /// Finishes the manager.
     ///
     /// # Errors
-    /// [`ManagerError`] if a controller could not be built, two have the same name, or there is no source of
-    /// clusters.
+    /// [`ManagerError`] if a controller could not be built, if two controllers have the same name, or if the manager has
+    /// neither a provider nor a fleet, or has a fleet together with providers or settings.
     pub fn build(self) -> Result<Manager, ManagerError> {
         let fleet = match self.fleet {
             Some(_) if self.providers > 0 || self.settings => return Err(ManagerError::TwoFleets),

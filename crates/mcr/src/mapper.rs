@@ -1,4 +1,4 @@
-//! From an object that changed to the objects that are to be reconciled.
+//! Mappers: from a changed object to the objects to reconcile.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::request::Target;
 
-/// An object that a secondary watch has seen, for a mapper to say whom it concerns.
+/// A changed object of a secondary watch: the argument of a mapper, which returns the keys to reconcile.
 ///
-/// A mapper is called for each state of the object: for an update with the old one and with the new one, so that
-/// whoever is no longer concerned is told as well, as in controller-runtime.
+/// An update calls the mapper twice, with the old and the new state of the object, as in controller-runtime. So keys that
+/// only the old state maps to are reconciled too.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Watched<W> {
-    /// Where it is.
+    /// The cluster of the object.
     pub cluster: Cluster,
     /// The object.
     pub object: Arc<W>,
-    /// Whether it is deleted.
+    /// Whether the change is the deletion of the object.
     pub deleted: bool,
-    /// Whether this comes from a listing rather than from a live event.
+    /// Whether the change comes from a list and not from a live event.
     pub initial: bool,
 }
 
@@ -40,7 +40,7 @@ impl<W> Clone for Watched<W> {
 pub(crate) type MapChange =
     Arc<dyn Fn(&Cluster, &ObjectChange) -> Result<Vec<Target>, DecodeError> + Send + Sync>;
 
-/// Calls a typed mapper for each state of the object.
+/// Makes a mapper that decodes each state of the object and calls `map`.
 pub(crate) fn typed<W, I>(map: impl Fn(Watched<W>) -> I + Send + Sync + 'static) -> MapChange
 where
     W: DeserializeOwned,
@@ -50,7 +50,7 @@ where
         let mut targets = Vec::new();
         let mut failed = None;
         for object in [&change.old, &change.new].into_iter().flatten() {
-            // A state that can't be decoded must not hide the other one.
+            // If one state can't be decoded, the other one is still mapped.
             match object.decode::<W>() {
                 Ok(decoded) => targets.extend(
                     map(Watched {
@@ -72,7 +72,7 @@ where
     })
 }
 
-/// The kind whose objects own others.
+/// The primary kind, as owner references name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnerKind {
     pub(crate) group: String,
@@ -113,7 +113,7 @@ struct Owner {
     controller: Option<bool>,
 }
 
-/// Maps to the owners of a kind: the one that controls the object, or every one.
+/// Maps an object to its owners of a kind: to the controlling owner, or to every owner.
 pub(crate) fn owners(kind: OwnerKind, every: bool) -> MapChange {
     Arc::new(move |_, change| {
         let mut targets = Vec::new();
@@ -134,7 +134,7 @@ fn keys(owners: Vec<Owner>, of: &ObjectKey, wanted: &OwnerKind, every: bool) -> 
     owners
         .into_iter()
         .filter(|owner| every || owner.controller == Some(true))
-        // The version is left out: an owner is the same object in every version of its API.
+        // The version is not compared: an owner is the same object in every version of its API.
         .filter(|owner| group(&owner.api_version) == wanted.group && owner.kind == wanted.kind)
         .map(|owner| match &of.namespace {
             // The owner of a namespaced object is in the same namespace or in none.

@@ -1,15 +1,14 @@
-//! Which changes of objects are worth a request.
+//! Predicates: decide which changes of objects lead to a request.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use mcr_core::{Object, ObjectChange};
 use serde::{Deserialize, de::DeserializeOwned};
 
-/// Lets changes through, or keeps them from becoming requests.
+/// Decides whether a change of an object may lead to a request.
 ///
-/// Predicates see every change of a watch, before it is mapped. The ready-made ones (`generation_changed`, …)
-/// only ever keep updates back: objects that are created, first listed or deleted pass, as in
-/// controller-runtime.
+/// A watch calls its predicates for every change, before its mapper. The predicates of this type (`generation_changed`, …)
+/// only ignore updates: creations, first listings and deletions pass, as in controller-runtime.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -23,7 +22,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 #[derive(Clone)]
 pub struct Predicate(Arc<dyn Fn(&ObjectChange) -> bool + Send + Sync>);
 
-/// The part of an object that label and annotation predicates look at.
+/// The part of an object that the predicates for labels and annotations read.
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(default)]
 struct Described {
@@ -38,15 +37,16 @@ struct Meta {
 }
 
 impl Predicate {
-    /// A predicate over changes as the store tells them.
+    /// A predicate over the changes of the store.
     ///
-    /// Called from the watch's own task: it must be quick and must not block. A panic lets the change pass.
+    /// The function runs in the task of the watch. It must return quickly and must not block. After a panic in it, the change
+    /// passes.
     pub fn new(predicate: impl Fn(&ObjectChange) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(predicate))
     }
 
-    /// A predicate over the object before and after. Objects that can't be decoded count as not there; a change
-    /// of which nothing can be decoded passes.
+    /// A predicate over the object before and after the change. A state that can't be decoded is `None`. If neither state can
+    /// be decoded, the change passes.
     pub fn of<K: DeserializeOwned>(
         predicate: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -65,35 +65,35 @@ impl Predicate {
         })
     }
 
-    /// Updates pass if `metadata.generation` changed: changes of the status, labels and annotations don't.
+    /// Passes updates that change `metadata.generation`. Updates of only the status, labels or annotations do not pass.
     ///
-    /// Kinds without a generation (ConfigMaps, Secrets, …) pass: they would never be reconciled otherwise.
+    /// Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing tells whether they matter.
     pub fn generation_changed() -> Self {
         Self::of_updates(|old, new| new.generation().is_none() || old.generation() != new.generation())
     }
 
-    /// Updates pass if the labels changed.
+    /// Passes updates that change the labels.
     pub fn labels_changed() -> Self {
         Self::of_updates(|old, new| differ(old, new, |meta| &meta.labels))
     }
 
-    /// Updates pass if the annotations changed.
+    /// Passes updates that change the annotations.
     pub fn annotations_changed() -> Self {
         Self::of_updates(|old, new| differ(old, new, |meta| &meta.annotations))
     }
 
-    /// Updates pass if the resource version changed, which keeps back what a resync or a relist repeats.
+    /// Passes updates that change the resource version. Repetitions by a resync or a new list do not pass.
     pub fn resource_version_changed() -> Self {
         Self::of_updates(|old, new| old.resource_version() != new.resource_version())
     }
 
-    /// What both let through.
+    /// Passes the changes that both predicates pass.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::new(move |change| self.passes(change) && other.passes(change))
     }
 
-    /// What either lets through.
+    /// Passes the changes that at least one of the two predicates passes.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::new(move |change| self.passes(change) || other.passes(change))
@@ -102,7 +102,7 @@ impl Predicate {
     /// Whether a change passes.
     ///
     /// # Panics
-    /// If the function it was made of does.
+    /// If the function of the predicate panics.
     pub fn passes(&self, change: &ObjectChange) -> bool {
         (self.0)(change)
     }
@@ -118,7 +118,7 @@ fn differ<T: PartialEq>(old: &Object, new: &Object, part: impl Fn(&Meta) -> &Opt
 impl std::ops::Not for Predicate {
     type Output = Self;
 
-    /// What it keeps back, and only that: creations and deletions too are turned around.
+    /// Passes exactly the changes that the predicate does not pass. This inverts the result for creations and deletions too.
     fn not(self) -> Self {
         Self::new(move |change| !self.passes(change))
     }

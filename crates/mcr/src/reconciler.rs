@@ -1,4 +1,4 @@
-//! The two forms of reconcilers, and how the engine calls them.
+//! The two forms of reconcilers, and the trait without types through which the engine calls them.
 
 use std::{
     any::Any,
@@ -11,20 +11,23 @@ use kube::runtime::controller::Action as KubeAction;
 use mcr_core::{BoxError, Cluster, DecodeError, Fleet, Object};
 use serde::de::DeserializeOwned;
 
-use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure, request::Ending};
+use crate::{
+    Action, IntoAction, Request, RequestKey, RequestObject, failure::Failure, lazy_token::LazyToken,
+};
 
-/// Brings one object of one cluster to the state it should have.
+/// Brings one object of one cluster to its desired state.
 ///
-/// Implemented by every `async fn(Request<K>, Arc<Ctx>) -> Result<impl IntoAction, E>`; a type of one's own can
-/// implement it as well.
+/// Every `async fn(Request<K>, Arc<Ctx>) -> Result<impl IntoAction, E>` implements it. Your own types can implement it too.
 ///
 /// # Cancellation
-/// When the cluster leaves or the program shuts down, [`Request::token`] is cancelled; a call that has not ended after the
-/// grace period is aborted at its next await. A panic is a failed call: it is counted, logged and retried like an error.
+/// When the cluster leaves or the program shuts down, [`Request::token`] is cancelled. A call that has not ended after the
+/// grace period is aborted at its next await.
+///
+/// # Panics
+/// A panic in a call fails the request. It is counted, logged and retried like an error.
 ///
 /// # Tasks
-/// Each call runs in a task of its own. One that keeps its thread keeps others from that thread, as in any task; for
-/// that there is [`tokio::task::spawn_blocking`].
+/// Each call runs in its own task. Run code that blocks its thread with [`tokio::task::spawn_blocking`].
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -44,12 +47,12 @@ use crate::{Action, IntoAction, Request, RequestKey, RequestObject, failure::Fai
 /// }
 /// ```
 pub trait Reconciler<K, Ctx>: Send + Sync + 'static {
-    /// What is returned when it went well.
+    /// The result of a successful call.
     type Action: IntoAction;
-    /// What is returned when it did not: the request is tried again with growing pauses.
+    /// The error of a failed call. The request is retried with growing delays.
     ///
-    /// An error that has [`ClusterNotFound`](mcr_core::ClusterNotFound) of the request's own cluster among its
-    /// causes ends the request quietly.
+    /// If [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request is among the causes of the error, the
+    /// request is dropped instead, without a warning in the log.
     type Error: Into<BoxError>;
 
     /// Reconciles one object.
@@ -75,67 +78,68 @@ where
     }
 }
 
-/// One call, before the object's type is known.
+/// The arguments of a reconcile, without the type of the object.
 pub(crate) struct Invocation {
     pub(crate) key: RequestKey,
     pub(crate) cluster: Cluster,
     pub(crate) fleet: Fleet,
-    pub(crate) object: Found,
+    pub(crate) object: StoredObject,
     pub(crate) attempt: u32,
-    pub(crate) ending: Ending,
+    pub(crate) token: LazyToken,
 }
 
-/// What the stores say of the object.
-pub(crate) enum Found {
+/// The object of a request as the store of the primary kind has it.
+pub(crate) enum StoredObject {
     Live(Arc<Object>),
     Deleted(Arc<Object>),
     Absent,
     Unwatched,
 }
 
-impl Found {
-    pub(crate) fn standing(&self) -> Standing {
+impl StoredObject {
+    pub(crate) fn state(&self) -> ObjectState {
         match self {
-            Self::Live(_) | Self::Unwatched => Standing::Exists,
-            Self::Deleted(object) => Standing::Deleted(object.clone()),
-            Self::Absent => Standing::Absent,
+            Self::Live(_) | Self::Unwatched => ObjectState::Exists,
+            Self::Deleted(object) => ObjectState::Deleted(object.clone()),
+            Self::Absent => ObjectState::Absent,
         }
     }
 }
 
-/// What of [`Found`] matters when the call has ended.
-pub(crate) enum Standing {
-    /// As far as anybody knows.
+/// The state of an object when its reconcile began. Unlike [`StoredObject`], it does not keep a live object in memory.
+pub(crate) enum ObjectState {
+    /// The object exists, or its kind is not watched.
     Exists,
     Deleted(Arc<Object>),
     Absent,
 }
 
-/// What a reconciler keeps for one engagement of one cluster; made when first needed.
-pub(crate) type ClusterLocal = Arc<OnceLock<Arc<dyn Any + Send + Sync>>>;
+/// The context of a reconciler for one member, made at its first reconcile.
+pub(crate) type ClusterContext = Arc<OnceLock<Arc<dyn Any + Send + Sync>>>;
 
-/// How a call ended.
-pub(crate) enum Ended {
-    Done(Action),
+/// The result of a reconcile.
+pub(crate) enum Completion {
+    Succeeded(Action),
     Failed(Failure),
-    /// It failed, and the error policy decided what to do.
-    Decided(Failure, Action),
-    /// The object is not what its type says.
+    /// It failed, and the error policy chose this action.
+    FailedWithAction(Failure, Action),
+    /// The object could not be decoded as its type, so the reconciler was not called.
     Undecodable(Arc<Object>, DecodeError),
 }
 
-/// A reconciler without its types, so that the engine exists once.
-pub(crate) trait Run: Send + Sync + 'static {
-    fn run(self: Arc<Self>, call: Invocation, local: &ClusterLocal) -> BoxFuture<'static, Ended>;
+/// A reconciler without its types, so that the engine is compiled once.
+pub(crate) trait RunReconcile: Send + Sync + 'static {
+    fn run(self: Arc<Self>, call: Invocation, context: &ClusterContext) -> BoxFuture<'static, Completion>;
 }
 
-pub(crate) struct Aware<K, R, Ctx> {
+/// Runs a [`Reconciler`].
+pub(crate) struct MultiCluster<K, R, Ctx> {
     reconciler: R,
     ctx: Arc<Ctx>,
     _kind: PhantomData<fn() -> K>,
 }
 
-impl<K, R, Ctx> Aware<K, R, Ctx> {
+impl<K, R, Ctx> MultiCluster<K, R, Ctx> {
     pub(crate) fn new(reconciler: R, ctx: Arc<Ctx>) -> Self {
         Self {
             reconciler,
@@ -145,24 +149,24 @@ impl<K, R, Ctx> Aware<K, R, Ctx> {
     }
 }
 
-impl<K, R, Ctx> Run for Aware<K, R, Ctx>
+impl<K, R, Ctx> RunReconcile for MultiCluster<K, R, Ctx>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     Ctx: Send + Sync + 'static,
     R: Reconciler<K, Ctx>,
 {
-    fn run(self: Arc<Self>, call: Invocation, _: &ClusterLocal) -> BoxFuture<'static, Ended> {
+    fn run(self: Arc<Self>, call: Invocation, _: &ClusterContext) -> BoxFuture<'static, Completion> {
         Box::pin(async move {
             let object = match call.object {
-                Found::Live(object) => match object.decode::<K>() {
+                StoredObject::Live(object) => match object.decode::<K>() {
                     Ok(object) => RequestObject::Live(Arc::new(object)),
-                    Err(error) => return Ended::Undecodable(object, error),
+                    Err(error) => return Completion::Undecodable(object, error),
                 },
-                Found::Deleted(object) => RequestObject::Deleted {
+                StoredObject::Deleted(object) => RequestObject::Deleted {
                     last_known: object.decode().ok().map(Arc::new),
                 },
-                Found::Absent => RequestObject::Absent,
-                Found::Unwatched => RequestObject::Unwatched,
+                StoredObject::Absent => RequestObject::Absent,
+                StoredObject::Unwatched => RequestObject::Unwatched,
             };
             let request = Request {
                 key: call.key,
@@ -170,20 +174,20 @@ where
                 fleet: call.fleet,
                 object,
                 attempt: call.attempt,
-                ending: call.ending,
+                token: call.token,
             };
             match self.reconciler.reconcile(request, self.ctx.clone()).await {
-                Ok(action) => Ended::Done(action.into_action()),
+                Ok(action) => Completion::Succeeded(action.into_action()),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    Ended::Failed(Failure::of(error.as_ref()))
+                    Completion::Failed(Failure::of(error.as_ref()))
                 }
             }
         })
     }
 }
 
-/// A reconciler written for kube's own `Controller`.
+/// Runs a reconciler and an error policy for the `Controller` of kube.
 pub(crate) struct Uniform<K, R, P, F> {
     reconcile: R,
     policy: P,
@@ -202,7 +206,7 @@ impl<K, R, P, F> Uniform<K, R, P, F> {
     }
 }
 
-/// Hides the future and error types that only the functions know.
+/// Adds the types that appear only in the bounds of the functions.
 pub(crate) struct Typed<T, Ctx, Fut>(T, PhantomData<fn() -> (Ctx, Fut)>);
 
 impl<T, Ctx, Fut> Typed<T, Ctx, Fut> {
@@ -211,7 +215,7 @@ impl<T, Ctx, Fut> Typed<T, Ctx, Fut> {
     }
 }
 
-impl<K, R, P, F, Ctx, Fut, E> Run for Typed<Uniform<K, R, P, F>, Ctx, Fut>
+impl<K, R, P, F, Ctx, Fut, E> RunReconcile for Typed<Uniform<K, R, P, F>, Ctx, Fut>
 where
     K: DeserializeOwned + Send + Sync + 'static,
     Ctx: Send + Sync + 'static,
@@ -221,34 +225,34 @@ where
     F: Fn(&Cluster) -> Ctx + Send + Sync + 'static,
     E: std::error::Error + Send + 'static,
 {
-    fn run(self: Arc<Self>, call: Invocation, local: &ClusterLocal) -> BoxFuture<'static, Ended> {
-        let local = local.clone();
+    fn run(self: Arc<Self>, call: Invocation, context: &ClusterContext) -> BoxFuture<'static, Completion> {
+        let context = context.clone();
         Box::pin(async move {
             let inner = &self.0;
-            // As in kube: only what exists is reconciled.
+            // As in kube, only objects that exist are reconciled.
             let object = match call.object {
-                Found::Live(object) => match object.decode::<K>() {
+                StoredObject::Live(object) => match object.decode::<K>() {
                     Ok(object) => Arc::new(object),
-                    Err(error) => return Ended::Undecodable(object, error),
+                    Err(error) => return Completion::Undecodable(object, error),
                 },
-                _ => return Ended::Done(Action::done()),
+                _ => return Completion::Succeeded(Action::done()),
             };
-            let ctx = local
+            let ctx = context
                 .get_or_init(|| Arc::new((inner.context_of)(&call.cluster)))
                 .clone();
-            // It was put there two lines above, so the type is known.
+            // Always succeeds: `context_of` made the value.
             let Ok(ctx) = ctx.downcast::<Ctx>() else {
-                return Ended::Done(Action::done());
+                return Completion::Succeeded(Action::done());
             };
             match (inner.reconcile)(object.clone(), ctx.clone()).await {
-                Ok(action) => Ended::Done(action.into_action()),
+                Ok(action) => Completion::Succeeded(action.into_action()),
                 Err(error) => {
                     let failure = Failure::of(&error);
                     if failure.cluster_not_found.as_deref() == Some(call.cluster.name().as_str()) {
-                        return Ended::Failed(failure);
+                        return Completion::Failed(failure);
                     }
                     let action = (inner.policy)(object, &error, ctx).into_action();
-                    Ended::Decided(failure, action)
+                    Completion::FailedWithAction(failure, action)
                 }
             }
         })

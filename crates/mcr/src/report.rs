@@ -1,4 +1,4 @@
-//! The fleet and its controllers as data.
+//! A report of the fleet and its controllers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,10 +9,10 @@ use mcr_core::{ClusterStatus, Fleet, ProviderStatus, ScopeStatus};
 
 use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, QueueStatus};
 
-/// The fleet, its providers and controllers at one moment, for people and programs. It is what `/clusters`
-/// serves, as JSON.
+/// The state of the fleet, its providers and its controllers at one moment, for people and programs. The HTTP server
+/// serves it as JSON at `/clusters`.
 ///
-/// Names of fields and states are stable. There are no credentials in it.
+/// The names of fields and states are stable. The report contains no credentials.
 ///
 /// ```
 /// use mcr::{BuiltController, Fleet, FleetReport};
@@ -29,49 +29,49 @@ use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, QueueSt
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetReport {
-    /// The clusters, by name. A name is there twice while a cluster is leaving and a new description under its
-    /// name can't be used.
+    /// The clusters, by name. A name appears twice while a cluster is leaving and the new spec under its name can't be
+    /// used.
     pub clusters: Vec<ClusterReport>,
-    /// The providers, in the order they were given.
+    /// The providers, in the order in which the fleet got them.
     pub providers: Vec<ProviderStatus>,
-    /// The endpoints of scopes, which carry many clusters each.
+    /// The endpoints of scopes, each of which serves many clusters.
     pub scopes: Vec<ScopeStatus>,
-    /// The controllers, in the order they were given.
+    /// The controllers, in the order of the argument.
     pub controllers: Vec<ControllerReport>,
 }
 
-/// One cluster as the fleet and the controllers see it.
+/// One cluster in the fleet and in its controllers.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ClusterReport {
-    /// What the fleet knows of it.
+    /// The state of the cluster in the fleet.
     #[serde(flatten)]
     pub status: ClusterStatus,
-    /// How many requests wait, ready or for their time, in all controllers.
+    /// The number of waiting requests in all controllers, ready or delayed.
     pub queue_depth: usize,
-    /// How it stands with each controller that works on it, by the controller's name. Controllers of the same
-    /// name are told apart by number: `name`, `name#2`.
+    /// The state of the cluster in each controller that works on it, by the name of the controller. Controllers of the same
+    /// name get numbers: `name`, `name#2`.
     pub controllers: BTreeMap<Arc<str>, ControllerClusterStatus>,
 }
 
-/// One controller, all clusters together.
+/// One controller, in all clusters together.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ControllerReport {
-    /// Its name.
+    /// The name of the controller.
     pub name: Arc<str>,
-    /// How many clusters it works on.
+    /// The number of clusters that the controller works on.
     pub clusters: usize,
-    /// Its queue.
+    /// The state of its queue.
     pub queue: QueueStatus,
-    /// What it did since it was built.
+    /// The counters since the controller was built.
     pub counts: ControllerCounts,
 }
 
 impl FleetReport {
-    /// The state of a fleet and of controllers that work on it.
+    /// Reports the current state of a fleet and of controllers that run on it.
     pub fn of(fleet: &Fleet, controllers: &[ControllerHandle]) -> Self {
         let snapshot = fleet.snapshot();
         let names = distinct(controllers.iter().map(ControllerHandle::name));
@@ -84,7 +84,7 @@ impl FleetReport {
                 controllers: BTreeMap::new(),
             })
             .collect();
-        // What controllers say of a name is never about a cluster that is leaving, which they have let go of.
+        // A draining cluster has left its controllers, so their status never belongs to it.
         let at: HashMap<_, _> = clusters
             .iter()
             .enumerate()
@@ -117,7 +117,7 @@ impl FleetReport {
     }
 }
 
-/// Tells equal names apart by number.
+/// Makes names distinct: adds a number to each repetition.
 pub(crate) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Arc<str>> {
     let mut seen: HashMap<Arc<str>, usize> = HashMap::new();
     names

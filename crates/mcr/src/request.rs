@@ -1,12 +1,6 @@
-//! What a reconciler is asked to do.
+//! Requests: which object of which cluster to reconcile, with everything that a reconciler needs.
 
-use std::{
-    fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering, fence},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use kube::{
     Client,
@@ -15,7 +9,9 @@ use kube::{
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
 use tokio_util::sync::CancellationToken;
 
-/// The unit of work: one object of one cluster. Never worked on twice at once.
+use crate::lazy_token::LazyToken;
+
+/// The unit of work: one object of one cluster. A controller never reconciles the same key twice at once.
 ///
 /// ```
 /// use mcr::{ClusterName, ObjectKey, RequestKey};
@@ -54,14 +50,14 @@ impl fmt::Display for RequestKey {
     }
 }
 
-/// Where work is to be done: an object in the cluster something was seen in, or in any cluster.
+/// The target of a request that a mapper returns: an object of the same cluster, or of any cluster.
 ///
-/// What mappers return is turned into it: an [`ObjectKey`] means the same cluster, a [`RequestKey`] the cluster
-/// it names.
+/// Converts from an [`ObjectKey`] (the same cluster), a [`RequestKey`] (the cluster that it names), and the `ObjectRef` of
+/// kube (the same cluster).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
-    /// An object of the same cluster.
+    /// An object of the cluster that the change came from.
     Here(ObjectKey),
     /// An object of the cluster that the key names.
     There(RequestKey),
@@ -80,7 +76,7 @@ impl From<RequestKey> for Target {
 }
 
 impl<K: Lookup> From<ObjectRef<K>> for Target {
-    /// The reference's name and namespace, in the same cluster; mappers written for kube return it.
+    /// Uses the name and namespace of the reference, in the same cluster. Mappers for kube return such references.
     fn from(reference: ObjectRef<K>) -> Self {
         Self::Here(match reference.namespace {
             Some(namespace) => ObjectKey::namespaced(namespace, reference.name),
@@ -89,24 +85,25 @@ impl<K: Lookup> From<ObjectRef<K>> for Target {
     }
 }
 
-/// What is known of the object that a request is about.
+/// The object of a request, as far as the controller knows it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RequestObject<K> {
-    /// The object as the store has it.
+    /// The object exists; this is its state in the store.
     Live(Arc<K>),
-    /// The object was deleted: the API server said so, or a complete list did not have it any more. For a
-    /// watch with a label or field selector this includes objects that no longer match.
+    /// The object was deleted: a watch event reported it, or a complete list did not contain the object any more. With a
+    /// label or field selector, this includes objects that no longer match.
     ///
-    /// Requests come with it until one has succeeded. Not every deletion is seen (not those that happen while
-    /// this program does not run): what must not be missed needs a finalizer.
+    /// Requests for the object have this state until one of them has succeeded. Deletions while the program does not run are
+    /// missed. Use a finalizer for a clean-up that must not be missed.
     Deleted {
-        /// The object as it was last seen; none if it can't be decoded.
+        /// The last known state of the object; `None` if it can't be decoded.
         last_known: Option<Arc<K>>,
     },
-    /// There is no such object, as far as the store knows: a mapper, a source or a planned requeue asked for it.
+    /// The store does not contain the object, and no deletion of it is left to reconcile. A mapper, a source or a requeue
+    /// added the request.
     Absent,
-    /// This controller does not watch its primary kind in this cluster, or it has none.
+    /// The controller does not watch its primary kind in this cluster, or has no primary kind.
     Unwatched,
 }
 
@@ -119,7 +116,7 @@ impl<K> RequestObject<K> {
         }
     }
 
-    /// The object, or what was last seen of it before it was deleted.
+    /// The object, or its last known state before it was deleted.
     pub fn last_known(&self) -> Option<&Arc<K>> {
         match self {
             Self::Live(object) => Some(object),
@@ -128,7 +125,7 @@ impl<K> RequestObject<K> {
         }
     }
 
-    /// Whether the object was seen to be deleted.
+    /// Whether the object was deleted.
     pub fn is_deleted(&self) -> bool {
         matches!(self, Self::Deleted { .. })
     }
@@ -147,66 +144,28 @@ impl<K> Clone for RequestObject<K> {
     }
 }
 
-/// Tells what a reconcile left running that it has ended. Its token is made when somebody asks for it, as most don't.
-#[derive(Clone)]
-pub(crate) struct Ending(Arc<EndingToken>);
-
-struct EndingToken {
-    parent: Arc<CancellationToken>,
-    own: OnceLock<CancellationToken>,
-    has_ended: AtomicBool,
-}
-
-impl Ending {
-    pub(crate) fn new(parent: Arc<CancellationToken>) -> Self {
-        Self(Arc::new(EndingToken {
-            parent,
-            own: OnceLock::new(),
-            has_ended: AtomicBool::new(false),
-        }))
-    }
-
-    fn token(&self) -> &CancellationToken {
-        let token = self.0.own.get_or_init(|| self.0.parent.child_token());
-        // Each looks after it has made itself seen, so one of the two sees the other.
-        fence(Ordering::SeqCst);
-        if self.0.has_ended.load(Ordering::Relaxed) {
-            token.cancel();
-        }
-        token
-    }
-
-    pub(crate) fn end(&self) {
-        self.0.has_ended.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if let Some(token) = self.0.own.get() {
-            token.cancel();
-        }
-    }
-}
-
-/// What a multi-cluster aware reconciler gets. Cheap to clone.
+/// The argument of a multi-cluster [`Reconciler`](crate::Reconciler): an object with its cluster. Cheap to clone.
 #[non_exhaustive]
 pub struct Request<K> {
-    /// Which object of which cluster.
+    /// The object and its cluster, by name.
     pub key: RequestKey,
     /// The cluster.
     pub cluster: Cluster,
-    /// The fleet, through which other clusters are reached.
+    /// The fleet, for access to other clusters.
     pub fleet: Fleet,
-    /// What is known of the object.
+    /// The object, as far as the controller knows it.
     pub object: RequestObject<K>,
-    /// How often this key failed in a row before; 0 the first time.
+    /// How many reconciles of this key failed in a row before; 0 the first time.
     pub attempt: u32,
-    pub(crate) ending: Ending,
+    pub(crate) token: LazyToken,
 }
 
 impl<K> Request<K> {
-    /// Makes a request by hand, to test a reconciler: first attempt, with the cluster's token.
+    /// Makes a request to test a reconciler: a first attempt, with the token of the cluster.
     pub fn new(cluster: Cluster, fleet: Fleet, key: ObjectKey, object: RequestObject<K>) -> Self {
         Self {
             key: RequestKey::new(cluster.name().clone(), key),
-            ending: Ending::new(Arc::new(cluster.token().clone())),
+            token: LazyToken::new(Arc::new(cluster.token().clone())),
             cluster,
             fleet,
             object,
@@ -214,12 +173,12 @@ impl<K> Request<K> {
         }
     }
 
-    /// The object's name.
+    /// The name of the object.
     pub fn name(&self) -> &str {
         &self.key.object.name
     }
 
-    /// The object's namespace, for kinds that have one.
+    /// The namespace of the object, for namespaced kinds.
     pub fn namespace(&self) -> Option<&str> {
         self.key.object.namespace.as_deref()
     }
@@ -229,14 +188,14 @@ impl<K> Request<K> {
         self.object.live()
     }
 
-    /// Cancelled when the cluster leaves, when the controller no longer selects it, and when the program shuts
-    /// down. The reconciler then has a grace period to end before it is aborted. When the reconcile has ended it
-    /// is cancelled as well, for what it left running.
+    /// The token of the request. It is cancelled when the cluster leaves, when the controller no longer selects the cluster,
+    /// and when the controller stops. The reconciler then has a grace period to end before it is aborted. The token is also
+    /// cancelled when the reconcile has ended, for tasks that the reconciler left running.
     pub fn token(&self) -> &CancellationToken {
-        self.ending.token()
+        self.token.get()
     }
 
-    /// A client of the request's cluster.
+    /// A client of the cluster.
     pub fn client(&self) -> Client {
         self.cluster.client()
     }
@@ -250,12 +209,12 @@ impl<K> Clone for Request<K> {
             fleet: self.fleet.clone(),
             object: self.object.clone(),
             attempt: self.attempt,
-            ending: self.ending.clone(),
+            token: self.token.clone(),
         }
     }
 }
 
-// Objects may be Secrets: what they hold is not shown.
+// Objects may be Secrets, so their content is not shown.
 impl<K> fmt::Debug for Request<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let object = match self.object {
@@ -290,41 +249,5 @@ mod tests {
         assert_eq!(key.to_string(), "cluster://a/b/node-1");
         let other = key.in_cluster(ClusterName::new("c").unwrap());
         assert_eq!(other.to_string(), "cluster://c/node-1");
-    }
-
-    #[test]
-    fn the_token_of_a_request_is_cancelled_with_its_cluster() {
-        let cluster = Arc::new(CancellationToken::new());
-        let (asked, not_yet) = (Ending::new(cluster.clone()), Ending::new(cluster.clone()));
-        assert!(!asked.token().is_cancelled());
-        cluster.cancel();
-        assert!(asked.token().is_cancelled() && not_yet.token().is_cancelled());
-    }
-
-    #[test]
-    fn a_reconcile_that_ends_is_told_to_those_who_ask_before_and_after_and_to_no_other() {
-        let cluster = Arc::new(CancellationToken::new());
-        let (ending, other) = (Ending::new(cluster.clone()), Ending::new(cluster.clone()));
-        let before = ending.token().clone();
-        ending.end();
-        assert!(before.is_cancelled() && ending.token().is_cancelled());
-        let late = Ending::new(cluster.clone());
-        late.end();
-        assert!(late.token().is_cancelled());
-        assert!(!other.token().is_cancelled() && !cluster.is_cancelled());
-    }
-
-    #[test]
-    fn who_asks_while_a_reconcile_ends_is_told() {
-        let cluster = Arc::new(CancellationToken::new());
-        for _ in 0..2_000 {
-            let ending = Ending::new(cluster.clone());
-            let token = std::thread::scope(|scope| {
-                let asks = scope.spawn(|| ending.token().clone());
-                ending.end();
-                asks.join().unwrap()
-            });
-            assert!(token.is_cancelled());
-        }
     }
 }

@@ -1,16 +1,16 @@
-//! Which clusters a controller or one of its watches is about.
+//! Selectors of clusters.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use kube::core::{Selector, SelectorExt};
 use mcr_core::{Cluster, HUB};
 
-/// Chooses clusters: by provider, name, labels, or a function.
+/// Selects clusters by provider, name, labels, or a function.
 ///
-/// It is asked again whenever the fleet tells that a cluster's labels or state changed: a cluster that comes to
-/// match is taken in, one that no longer matches is let go.
+/// A controller evaluates its selector again when the labels or the state of a cluster change. A cluster that matches now
+/// joins the controller; a cluster that no longer matches leaves it.
 ///
-/// The default is every cluster but the one named `hub` ([`mcr_core::HUB`]).
+/// The default selects every cluster except the one named `hub` ([`mcr_core::HUB`]).
 ///
 /// ```
 /// use mcr::ClusterSelector;
@@ -36,7 +36,7 @@ enum Node {
     Not(ClusterSelector),
 }
 
-/// What a selector looks at.
+/// The properties of a cluster that a selector reads.
 trait Subject {
     fn name(&self) -> &str;
     fn provider(&self) -> &str;
@@ -68,37 +68,37 @@ impl ClusterSelector {
         Self(Arc::new(node))
     }
 
-    /// Every cluster, the hub too.
+    /// Selects every cluster, including the hub.
     pub fn all() -> Self {
         Self::node(Node::All)
     }
 
-    /// Only the cluster named `hub`.
+    /// Selects only the cluster named `hub`.
     pub fn hub() -> Self {
         Self::name(HUB)
     }
 
-    /// The clusters that a provider of this name announces.
+    /// Selects the clusters that a provider of this name announces.
     pub fn provider(name: impl Into<Arc<str>>) -> Self {
         Self::node(Node::Provider(name.into()))
     }
 
-    /// The cluster of this name.
+    /// Selects the cluster of this name.
     pub fn name(name: impl Into<Arc<str>>) -> Self {
         Self::names([name])
     }
 
-    /// The clusters of these names.
+    /// Selects the clusters of these names.
     pub fn names<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::node(Node::Names(names.into_iter().map(Into::into).collect()))
     }
 
-    /// The clusters that have this label with this value.
+    /// Selects the clusters that have this label with this value.
     pub fn label(key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
         Self::node(Node::Label(key.into(), value.into()))
     }
 
-    /// The clusters that have this label with one of these values.
+    /// Selects the clusters that have this label with one of these values.
     pub fn label_in<V: Into<Arc<str>>>(
         key: impl Into<Arc<str>>,
         values: impl IntoIterator<Item = V>,
@@ -109,45 +109,45 @@ impl ClusterSelector {
         ))
     }
 
-    /// The clusters that have this label, whatever its value.
+    /// Selects the clusters that have this label, with any value.
     pub fn has_label(key: impl Into<Arc<str>>) -> Self {
         Self::node(Node::HasLabel(key.into()))
     }
 
-    /// The clusters whose labels match a Kubernetes label selector.
+    /// Selects the clusters whose labels match a Kubernetes label selector.
     pub fn labels(selector: impl Into<Selector>) -> Self {
         Self::node(Node::Labels(selector.into()))
     }
 
-    /// The clusters for which a function says so.
+    /// Selects the clusters for which a function returns `true`.
     ///
-    /// It is called from the controller's own task and must be quick. A panic counts as "no". A function that
-    /// looks at anything but the cluster's labels and properties is not asked again when that changes.
+    /// The function runs in a task of the controller and must return quickly. A panic in it counts as `false`. If it depends
+    /// on anything but the labels, properties and state of the cluster, a change of that does not evaluate it again.
     pub fn matching(predicate: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         Self::node(Node::Matching(Arc::new(predicate)))
     }
 
-    /// Clusters that both choose.
+    /// Selects the clusters that both selectors select.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::node(Node::And(self, other))
     }
 
-    /// Clusters that either chooses.
+    /// Selects the clusters that at least one of the two selectors selects.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::node(Node::Or(self, other))
     }
 
-    /// Whether it chooses this cluster now.
+    /// Whether the selector selects this cluster now.
     ///
     /// # Panics
-    /// If a function given to [`matching`](Self::matching) does.
+    /// If a function of [`matching`](Self::matching) panics.
     pub fn matches(&self, cluster: &Cluster) -> bool {
-        self.chooses(cluster)
+        self.selects(cluster)
     }
 
-    fn chooses(&self, subject: &dyn Subject) -> bool {
+    fn selects(&self, subject: &dyn Subject) -> bool {
         match &*self.0 {
             Node::All => true,
             Node::Provider(name) => subject.provider() == &**name,
@@ -159,9 +159,9 @@ impl ClusterSelector {
             Node::HasLabel(key) => subject.label(key).is_some(),
             Node::Labels(selector) => selector.matches(&subject.labels()),
             Node::Matching(predicate) => subject.cluster().is_some_and(|cluster| predicate(cluster)),
-            Node::And(a, b) => a.chooses(subject) && b.chooses(subject),
-            Node::Or(a, b) => a.chooses(subject) || b.chooses(subject),
-            Node::Not(inner) => !inner.chooses(subject),
+            Node::And(a, b) => a.selects(subject) && b.selects(subject),
+            Node::Or(a, b) => a.selects(subject) || b.selects(subject),
+            Node::Not(inner) => !inner.selects(subject),
         }
     }
 }
@@ -169,7 +169,7 @@ impl ClusterSelector {
 impl std::ops::Not for ClusterSelector {
     type Output = Self;
 
-    /// Clusters that it does not choose.
+    /// Selects the clusters that the selector does not select.
     fn not(self) -> Self {
         Self::node(Node::Not(self))
     }
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn the_default_leaves_out_the_hub() {
-        assert!(S::default().chooses(&fake("a", &[])));
-        assert!(!S::default().chooses(&fake("hub", &[])));
-        assert!(S::all().chooses(&fake("hub", &[])) && S::hub().chooses(&fake("hub", &[])));
+        assert!(S::default().selects(&fake("a", &[])));
+        assert!(!S::default().selects(&fake("hub", &[])));
+        assert!(S::all().selects(&fake("hub", &[])) && S::hub().selects(&fake("hub", &[])));
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             (S::name("a").and(S::label("env", "dev")), false),
             (S::name("b").or(S::label("env", "prod")), true),
         ] {
-            assert_eq!(selector.chooses(&a), expected, "{selector}");
+            assert_eq!(selector.selects(&a), expected, "{selector}");
         }
     }
 }

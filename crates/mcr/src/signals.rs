@@ -4,9 +4,9 @@ use std::io;
 
 use tokio_util::sync::CancellationToken;
 
-/// Cancels `stop` at the first SIGINT or SIGTERM; the second one ends the process at once with code 1.
+/// Cancels `stop` at the first SIGINT or SIGTERM. The second signal ends the process at once with code 1.
 ///
-/// Listening starts with the call, which returns a task to be spawned. Must be called in a tokio runtime.
+/// The call installs the handlers and returns a future, which the caller spawns. Must be called in a tokio runtime.
 pub(crate) fn listen(stop: CancellationToken) -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut signals = Signals::new()?;
     Ok(async move {
@@ -56,7 +56,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> &'static str {
-        // An error means that there will never be a signal.
+        // After an error no signal will come.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -64,7 +64,7 @@ impl Signals {
     }
 }
 
-/// Allows as many open files as the system permits: over HTTP/1.1 every watch is a socket.
+/// Raises the soft limit of open files to the hard limit: over HTTP/1.1 every watch has a socket.
 #[cfg(unix)]
 pub(crate) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -80,11 +80,11 @@ pub(crate) fn raise_open_files() {
         Ok(()) => tracing::debug!(
             from = limit.current,
             to = limit.maximum,
-            "limit of open files raised"
+            "raised the limit of open files"
         ),
         Err(error) => tracing::warn!(
             current = limit.current, %error,
-            "the limit of open files can't be raised; each watch of each cluster needs one. Raise it with ulimit -n"
+            "the limit of open files can't be raised; each watch of each cluster needs an open file. Raise the limit with ulimit -n"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Reconciles that don't wait, and those that do; threads that are kept busy, and what goes on meanwhile.
+//! The dispatch of reconciles that wait and that do not wait, also while threads are blocked.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -28,13 +28,13 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// As a reconcile that does not wait, in paused time: the clock goes on, and nothing else does.
+/// A reconcile that does not wait, in paused time: advances only the clock.
 fn keeps_its_thread_for(time: Duration) {
     let polled = std::pin::pin!(tokio::time::advance(time)).now_or_never();
     assert_eq!(polled, None, "it goes on at once, and would then wait for others");
 }
 
-/// Tells when it goes.
+/// Reports its drop.
 struct Leaves(Arc<Seen<String>>);
 
 impl Drop for Leaves {
@@ -43,7 +43,7 @@ impl Drop for Leaves {
     }
 }
 
-/// What is dropped is the user's, and may do what it likes.
+/// The dropped value belongs to the user, and its drop may panic.
 struct Panics;
 
 impl Drop for Panics {
@@ -77,7 +77,7 @@ async fn what_waits_when_its_cluster_leaves_is_aborted_after_the_grace_period() 
     world.end().await;
 }
 
-/// What keeps its thread while its cluster leaves, and awaits something only then.
+/// A reconcile that blocks its thread while its cluster leaves, and awaits something only then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_awaits_only_after_the_grace_period_is_aborted_at_that() {
     let mut world = World::with_settings(|settings| settings.drain_grace = millis(50));
@@ -122,7 +122,7 @@ async fn what_awaits_within_the_grace_period_has_the_rest_of_it() {
             world.remove("a");
             seen.wait_for(2).await;
         }
-        // Else the controller stops meanwhile.
+        // Otherwise the controller stops meanwhile.
         world.end().await;
         assert_eq!(seen.all(), ["begun", "ended"]);
         let counts = handle.status().counts;
@@ -266,7 +266,7 @@ async fn a_timeout_counts_from_the_beginning_and_only_for_what_waits() {
         .filter(|(waits, _)| *waits)
         .map(|(_, at)| *at)
         .collect();
-    // 700 ms of them were over when it began to wait; after them it has nothing left.
+    // It blocked for 700 ms, longer than its timeout, before it awaited. So it gets no further time.
     let took = waited[1] - waited[0];
     assert!(took >= millis(700) && took < millis(1_250), "{took:?}");
     world.end().await;
@@ -305,7 +305,7 @@ async fn a_thousand_that_dont_wait_leave_others_their_turn() {
     world.end().await;
 }
 
-/// Of what was in the queue already when it began, so that nothing that comes wakes anybody.
+/// All requests are in the queue before the start, so that no new request wakes a task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_keeps_its_thread_stops_no_other() {
     let mut world = World::new();
@@ -323,7 +323,7 @@ async fn one_that_keeps_its_thread_stops_no_other() {
                 *count += 1;
                 came.notify_all();
                 if *count == 1 {
-                    // The first keeps its thread until all others have passed.
+                    // The first reconcile blocks its thread until all others have ended.
                     let (_count, waited) = came
                         .wait_timeout_while(count, Duration::from_secs(60), |count| *count < 200)
                         .unwrap();
@@ -339,7 +339,7 @@ async fn one_that_keeps_its_thread_stops_no_other() {
     world.end().await;
 }
 
-/// More of them than there are threads, which is what `block_in_place` is for.
+/// More blocking reconciles than threads, with `block_in_place`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_in_place_stops_no_other() {
     let mut world = World::new();
@@ -389,7 +389,7 @@ async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
             .filter_map(|line| Some(line.split_once(&span)?.1.to_owned()))
             .collect()
     };
-    let ended = "mcr::controller::judge: reconcile failed error=it went wrong";
+    let ended = "mcr::controller::outcome: reconcile failed error=it went wrong";
     assert_eq!(lines("ready"), ["dispatch: before", ended], "{log}");
     assert_eq!(
         lines("waits"),

@@ -1,4 +1,4 @@
-//! Dispatch, deletions, the gate, parking, leaving.
+//! Dispatch, deletions, the sync gate, parking, and clusters that leave.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -78,7 +78,7 @@ async fn a_deletion_is_told_until_it_succeeds_and_then_no_more() {
     );
     sleep(60_000).await;
     assert_eq!(seen.len(), 4);
-    // Who asks for it now is told that there is none, not that it was deleted.
+    // A later request for the object gets `Absent`, not `Deleted`.
     a.put("secrets", "ns/x", json!({}));
     assert_eq!(seen.wait_for(5).await[4], "cluster://a/ns/x absent 0");
     world.end().await;
@@ -137,7 +137,7 @@ async fn a_recreated_object_is_not_deleted_any_more() {
     seen.wait_for(2).await;
     a.put_map("ns/x", "2");
     seen.wait_for(3).await;
-    // This deletion is filtered out; what is asked for after it has nothing to do with the first one.
+    // A predicate ignores this deletion, so a later request gets nothing of the first deletion.
     a.delete("configmaps", "ns/x");
     sleep(1_000).await;
     a.put("secrets", "ns/x", json!({}));
@@ -238,7 +238,7 @@ async fn requests_of_a_cluster_that_is_away_wait_and_nothing_is_deleted() {
         all.iter().all(|line| line == "cluster://a/ns/x live 1"),
         "{all:?}"
     );
-    // Unreachable is the same.
+    // An Unreachable cluster is parked in the same way.
     a.down(true);
     until_true(|| handle.status().clusters[&support::name("a")].parked).await;
     a.down(false);
@@ -294,7 +294,7 @@ async fn what_runs_for_a_cluster_that_leaves_sees_its_token_and_is_then_aborted(
     let counts = handle.status().counts;
     assert_eq!((counts.aborted, counts.errors), (1, 0));
     assert_eq!(a.watches(), 0);
-    // It comes back under the same name: its objects are new, its old work is not taken up.
+    // A cluster joins again under the same name: its objects are new, and its earlier work stays dropped.
     let a = world.join("a");
     a.put_map("ns/listens", "2");
     seen.wait_for(4).await;

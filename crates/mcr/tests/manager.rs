@@ -44,7 +44,7 @@ fn misuse_is_told_when_it_is_built() {
     let other = Controller::<ConfigMap>::new("x").watch_request(|_| WatchRequest::of::<Secret>());
     let error = other.build(nothing, Arc::new(())).unwrap_err();
     assert!(text(error).contains("the request for configmaps was changed to secrets"));
-    // A name and watches, no primary kind: that is a controller.
+    // A controller with watches needs no primary kind.
     let controller = Controller::named("x").watches(|_: mcr::Watched<Secret>| Vec::<RequestKey>::new());
     assert!(controller.build(nothing::<()>, Arc::new(())).is_ok());
 }
@@ -99,7 +99,7 @@ async fn the_same_controller_runs_on_one_cluster_and_ends_in_order() {
         if request.name() == "slow" {
             request.token().cancelled().await;
             sleep(3_000).await;
-            // What is ending still has its cluster.
+            // The cluster is still there while the task ends.
             assert!(request.fleet.get(&request.key.cluster).is_ok() && request.cluster.state().is_ready());
             seen.push("slow end");
         }

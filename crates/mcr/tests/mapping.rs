@@ -1,4 +1,4 @@
-//! Which clusters, which changes, whose requests.
+//! The selection of clusters, the filtering of changes, and the mapping to requests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -46,7 +46,7 @@ async fn owners_are_reconciled_and_former_owners_too() {
     let mut both = seen.wait_for(3).await.split_off(1);
     both.sort();
     assert_eq!(both, ["cluster://a/ns/one", "cluster://a/ns/two"]);
-    // Owned but not controlled, and another kind: nobody.
+    // Objects that are owned but not controlled, or controlled by another kind, lead to no request.
     a.put("secrets", "ns/t", owner("ConfigMap", "three", false));
     a.put("secrets", "ns/u", owner("Pod", "four", true));
     a.delete("secrets", "ns/s");
@@ -76,7 +76,7 @@ async fn every_owner_metadata_only_and_cluster_scoped() {
 async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
     let mut world = World::new();
     let a = world.join("a");
-    // Seen before the hub joins: kept for it.
+    // The change comes before the hub joins, so the request is kept for the hub.
     a.put("nodes", "n1", json!({}));
     let seen = Seen::default();
     let to_hub = |node: Watched<Node>| {
@@ -217,7 +217,7 @@ async fn each_watch_chooses_its_clusters() {
     world.add("a", &a, &[("secrets", "yes")]);
     assert_eq!(seen.wait_for(1).await, ["Unwatched"]);
     let lists = a.lists();
-    // The other watch is not begun anew because one comes or goes.
+    // A watch that starts or ends does not restart the other watch.
     world.add("a", &a, &[("secrets", "yes"), ("maps", "yes")]);
     until_true(|| a.watches() == 2).await;
     a.put("secrets", "ns/s", json!({"data": {}}));
@@ -328,7 +328,7 @@ async fn predicates_keep_back_updates_only() {
     let object = |generation: u64, label: &str, annotation: &str| json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}});
     until_true(|| a.watches() == 1).await;
     a.put("configmaps", "ns/x", object(1, "1", "1")); // create
-    a.put("configmaps", "ns/x", object(1, "1", "1")); // nothing but the resource version
+    a.put("configmaps", "ns/x", object(1, "1", "1")); // only the resource version changes
     a.put("configmaps", "ns/x", object(2, "1", "1"));
     a.put("configmaps", "ns/x", object(2, "2", "1"));
     a.put("configmaps", "ns/x", object(2, "2", "2"));

@@ -1,4 +1,4 @@
-//! Metrics: what is exposed, for how long, and what it costs.
+//! Metrics: their values, the lifetime of their series, and their cost.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "support/series.rs"]
@@ -21,7 +21,7 @@ use mcr::{
 use series::Scrape;
 use support::{World, until, until_true};
 
-/// Succeeds, fails, panics or hangs, as the object's name says.
+/// Succeeds, fails, panics or hangs, depending on the name of the object.
 async fn by_name(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, BoxError> {
     match request.name() {
         "fails" => Err("no".into()),
@@ -98,7 +98,7 @@ async fn what_reconciles_come_to_is_counted() {
         ("berlin", "default/hangs")
     );
 
-    // Buckets add up to what ended, and waits were measured for everything that began.
+    // The buckets add up to the reconciles that ended, and each reconcile that began has a measured wait.
     let count = of.get("mcr_reconcile_duration_seconds_count", &[]).unwrap();
     assert_eq!(
         of.get("mcr_reconcile_duration_seconds_bucket", &[("le", "+Inf")]),
@@ -106,7 +106,7 @@ async fn what_reconciles_come_to_is_counted() {
     );
     assert!(of.get("mcr_queue_wait_seconds_count", &[]).unwrap() >= count);
 
-    // The cluster leaves: the one that hangs is aborted or told to end, sums stay, series of the cluster go.
+    // The cluster leaves: its hanging reconcile is aborted, the sums stay, and the series of the cluster end.
     berlin.forbid("configmaps");
     world.remove("berlin");
     let of = until(|| {
@@ -169,7 +169,7 @@ async fn a_thousand_rounds_of_joining_and_leaving_leave_no_series() {
     let metrics = metrics(&world.fleet, &[handle], PerCluster::default());
     let (before, memory) = (scrape(&metrics), metrics.text().len());
     for round in 0..1000 {
-        // Names that come back, and names that never do.
+        // Some names come back, others never do.
         let name = if round % 2 == 0 {
             "returns".to_owned()
         } else {
@@ -194,7 +194,7 @@ async fn a_thousand_rounds_of_joining_and_leaving_leave_no_series() {
         after.get("mcr_cluster_state_transitions_total", &[("state", "Gone")]),
         Some(1000.0)
     );
-    // Counters have more digits, that is all.
+    // Only the digits of counters may differ.
     assert!(metrics.text().len() < memory + 1000);
     world.end().await;
 }
@@ -218,7 +218,7 @@ async fn series_of_clusters_are_capped_whole() {
         scrape(&limited).of_clusters().count() + scrape(&off).of_clusters().count(),
         0
     );
-    // What is told of the fleet is the same.
+    // The metrics of the fleet are the same.
     assert_eq!(
         scrape(&off).get("mcr_cluster_state_transitions_total", &[("state", "Discovered")]),
         Some(3.0)
@@ -285,7 +285,7 @@ async fn equal_names_never_make_a_series_twice() {
         scrape(&metrics).get("mcr_reconciles_running", &[("controller", "same#2")]),
         Some(1.0)
     );
-    // Another cluster takes the name while what runs for the first does not end.
+    // Another cluster takes the name while a reconcile of the first one does not end.
     world.identify("berlin", &api, "two");
     until_true(|| {
         let of = scrape(&metrics);
@@ -350,7 +350,7 @@ async fn scrapes_at_once_while_clusters_churn() {
     world.end().await;
 }
 
-/// A fleet of so many clusters that nobody dials.
+/// A fleet of this many clusters, which it never dials.
 async fn many(clusters: usize) -> (World, [ControllerHandle; 1]) {
     let mut world = World::new();
     let handle = world.run(maps("animals"));
@@ -362,7 +362,7 @@ async fn many(clusters: usize) -> (World, [ControllerHandle; 1]) {
     (world, [handle])
 }
 
-/// A scrape of them takes about as long as ten of five hundred clusters.
+/// A scrape of the clusters takes about as long as ten scrapes of five hundred clusters.
 #[tokio::test]
 async fn five_thousand_clusters_are_scraped_in_bounded_time() {
     const FEW: usize = 500;
@@ -400,7 +400,7 @@ async fn five_thousand_clusters_are_scraped_in_bounded_time() {
         started.elapsed()
     };
     for (what, of_few, of_many) in scrapes {
-        // As much work in either, turn by turn, and the least of each: what else the machine does only adds.
+        // The same work in both, in turns. The minimum of each counts, because other load only adds time.
         let (mut ten, mut one) = (Duration::MAX, Duration::MAX);
         for turn in 0..20 {
             ten = ten.min(timed(MANY / FEW, of_few));
@@ -421,7 +421,7 @@ async fn five_thousand_clusters_are_scraped_in_bounded_time() {
     many.end().await;
 }
 
-/// Needs no runtime: a fleet that never runs has its metrics too.
+/// A fleet that never runs has metrics too, and needs no tokio runtime for them.
 #[test]
 fn a_fleet_that_does_not_run_has_metrics_of_its_own_and_of_the_program() {
     let fleet = Fleet::builder().build();

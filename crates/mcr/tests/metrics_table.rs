@@ -1,4 +1,4 @@
-//! The table of metrics in the documentation is what is exposed.
+//! The table in docs/metrics.md lists exactly the exposed metrics.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "support/series.rs"]
@@ -19,7 +19,7 @@ async fn done(_: Request<ConfigMap>, _: Arc<()>) -> Result<Action, BoxError> {
     Ok(Action::done())
 }
 
-/// Prints the table where it differs: `MCR_BLESS=1` writes it.
+/// Prints the table if it differs. `MCR_BLESS=1` writes it to the documentation.
 #[tokio::test]
 async fn the_table_in_the_documentation_is_what_is_exposed() {
     let mut world = World::new();
@@ -67,14 +67,14 @@ async fn the_table_in_the_documentation_is_what_is_exposed() {
         assert_eq!(labels, metric.labels.iter().copied().collect(), "{}", series.name);
         seen.insert(metric.name);
     }
-    // This cluster is reached by a ready client, whose credentials can't be seen.
+    // The cluster has a ready client, so the expiry of its credentials is unknown.
     let without: Vec<_> = METRICS
         .iter()
         .map(|metric| metric.name)
         .filter(|name| !seen.contains(name))
         .collect();
     assert_eq!(without, ["mcr_cluster_credential_expiry_timestamp_seconds"]);
-    // As Prometheus wants them, and none without an explanation.
+    // The names follow the rules of Prometheus, and each metric has a help text.
     for metric in METRICS {
         assert!(metric.name.starts_with("mcr_") && !metric.help.is_empty() && !metric.help.ends_with('.'));
         assert_eq!(

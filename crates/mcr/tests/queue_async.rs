@@ -1,4 +1,4 @@
-//! The async handle, in paused time.
+//! The async queue, in paused time.
 
 use mcr::queue::{FairQueue, Outcome, Priority, QueueConfig};
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn cancelling_next_loses_nothing() {
     for _ in 0..20 {
         nothing_within(&q, ms(1)).await;
     }
-    // Woken, then dropped before it could look.
+    // The first waiter is woken, and dropped before it polls again.
     let mut woken = Box::pin(q.next());
     assert!(poll_once(woken.as_mut()).await.is_none());
     q.add(&"a", 1, Live);
@@ -189,7 +189,7 @@ async fn a_failed_item_comes_back_after_its_back_off() {
         assert_eq!(work.attempt, attempt);
         q.done(&work, Outcome::Retry);
     }
-    // 5 + 10 + 20 + 40 + 80 ms, jittered down by a fifth at most, timers round up to 1 ms.
+    // 5 + 10 + 20 + 40 + 80 ms, less at most a fifth of jitter. Timers round up to 1 ms.
     assert!(
         start.elapsed() >= ms(124) && start.elapsed() <= ms(162),
         "{:?}",
@@ -229,7 +229,7 @@ async fn many_tasks_run_each_item_exactly_once_under_cancellation() {
             tokio::spawn(async move {
                 let mut ran = 0;
                 loop {
-                    // Keeps giving up and coming back.
+                    // Drops the future and calls `next` again, over and over.
                     match timeout(Duration::from_micros(50 * (worker + 1)), q.next()).await {
                         Ok(Some(work)) => {
                             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What an operation costs. Figures, not assertions, because machines differ:
+//! The cost of queue operations. It prints figures and asserts nothing, because machines differ:
 //! `cargo test --release -p mcr --test queue_cost -- --ignored --nocapture --test-threads 1`
 
 #![allow(clippy::unwrap_used)]
@@ -43,7 +43,7 @@ fn measure(clusters: usize, items: usize) {
             .iter()
             .for_each(|name| assert_eq!(queue.engage(name.clone(), 1), 0))
     });
-    // Alternating clusters is what a fleet does and the worst for the caches.
+    // Clusters alternate, as in a fleet. That is also the worst case for the caches of the CPU.
     let each = |f: &mut dyn FnMut(&Arc<str>, &Arc<str>)| {
         keys.iter().for_each(|k| names.iter().for_each(|n| f(n, k)))
     };
@@ -93,7 +93,7 @@ fn the_core() {
     measure(5_000, 20);
 }
 
-/// By itself, or the heap of another test is used again: `... -- --ignored --nocapture --exact memory`
+/// Run it alone, because it would reuse the heap of another test: `... -- --ignored --nocapture --exact memory`
 #[test]
 #[ignore = "figures, for release builds"]
 fn memory() {

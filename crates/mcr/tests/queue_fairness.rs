@@ -1,4 +1,4 @@
-//! The documented bounds on waiting: among clusters, and inside one.
+//! The documented bounds on waiting times, among clusters and inside one cluster.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,9 +57,9 @@ proptest! {
         queue.engage("a", 1);
         let mut now = 0;
         let mut dispatches = 0u64;
-        // Ready items in the order they became ready: key, since, and the dispatch by which it must run once aged.
+        // Ready items in the order in which they became ready: key, time, and once aged, the dispatch by which it must run.
         let mut ready: Vec<(u32, u64, Option<u64>)> = Vec::new();
-        // The lanes as they must be, to know the first of each class and since which dispatch it has been first.
+        // The expected lanes, to know the first item of each class, and the dispatch since which it has been first.
         let mut lanes: [VecDeque<u32>; 3] = Default::default();
         let mut first_since: [(Option<u32>, u64); 3] = [(None, 0); 3];
         for (key, priority, pass, add) in ops {
@@ -99,7 +99,7 @@ proptest! {
     }
 }
 
-/// Promise 10, at the level of decisions: the backlog of one does not show in the waiting of the others.
+/// Promise 10, for the decisions of the queue: the backlog of one cluster does not delay the others.
 #[test]
 fn a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round() {
     let now = Instant::now();
@@ -126,7 +126,7 @@ fn a_cluster_with_a_hundred_times_the_items_delays_nobody_by_more_than_a_round()
     }
     assert_eq!(served, [100; 100], "all share alike while all have work");
     assert_eq!(queue.len(), 9_900);
-    // A late event of a quiet cluster is next but one, in front of thousands.
+    // A late event of a quiet cluster is dispatched second, before thousands of waiting items.
     queue.add(&50, 1000, Priority::Initial, now);
     assert!((0..2).any(|_| queue.pop(now).unwrap().cluster == 50));
 }

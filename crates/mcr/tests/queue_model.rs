@@ -1,4 +1,4 @@
-//! The queue against a naive model, over arbitrary calls.
+//! Compares the queue with a naive model, over arbitrary calls.
 
 #![allow(clippy::expect_used)]
 
@@ -69,13 +69,13 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is known of a pending key: it may not run before `from`, and must be able to from `due` on.
+/// A pending key: it must not run before `from`, and may run from `due` on.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     from: u64,
     due: u64,
     priority: Priority,
-    /// Some wish was for "now".
+    /// Whether one of the adds had no delay.
     prompt: bool,
 }
 
@@ -87,7 +87,7 @@ struct Cluster {
     release: u64,
     pending: BTreeMap<u8, Pending>,
     failures: BTreeMap<u8, u32>,
-    /// Running keys with the epoch they run in and the wish that came meanwhile.
+    /// The running keys, with the epoch of the run and the add that came meanwhile.
     running: BTreeMap<u8, (u64, Option<Pending>)>,
 }
 
@@ -106,7 +106,7 @@ impl Cluster {
     }
 
     fn end_epoch(&mut self) -> usize {
-        // Epoch 0 is nobody's: the run is an orphan for good.
+        // No cluster has epoch 0, so the run stays an orphan.
         self.running.values_mut().for_each(|run| *run = (0, None));
         self.failures.clear();
         self.epoch = None;
@@ -197,10 +197,7 @@ impl Check {
             work.attempt,
             cluster.failures.get(&work.key).copied().unwrap_or(0)
         );
-        let pending = cluster
-            .pending
-            .remove(&work.key)
-            .expect("only what was wished runs");
+        let pending = cluster.pending.remove(&work.key).expect("only added keys run");
         assert!(pending.from <= now, "too early");
         assert_eq!(work.priority, pending.priority);
         assert!(
@@ -228,7 +225,7 @@ impl Check {
         if !accepted {
             return;
         }
-        let wish = if delay > 0 {
+        let add = if delay > 0 {
             Pending {
                 from: self.now + delay,
                 due: self.now + delay,
@@ -236,7 +233,7 @@ impl Check {
                 prompt: false,
             }
         } else {
-            // `merge` keeps the first wish's, so `due` is the bound on a hot key.
+            // `merge` keeps the bound of the first add, so `due` limits the delay of a key that changes all the time.
             Pending {
                 from: self.now + debounce,
                 due: self.now + 10 * debounce,
@@ -245,9 +242,9 @@ impl Check {
             }
         };
         match model.running.get_mut(&key) {
-            Some((_, pending)) => *pending = Some(merge(*pending, wish)),
+            Some((_, pending)) => *pending = Some(merge(*pending, add)),
             None => {
-                let merged = merge(model.pending.get(&key).copied(), wish);
+                let merged = merge(model.pending.get(&key).copied(), add);
                 model.pending.insert(key, merged);
             }
         }
@@ -270,7 +267,7 @@ impl Check {
         };
         let used = self.queue.done(&work, outcome, self.instant());
         let model = &mut self.model[work.cluster as usize];
-        let (epoch, wish) = model.running.remove(&work.key).expect("it ran");
+        let (epoch, add) = model.running.remove(&work.key).expect("it ran");
         assert_eq!(used, epoch == work.epoch);
         assert!(!self.queue.done(&work, outcome, self.start), "told twice");
         let mut again = None;
@@ -313,10 +310,10 @@ impl Check {
                 }
             }
         }
-        // A wish for "now" replaces what the outcome asks for, one for later is merged with it.
-        let pending = match (wish, again) {
-            (Some(wish), Some(again)) if !wish.prompt => Some(merge(Some(wish), again)),
-            (wish, again) => wish.or(again),
+        // An add without delay replaces the requeue of the outcome. An add with a delay is merged with it.
+        let pending = match (add, again) {
+            (Some(add), Some(again)) if !add.prompt => Some(merge(Some(add), again)),
+            (add, again) => add.or(again),
         };
         if let Some(pending) = pending {
             model.pending.insert(work.key, pending);
@@ -377,7 +374,7 @@ impl Check {
         assert_eq!(self.queue.running(), self.works.len());
     }
 
-    /// Opens everything, runs everything, and finds nothing left.
+    /// Opens all gates, runs all items, and checks that the queue is empty.
     fn drain(mut self) {
         for cluster in 0..CLUSTERS {
             self.apply(Op::Gate { cluster, open: true });

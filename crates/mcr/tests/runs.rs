@@ -1,4 +1,4 @@
-//! How single runs end, and what comes after: failures, panics, timeouts, requeues.
+//! The ends of single reconciles and their effects: failures, panics, timeouts and requeues.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -206,7 +206,7 @@ async fn an_object_that_cant_be_decoded_is_told_once_and_reconciled_when_it_is_m
     assert_eq!(handle.status().counts.undecodable, 1);
     a.put_map("ns/x", "2");
     assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x live 2");
-    // Undecodable is not deleted, and deleted is deleted even then.
+    // An undecodable object is not deleted. If it is deleted, its request has `Deleted` nevertheless.
     a.put("configmaps", "ns/x", json!({"data": 5}));
     until_true(|| handle.status().counts.undecodable == 2).await;
     a.delete("configmaps", "ns/x");
@@ -247,7 +247,7 @@ async fn what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it
     a.put_map("ns/x", "1");
     world.add("a", &a, &[("env", "prod")]);
     let seen: Seen<String> = Seen::default();
-    // Does not look at its token, as reconcilers often don't.
+    // The reconciler ignores its token, as many do.
     let reconcile = |_: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         seen.push("begin");
         sleep(4_000).await;
@@ -265,7 +265,7 @@ async fn what_still_runs_for_a_cluster_that_was_let_go_is_not_run_beside_when_it
     world.end().await;
 }
 
-/// Real time and threads: changes rain on few keys of several clusters that come and go.
+/// With real time and threads: many changes of few keys, in several clusters that join and leave.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_key_is_ever_reconciled_twice_at_once() {
     let mut world = World::with_settings(|settings| settings.drain_grace = Duration::from_millis(50));

@@ -1,7 +1,7 @@
-//! What ten thousand clusters behind one endpoint cost: namespaces of a simulated API server, one ConfigMap each,
-//! a controller for ConfigMaps.
+//! The cost of ten thousand clusters behind one endpoint. The clusters are namespaces of a simulated API server with one
+//! ConfigMap each, under a controller for ConfigMaps.
 //!
-//! A process of its own, since it measures memory and CPU time of the process.
+//! It is a separate test binary, because it measures the memory and the CPU time of the process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -29,13 +29,13 @@ use tokio_util::sync::CancellationToken;
 
 const CLUSTERS: usize = 10_000;
 
-/// So many join first, among few, and so many last, among all others.
+/// The number of clusters that join first, among few others, and last, among all others.
 const SOME: usize = 1_000;
 
-/// The target of the project, resident: what the allocator needs beyond what is asked of it is in it.
+/// The target of the project for resident memory, including the overhead of the allocator.
 const MOST_BYTES: f64 = 6_000.0;
-/// What one more costs among ten thousand, by what it costs among a thousand: it would be ten where each looked at all others.
-/// What it costs in time is measured by the suite `shared-scope` of mcr-bench.
+/// The limit of the ratio of the cost of one more cluster among ten thousand to that among one thousand. The ratio would be
+/// ten if each cluster looked at all others. The suite `shared-scope` of mcr-bench measures the time.
 const MOST_GROWTH: f64 = 3.0;
 
 struct Namespaces;
@@ -126,7 +126,7 @@ async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
         .unwrap();
     let controlling = tokio::spawn(controller.run(fleet.clone(), stop.clone()));
 
-    // The first one brings the objects of all into memory; what follows is what clusters cost beyond them.
+    // The first cluster loads the objects of all clusters, so the rest measures the clusters without their objects.
     clusters.add(spec(0));
     until("the first one is reconciled", || {
         reconciled.load(Ordering::Relaxed) == 1
@@ -180,7 +180,7 @@ async fn ten_thousand_clusters_in_a_scope_cost_one_watch_and_little_each() {
             clusters.remove(cluster.name());
         }
         until("they have left", || {
-            // The last first, which tells mostly.
+            // The last one first: it is most often the one that is missing.
             leaving
                 .iter()
                 .rev()

@@ -1,4 +1,4 @@
-//! Signals, sent to a process of its own.
+//! Signals, sent to a child process.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use mcr::Manager;
 
 const ROLE: &str = "MCR_SIGNALS_TEST_ROLE";
 
-/// Not a test by itself: what the tests below start.
+/// The child process of the tests below; not a test by itself.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -22,7 +22,7 @@ fn child() {
     let result = runtime.block_on(async {
         let manager =
             Manager::single(support::Api::default().client()).task("task", move |_, stop| async move {
-                // Signals are listened to before tasks begin.
+                // The signal handlers are installed before tasks start.
                 eprintln!("ready");
                 stop.cancelled().await;
                 eprintln!("told");
@@ -31,7 +31,7 @@ fn child() {
                 }
                 Ok(())
             });
-        // One that does not listen is waited for longer than the test is.
+        // The grace period for a task that ignores its token is longer than the test.
         let manager = manager.shutdown_grace(Duration::from_secs(3600));
         manager.build().unwrap().run().await
     });

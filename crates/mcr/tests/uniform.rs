@@ -1,4 +1,4 @@
-//! Reconcilers written for kube's own `Controller`.
+//! Reconcilers for the `Controller` of kube.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -27,7 +27,7 @@ struct Ctx {
 
 #[derive(Debug, thiserror::Error)]
 #[error("as it happens")]
-struct Failed(std::cell::Cell<u8>); // Not Sync: kube does not ask for it either.
+struct Failed(std::cell::Cell<u8>); // Not Sync, because kube does not require it either.
 
 async fn reconcile(map: Arc<ConfigMap>, ctx: Arc<Ctx>) -> Result<Action, Failed> {
     let name = map.metadata.name.clone().unwrap_or_default();
@@ -83,7 +83,7 @@ async fn a_reconciler_written_for_kube_runs_in_every_cluster() {
         (3, 2, 1)
     );
     assert_eq!(handle.status().counts.errors, 3);
-    // Deleted objects are not reconciled; contexts are made once per joining.
+    // Deleted objects are not reconciled. A context is made once for each joining.
     a.delete("configmaps", "ns/plain");
     sleep(1_000).await;
     assert_eq!(count("a plain"), 1);

@@ -1,4 +1,4 @@
-//! What multicluster-runtime's tests of its builder and source hold, where no other file here holds it already.
+//! The cases of the tests of multicluster-runtime for its builder and source, as far as no other file here has them.
 //! `docs/comparison.md` lists every case; the numbers are those of its table.
 #![allow(clippy::unwrap_used)]
 
@@ -41,7 +41,7 @@ fn owned(deployment: &str, controller: bool) -> Value {
     ]}})
 }
 
-/// The Deployment that controls a ReplicaSet, found by hand.
+/// The Deployment that controls a ReplicaSet, found without `owns`.
 fn controller_of(set: &Watched<ReplicaSet>) -> Option<ObjectKey> {
     let owner = set
         .object
@@ -78,7 +78,7 @@ async fn slowly(_: Request<ConfigMap>, most: Arc<Most>) -> Result<(), BoxError> 
 
 #[tokio::test(start_paused = true)]
 async fn b_12_as_many_reconciles_run_at_once_as_the_controller_says() {
-    // At once in all, at once in each of three clusters, and so the most that run.
+    // The limit of all clusters, the limit of each of three clusters, and the highest number that may run.
     for (total, each, expected) in [(2, 8, 2), (256, 1, 3), (1, 1, 1), (256, 8, 12)] {
         let mut world = World::new();
         for cluster in ["a", "b", "c"] {
@@ -122,7 +122,7 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
             .unwrap(),
     );
     until_true(|| log.lines_with("fed").len() == 2).await;
-    // What the controller says of the failure, too.
+    // The status of the controller has the failure too.
     for (words, attempts) in [("hungry", 2), ("fed", 2), ("once more", 1)] {
         let lines = log.lines_with(words);
         assert_eq!(lines.len(), attempts, "{lines:?}");
@@ -136,7 +136,7 @@ async fn b_15_whatever_a_reconciler_logs_says_for_which_object_of_which_cluster(
     world.end().await;
 }
 
-/// Fault 49 of the comparison: what changes now does not wait behind all that was there before.
+/// Fault 49 of the comparison: a live change does not wait behind a first listing.
 #[tokio::test(start_paused = true)]
 async fn live_changes_overtake_a_first_listing() {
     let mut world = World::new();
@@ -162,7 +162,7 @@ async fn live_changes_overtake_a_first_listing() {
     world.end().await;
 }
 
-/// Faults 11 and 16: a discovery that fails is started anew, and nobody notices but those who are gone since.
+/// Faults 11 and 16: a failed discovery is restarted. Only clusters that are gone since then leave.
 #[tokio::test(start_paused = true)]
 async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
     struct Fails {
@@ -223,7 +223,7 @@ async fn a_discovery_that_fails_is_started_again_and_clusters_stay() {
     running.await.unwrap();
 }
 
-/// Faults 27 and 28: registered again an index replaces the old one, and needs no watch of its kind.
+/// Faults 27 and 28: an index that is registered again replaces the first one, and needs no watch of its kind.
 #[tokio::test(start_paused = true)]
 async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
     let world = World::new();
@@ -257,7 +257,7 @@ async fn an_index_is_one_however_often_it_is_registered_and_starts_no_watch() {
     world.end().await;
 }
 
-/// Promise 14: who sees nothing is told why.
+/// Promise 14: a user who sees no objects can see the reason.
 #[tokio::test(start_paused = true)]
 async fn a_fleet_without_clusters_says_so_after_ten_seconds() {
     let log = Log::of_this_thread(Level::INFO);
@@ -417,7 +417,7 @@ async fn b_24_primary_owned_and_watched_kinds_by_their_metadata_alone() {
     world.end().await;
 }
 
-/// A function that chooses all clusters or none, and writes down whom it was asked about.
+/// A selector function that selects all clusters or none, and records the clusters of its calls.
 fn choosing(answer: bool, asked: &Seen<String>) -> ClusterSelector {
     let asked = asked.clone();
     ClusterSelector::matching(move |cluster| {

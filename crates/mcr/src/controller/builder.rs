@@ -1,4 +1,4 @@
-//! Puts a controller together.
+//! The builder of a controller.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -9,21 +9,22 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BuiltController, ClusterEnqueue, Enqueue, WatchOptions,
-    plan::{MapFleet, RunClusterSource, RunSource, Weigh},
+    enqueue::{ClusterEnqueue, Enqueue},
+    options::WatchOptions,
+    plan::{MapFleet, Weigh},
+    source::Sources,
 };
 use crate::{
-    BuildError, ClusterSelector, Predicate, Reconciler, RequestKey,
+    ClusterSelector, Predicate, RequestKey,
     mapper::{self, OwnerKind, Watched},
     queue::{Backoff, QueueConfig},
-    reconciler::Aware,
     request::Target,
 };
 
-/// Puts a controller together: what it watches, in which clusters, and how it works.
+/// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
 ///
-/// `K` is its primary kind, the one whose objects are reconciled; `()` for a controller without one. All clusters
-/// share one fair queue: however much happens in one, the others get their turn.
+/// `K` is the primary kind, whose objects are reconciled; `()` for a controller without a primary kind. All clusters share
+/// one fair queue: a busy cluster does not keep the others waiting.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -47,12 +48,12 @@ use crate::{
 /// ```
 ///
 /// # Watches
-/// A request is dispatched once all watches of its cluster have been listed (those that are
-/// [optional](WatchOptions::optional) don't count). A kind that can't be listed in a cluster keeps the requests
-/// of that cluster back and shows in [`ControllerStatus`](super::ControllerStatus); other clusters go on.
+/// A request is dispatched once all watches in its cluster have listed, except the [optional](WatchOptions::optional) ones.
+/// If a kind can't be listed in a cluster, the requests of that cluster wait, and
+/// [`ControllerStatus`](super::ControllerStatus) shows the reason. Other clusters go on.
 ///
 /// # What can't be written
-/// There is one primary kind at most, and only a primary kind owns anything:
+/// A controller has at most one primary kind, and only objects of a primary kind own others:
 ///
 /// ```compile_fail
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -76,7 +77,7 @@ use crate::{
 /// async fn of_secrets(_: Request<Secret>, _: Arc<()>) -> Result<(), BoxError> { Ok(()) }
 /// let reconciler_of_another_kind = Controller::<ConfigMap>::new("x").build(of_secrets, Arc::new(()));
 /// ```
-/// The same, as it should be:
+/// This compiles:
 /// ```
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 /// # use mcr::{BoxError, Controller, Request};
@@ -86,8 +87,8 @@ use crate::{
 /// ```
 ///
 /// # Deletions
-/// That an object was deleted is told as [`RequestObject::Deleted`](crate::RequestObject::Deleted), while the
-/// program runs. A cluster that leaves is not a deletion of its objects.
+/// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted). Deletions
+/// while the program does not run are not reported. If a cluster leaves, its objects do not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
     pub(super) name: Arc<str>,
@@ -96,8 +97,7 @@ pub struct Controller<K> {
     pub(super) watches: Vec<Secondary>,
     pub(super) event_filter: Vec<Predicate>,
     pub(super) fleet_maps: Vec<MapFleet>,
-    pub(super) sources: Vec<RunSource>,
-    pub(super) cluster_sources: Vec<RunClusterSource>,
+    pub(super) sources: Sources,
     pub(super) queue: QueueConfig,
     pub(super) timeout: Option<Duration>,
     pub(super) release_jitter: Duration,
@@ -116,7 +116,7 @@ pub(super) struct Primary {
 pub(super) struct Secondary {
     pub(super) kind: WatchRequest,
     pub(super) options: WatchOptions,
-    /// None: whoever owns the object.
+    /// `None`: maps an object to its owners of the primary kind.
     pub(super) map: Option<mapper::MapChange>,
     pub(super) every_owner: bool,
 }
@@ -130,8 +130,7 @@ impl<K> Controller<K> {
             watches: Vec::new(),
             event_filter: Vec::new(),
             fleet_maps: Vec::new(),
-            sources: Vec::new(),
-            cluster_sources: Vec::new(),
+            sources: Sources::default(),
             queue: QueueConfig::default()
                 .concurrency(256)
                 .cluster_concurrency(8)
@@ -144,25 +143,26 @@ impl<K> Controller<K> {
         }
     }
 
-    /// Chooses the clusters to work on. Default: all but the one named `hub`.
+    /// Selects the clusters to work on. Default: all but the one named `hub`.
     ///
-    /// Watches follow it unless their options say otherwise. It is asked again when a cluster's labels change.
+    /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels of a
+    /// cluster change.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = clusters;
         self
     }
 
-    /// Lets only these changes of any watch through, before the watch's own predicates. Raw sources and fleet
-    /// events are not concerned. Several filters must all agree.
+    /// Ignores changes of all watches that do not pass this predicate. It applies in addition to the predicates of a watch,
+    /// and before them. It does not apply to sources and fleet events. With several filters, a change must pass all.
     pub fn event_filter(mut self, predicate: Predicate) -> Self {
         self.event_filter.push(predicate);
         self
     }
 
-    /// Watches another kind; `map` says whom an object concerns: keys of the same cluster
-    /// ([`ObjectKey`](mcr_core::ObjectKey)), or of any ([`RequestKey`]).
+    /// Watches another kind. `map` returns the keys to reconcile when an object changes: in the same cluster
+    /// ([`ObjectKey`](mcr_core::ObjectKey)), or in any cluster ([`RequestKey`]).
     ///
-    /// For only the metadata, watch `PartialObjectMeta<W>`.
+    /// To watch only the metadata, use `PartialObjectMeta<W>`.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -179,7 +179,7 @@ impl<K> Controller<K> {
         self.watches_with(&(), map, WatchOptions::new())
     }
 
-    /// As [`watches`](Self::watches), with options, and for kinds known at run time.
+    /// As [`watches`](Self::watches), with options, and for kinds that are known at run time.
     pub fn watches_with<W, I>(
         mut self,
         dynamic: &W::DynamicType,
@@ -200,9 +200,9 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Turns joins, leaves and changes of clusters into requests, in any cluster.
+    /// Maps fleet events (clusters that join, leave or change) to requests in any cluster.
     ///
-    /// Requests for a cluster that has not joined yet are kept for it.
+    /// A request for a cluster that has not joined yet is kept until it joins.
     ///
     /// ```
     /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
@@ -222,9 +222,10 @@ impl<K> Controller<K> {
         self
     }
 
-    /// Adds a source of requests of one's own: a task that asks for requests in any cluster, for as long as the
-    /// controller runs. It must end soon after its token is cancelled. One that fails or panics is started again
-    /// after a pause; one that returns `Ok` has ended.
+    /// Adds a source of requests: a task that adds requests in any cluster while the controller runs.
+    ///
+    /// The task must end soon after its token is cancelled. After an error or a panic, it is started again after a pause of 1
+    /// second, which doubles each time up to 60 seconds. After `Ok`, it is not started again.
     ///
     /// ```
     /// # use mcr::{Controller, ClusterName, Enqueue, ObjectKey, RequestKey};
@@ -250,14 +251,15 @@ impl<K> Controller<K> {
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
         self.sources
+            .global
             .push(Arc::new(move |enqueue, stop| source(enqueue, stop).boxed()));
         self
     }
 
-    /// Adds a source of requests that runs once in each cluster of the controller, from its joining to its
-    /// leaving.
+    /// Adds a source of requests that runs once for each cluster of the controller, while the cluster is in the controller.
     ///
-    /// Its token is cancelled when the cluster leaves; after the grace period it is aborted.
+    /// When the cluster leaves, the token of the source is cancelled. A source that has not ended after the grace period is
+    /// aborted. Errors and panics are handled as for [`source`](Self::source).
     pub fn cluster_source<Fut>(
         mut self,
         source: impl Fn(Cluster, ClusterEnqueue, CancellationToken) -> Fut + Send + Sync + 'static,
@@ -265,88 +267,66 @@ impl<K> Controller<K> {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.cluster_sources.push(Arc::new(move |cluster, enqueue, stop| {
+        self.sources.cluster.push(Arc::new(move |cluster, enqueue, stop| {
             source(cluster, enqueue, stop).boxed()
         }));
         self
     }
 
-    /// How many reconciles run at once in all clusters. Default 256: a reconcile that waits costs little, and
-    /// those of clusters that just died must not keep the others from running.
+    /// Limits how many reconciles run at once in all clusters. Default 256: a waiting reconcile costs little, and reconciles
+    /// that wait for unreachable clusters must not use up the limit.
     pub fn concurrency(mut self, limit: usize) -> Self {
         self.queue = self.queue.concurrency(limit);
         self
     }
 
-    /// How many reconciles run at once in one cluster. Default 8.
+    /// Limits how many reconciles run at once in one cluster. Default 8.
     pub fn cluster_concurrency(mut self, limit: usize) -> Self {
         self.queue = self.queue.cluster_concurrency(limit);
         self
     }
 
-    /// Waits until an object has been quiet for this long before it is reconciled, but not longer than ten times
-    /// this. Default: no wait.
+    /// Delays the reconcile of an object until it has had no change for this time, but at most for ten times this time.
+    /// Default: no delay.
     pub fn debounce(mut self, quiet: Duration) -> Self {
         self.queue = self.queue.debounce(quiet);
         self
     }
 
-    /// The pauses after failures of one object. Default: 5 ms, doubling up to 1000 s.
+    /// Sets the delays after failures of one object. Default: 5 ms, doubled each time up to 1000 s.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.queue = self.queue.backoff(backoff);
         self
     }
 
-    /// How long one reconcile may take; after that it is dropped at its next await and counts as failed.
-    /// Default: as long as it likes. (Requests of a cluster's client have deadlines of their own.)
+    /// Limits the time of one reconcile. A reconcile that takes longer is dropped at its next await and counts as failed.
+    /// Default: no limit. (The requests of a client of a cluster have their own timeouts.)
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// The share of each cluster in the dispatches, relative to the others. Default: 1 for all; 0 counts as 1.
+    /// Sets the share of each cluster in the dispatches, relative to the others. Default: 1 for all; 0 counts as 1.
     ///
-    /// Weights decide whose turn it is when several clusters could be served. A cluster that has as many reconciles
-    /// running as [`cluster_concurrency`](Self::cluster_concurrency) allows takes no turn, so its weight has no effect
-    /// until one of them ends: a weight that is to give a cluster more at once needs a limit that leaves room for it.
+    /// Weights matter when several clusters have ready requests. A cluster at its limit of
+    /// [`cluster_concurrency`](Self::cluster_concurrency) is skipped, so its weight has no effect until one of its reconciles
+    /// ends. For a cluster to run more reconciles at once than others, that limit must be high enough.
     pub fn weight_by(mut self, weight: impl Fn(&Cluster) -> u32 + Send + Sync + 'static) -> Self {
         self.weigh = Some(Arc::new(weight));
         self
     }
 
-    /// The requests of a cluster that can be reached again are released after a random part of this, so that
-    /// clusters that come back together don't start together. Default 1 second.
+    /// Sets the longest delay of requests after their cluster is reachable again. The delay is random, so that clusters that
+    /// become reachable together do not start together. Default 1 second.
     pub fn release_jitter(mut self, most: Duration) -> Self {
         self.release_jitter = most;
         self
     }
 
-    /// How long running reconciles may take to end when the controller stops. Default 30 seconds.
+    /// Limits the time that running reconciles get to end when the controller stops. Default 30 seconds.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
-    }
-}
-
-impl<K> Controller<K>
-where
-    K: DeserializeOwned + Send + Sync + 'static,
-{
-    /// Finishes the controller with a multi-cluster aware [`Reconciler`].
-    ///
-    /// The result is handed to a [`Manager`](crate::Manager), or [run](BuiltController::run) by itself.
-    ///
-    /// # Errors
-    /// [`BuildError`] if the controller would never do anything, or a setting makes no sense.
-    pub fn build<Ctx>(
-        self,
-        reconciler: impl Reconciler<K, Ctx>,
-        ctx: Arc<Ctx>,
-    ) -> Result<BuiltController, BuildError>
-    where
-        Ctx: Send + Sync + 'static,
-    {
-        self.finish(Arc::new(Aware::<K, _, Ctx>::new(reconciler, ctx)))
     }
 }
 

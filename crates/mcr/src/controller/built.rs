@@ -7,40 +7,42 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ControllerHandle,
     engine::{Core, Engine},
     follow::follow,
     run::dispatch,
-    source,
+    source::{self, Sources},
+    status::ControllerHandle,
 };
 use crate::{ControllerError, failure::panic_text};
 
-/// A controller that is ready to run; made by [`Controller::build`](super::Controller::build).
+/// A controller that is ready to run. [`Controller::build`](super::Controller::build) makes it.
 pub struct BuiltController {
     core: Arc<Core>,
+    sources: Sources,
 }
 
 impl BuiltController {
-    pub(crate) fn new(core: Core) -> Self {
-        Self { core: Arc::new(core) }
+    pub(crate) fn new(core: Core, sources: Sources) -> Self {
+        let core = Arc::new(core);
+        Self { core, sources }
     }
 
-    /// Its name.
+    /// The name of the controller.
     pub fn name(&self) -> &str {
         &self.core.plan.name
     }
 
-    /// Shows what it does, also while it runs.
+    /// A handle to read the state of the controller, also while it runs.
     pub fn handle(&self) -> ControllerHandle {
         ControllerHandle(self.core.clone())
     }
 
     /// Runs the controller on a fleet until `stop` is cancelled.
     ///
-    /// The fleet has to [run](Fleet::run) as well, and should be stopped after its controllers: reconciles that
-    /// are ending still need their clusters. After `stop` nothing new is begun, the tokens of running requests
-    /// are cancelled, and what has not ended within the
-    /// [grace period](super::Controller::shutdown_grace) is aborted.
+    /// The caller must [run](Fleet::run) the fleet too, and should stop it after its controllers: reconciles that are
+    /// ending still need their clusters. After `stop`, the controller starts no reconcile and cancels the tokens of the
+    /// running ones. It aborts reconciles and sources that have not ended within the
+    /// [grace period](super::Controller::shutdown_grace).
     ///
     /// ```no_run
     /// use mcr::{BuiltController, Fleet};
@@ -60,41 +62,44 @@ impl BuiltController {
     /// ```
     ///
     /// # Errors
-    /// [`ControllerError`] if a part of the controller itself panicked, which is a fault of this crate. Panics of
-    /// reconcilers and of other functions given to the controller don't end it.
+    /// [`ControllerError`] if a part of the controller itself panicked, which is a fault of this crate. Panics in
+    /// reconcilers and in other functions that were given to the controller don't end it.
     ///
     /// # Cancellation
-    /// Dropping the future stops the controller without any grace: running reconciles are aborted.
+    /// Dropping the future stops the controller without a grace period: running reconciles are aborted.
     pub async fn run(self, fleet: Fleet, stop: CancellationToken) -> Result<(), ControllerError> {
         let grace = self.core.plan.shutdown_grace;
         self.run_within(fleet, stop, grace).await
     }
 
-    /// Runs with at most this grace period.
+    /// As [`run`](Self::run), with a grace period of at most `most`.
     pub(crate) async fn run_within(
         self,
         fleet: Fleet,
         stop: CancellationToken,
         most: Duration,
     ) -> Result<(), ControllerError> {
-        let core = self.core;
+        let Self { core, sources } = self;
         let engine = Arc::new(Engine {
             core: core.clone(),
             fleet,
         });
-        let (following, working) = (CancellationToken::new(), CancellationToken::new());
-        let _ends = (following.clone().drop_guard(), working.clone().drop_guard());
+        let (stop_following, stop_sources) = (CancellationToken::new(), CancellationToken::new());
+        let _guards = (
+            stop_following.clone().drop_guard(),
+            stop_sources.clone().drop_guard(),
+        );
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(engine.clone(), following.clone()));
+        tasks.spawn(follow(engine.clone(), sources.cluster, stop_following.clone()));
         tasks.spawn(dispatch(engine.clone()));
-        let mut sources = JoinSet::new();
-        for run in &core.plan.sources {
-            sources.spawn(source::run(engine.clone(), run.clone(), working.clone()));
+        let mut running_sources = JoinSet::new();
+        for run in &sources.global {
+            running_sources.spawn(source::run(engine.clone(), run.clone(), stop_sources.clone()));
         }
         let result = loop {
             tokio::select! {
                 () = stop.cancelled() => break Ok(()),
-                Some(_) = sources.join_next() => {}
+                Some(_) = running_sources.join_next() => {}
                 Some(ended) = tasks.join_next() => match ended {
                     Err(error) if error.is_panic() => {
                         let panic = panic_text(&*error.into_panic()).to_owned();
@@ -104,9 +109,9 @@ impl BuiltController {
                 },
             }
         };
-        tracing::debug!(controller = %core.plan.name, "controller stops");
+        tracing::debug!(controller = %core.plan.name, "controller stopping");
         core.queue.close();
-        working.cancel();
+        stop_sources.cancel();
         let members: Vec<_> = core.members().values().cloned().collect();
         for member in members {
             member.close();
@@ -115,16 +120,16 @@ impl BuiltController {
         let grace = core.plan.shutdown_grace.min(most);
         let ended = timeout(grace, async {
             core.tracker.wait().await;
-            while sources.join_next().await.is_some() {}
+            while running_sources.join_next().await.is_some() {}
         });
         if ended.await.is_err() {
-            tracing::warn!(controller = %core.plan.name, running = core.tracker.len(), "work did not end within {} s; it is aborted", grace.as_secs_f32());
+            tracing::warn!(controller = %core.plan.name, running = core.tracker.len(), "reconciles and sources did not end within the grace period of {} s; they are aborted", grace.as_secs_f32());
         }
-        sources.shutdown().await;
-        // The follower ends what is left when it ends.
-        following.cancel();
+        running_sources.shutdown().await;
+        // The follower aborts the tasks of its members when it ends.
+        stop_following.cancel();
         while tasks.join_next().await.is_some() {}
-        // Only what never awaits survives an abort, and nobody can wait for that.
+        // A task that never awaits survives its abort, and may never end.
         let _ = timeout(Duration::from_secs(1), core.tracker.wait()).await;
         result
     }

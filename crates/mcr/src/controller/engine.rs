@@ -1,4 +1,4 @@
-//! What all tasks of a running controller share, and how changes become requests.
+//! The state that all tasks of a controller share, and the way of a request into the queue.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use mcr_core::{ChangeSink, Cluster, ClusterName, Fleet, ObjectChange, ObjectKey, WatchStatus};
+use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey, internal::lock};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    member::{Member, lock},
+    counters::{Counters, count},
+    member::Member,
     plan::{Plan, WatchPlan},
-    status::{Counters, count},
 };
 use crate::{
     RequestKey,
@@ -24,30 +24,31 @@ use crate::{
 
 pub(crate) type Queue = FairQueue<ClusterName, ObjectKey>;
 
-/// Looked at for each request.
+/// Read for each request, so its hasher is a fast one.
 type Members = HashMap<ClusterName, Arc<Member>, foldhash::fast::RandomState>;
 
-/// What there is of a controller whether it runs or not.
+/// The state of a controller, which exists also before and after its run.
 pub(crate) struct Core {
     pub(crate) plan: Plan,
     pub(crate) queue: Queue,
     pub(crate) counters: Counters,
-    /// Every reconcile and every source of a cluster.
+    /// Tracks every reconcile and every source of a cluster.
     pub(crate) tracker: TaskTracker,
     members: RwLock<Members>,
-    held: Mutex<Held>,
+    deferred: Mutex<DeferredRequests>,
 }
 
 /// Requests for clusters that have not joined yet.
 #[derive(Default)]
-struct Held {
+struct DeferredRequests {
     keys: HashMap<ClusterName, HashSet<ObjectKey>>,
     count: usize,
-    told: bool,
+    /// Whether the log has a warning about too many deferred requests.
+    warned: bool,
 }
 
-/// More requests than this for clusters that are not there are a mistake, not a race.
-const MAX_HELD: usize = 10_000;
+/// More requests than this for clusters that have not joined come from a mistake, not from a race.
+const MAX_DEFERRED: usize = 10_000;
 
 impl Core {
     pub(crate) fn new(plan: Plan, queue: Queue) -> Self {
@@ -57,7 +58,7 @@ impl Core {
             counters: Counters::default(),
             tracker: TaskTracker::new(),
             members: RwLock::default(),
-            held: Mutex::default(),
+            deferred: Mutex::default(),
         }
     }
 
@@ -69,7 +70,7 @@ impl Core {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a function of the user's; a panic in it must not take the fleet along.
+    /// Calls a function that the user gave to the controller. Logs and counts a panic in it, and returns `None`.
     pub(crate) fn guarded<T>(&self, what: &str, cluster: &str, call: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(call)) {
             Ok(result) => Some(result),
@@ -81,7 +82,7 @@ impl Core {
         }
     }
 
-    /// Whether the controller itself, whichever of its watches, is about this cluster.
+    /// Whether the selector of the controller chooses this cluster.
     pub(crate) fn selects(&self, cluster: &Cluster) -> bool {
         self.guarded("a cluster selector", cluster.name(), || {
             self.plan.clusters.matches(cluster)
@@ -89,13 +90,15 @@ impl Core {
         .unwrap_or(false)
     }
 
+    /// Whether the selector of a watch chooses this cluster.
     pub(crate) fn watches_in(&self, watch: &WatchPlan, cluster: &Cluster) -> bool {
         let selector = watch.clusters.as_ref().unwrap_or(&self.plan.clusters);
         self.guarded("a cluster selector", cluster.name(), || selector.matches(cluster))
             .unwrap_or(false)
     }
 
-    fn is_for(&self, cluster: &Cluster) -> bool {
+    /// Whether the selector of the controller or of any watch chooses this cluster.
+    fn is_member(&self, cluster: &Cluster) -> bool {
         self.selects(cluster)
             || self
                 .plan
@@ -104,12 +107,12 @@ impl Core {
                 .any(|watch| self.watches_in(watch, cluster))
     }
 
-    /// Gives a cluster that joined what was asked for before. The cluster must be engaged in the queue already.
-    pub(crate) fn deliver_held(&self, cluster: &ClusterName) {
+    /// Queues the deferred requests of a cluster that has joined. The cluster must be engaged in the queue.
+    pub(crate) fn queue_deferred(&self, cluster: &ClusterName) {
         let keys = {
-            let mut held = lock(&self.held);
-            let keys = held.keys.remove(cluster).unwrap_or_default();
-            held.count -= keys.len();
+            let mut deferred = lock(&self.deferred);
+            let keys = deferred.keys.remove(cluster).unwrap_or_default();
+            deferred.count -= keys.len();
             keys
         };
         for key in keys {
@@ -117,34 +120,34 @@ impl Core {
         }
     }
 
-    fn hold(&self, key: RequestKey) -> bool {
-        let mut held = lock(&self.held);
-        // It may have joined in the meantime; if it joins from now on, it takes what is held.
+    fn defer(&self, key: RequestKey) -> bool {
+        let mut deferred = lock(&self.deferred);
+        // The cluster may have joined meanwhile. If it joins from now on, it gets its deferred requests.
         if self.queue.add(&key.cluster, key.object.clone(), Priority::Live) {
             return true;
         }
-        if held.count >= MAX_HELD {
-            if !std::mem::replace(&mut held.told, true) {
-                tracing::warn!(controller = %self.plan.name, %key, "{MAX_HELD} requests wait for clusters that have not joined; further ones are dropped. Does a mapper or source name clusters that don't exist?");
+        if deferred.count >= MAX_DEFERRED {
+            if !std::mem::replace(&mut deferred.warned, true) {
+                tracing::warn!(controller = %self.plan.name, %key, "{MAX_DEFERRED} requests wait for clusters that have not joined; further ones are dropped. Check whether a mapper or source names clusters that don't exist");
             }
             count(&self.counters.misdirected);
             return false;
         }
-        if held.keys.entry(key.cluster).or_default().insert(key.object) {
-            held.count += 1;
+        if deferred.keys.entry(key.cluster).or_default().insert(key.object) {
+            deferred.count += 1;
         }
         true
     }
 }
 
-/// A controller that runs.
+/// A running controller.
 pub(crate) struct Engine {
     pub(crate) core: Arc<Core>,
     pub(crate) fleet: Fleet,
 }
 
 impl Engine {
-    /// Asks for a request in whichever cluster the key names.
+    /// Adds a request in the cluster that the key names.
     pub(crate) fn enqueue(&self, key: RequestKey, priority: Priority, delay: Duration) -> bool {
         let core = &self.core;
         if core
@@ -157,18 +160,18 @@ impl Engine {
             return false;
         }
         match self.fleet.get(&key.cluster) {
-            Ok(cluster) if !core.is_for(&cluster) => {
-                tracing::debug!(controller = %core.plan.name, %key, "request dropped: the controller does not select this cluster");
+            Ok(cluster) if !core.is_member(&cluster) => {
+                tracing::debug!(controller = %core.plan.name, %key, "request dropped: the controller does not select its cluster");
                 count(&core.counters.misdirected);
                 false
             }
-            // It has not joined, or joins just now: what is asked for today must not depend on who came first.
-            _ if delay.is_zero() => core.hold(key),
+            // The cluster has not joined, or is joining now. Which of request and cluster came first must not matter.
+            _ if delay.is_zero() => core.defer(key),
             _ => false,
         }
     }
 
-    /// Asks for a request on behalf of something seen in a cluster.
+    /// Adds a request because of a change in the cluster of `member`.
     pub(crate) fn enqueue_from(
         &self,
         member: &Member,
@@ -176,7 +179,7 @@ impl Engine {
         priority: Priority,
         delay: Duration,
     ) -> bool {
-        // The token of a leaving cluster is cancelled a moment before the queue learns of it.
+        // The token of a leaving cluster is cancelled before the cluster is disengaged from the queue.
         if member.token.is_cancelled() {
             return false;
         }
@@ -189,90 +192,16 @@ impl Engine {
         }
     }
 
-    fn enqueue_here(&self, member: &Member, key: ObjectKey, priority: Priority, delay: Duration) -> bool {
+    /// Adds a request in the cluster of `member`, unless that has left.
+    pub(crate) fn enqueue_here(
+        &self,
+        member: &Member,
+        key: ObjectKey,
+        priority: Priority,
+        delay: Duration,
+    ) -> bool {
         self.core
             .queue
             .add_in(member.cluster.name(), member.epoch, key, priority, delay)
-    }
-}
-
-/// Turns the changes of one watch in one cluster into requests.
-pub(crate) struct WatchSink {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) member: Arc<Member>,
-    /// The number of the watch.
-    pub(crate) at: usize,
-}
-
-impl WatchSink {
-    fn passes(&self, watch: &WatchPlan, change: &ObjectChange) -> bool {
-        let ask = || watch.predicates.iter().all(|predicate| predicate.passes(change));
-        // A request too many does no harm, one too few does.
-        self.engine
-            .core
-            .guarded("a predicate", self.member.cluster.name(), ask)
-            .unwrap_or(true)
-    }
-
-    fn primary_changed(&self, key: &ObjectKey, change: &ObjectChange, passes: bool, priority: Priority) {
-        if change.new.is_some() {
-            self.member.alive(key);
-        } else if passes && let Some(old) = &change.old {
-            self.member.dead(key, old.clone());
-        }
-        if passes {
-            self.engine
-                .enqueue_here(&self.member, key.clone(), priority, Duration::ZERO);
-        }
-    }
-}
-
-impl ChangeSink for WatchSink {
-    fn changed(&self, change: &ObjectChange) {
-        if self.member.token.is_cancelled() {
-            return;
-        }
-        let core = &self.engine.core;
-        let (Some(watch), Some(key)) = (core.plan.watches.get(self.at), change.key()) else {
-            return;
-        };
-        let priority = if change.initial {
-            Priority::Initial
-        } else {
-            Priority::Live
-        };
-        let passes = self.passes(watch, change);
-        let Some(map) = &watch.map else {
-            return self.primary_changed(key, change, passes, priority);
-        };
-        if !passes {
-            return;
-        }
-        let cluster = &self.member.cluster;
-        match core.guarded("a mapper", cluster.name(), || map(cluster, change)) {
-            Some(Ok(targets)) => {
-                for target in targets {
-                    self.engine
-                        .enqueue_from(&self.member, target, priority, Duration::ZERO);
-                }
-            }
-            Some(Err(error)) => {
-                count(&core.counters.undecodable);
-                tracing::warn!(controller = %core.plan.name, cluster = %cluster.name(), %error, "nobody was told of a change");
-            }
-            None => {}
-        }
-    }
-
-    fn status_changed(&self, status: &WatchStatus) {
-        let mut gate = lock(&self.member.gate);
-        gate.told(self.at, status);
-        if !gate.closed {
-            // Under the gate's lock, so that the last word is the right one.
-            self.engine
-                .core
-                .queue
-                .set_gate(self.member.cluster.name(), gate.is_open());
-        }
     }
 }

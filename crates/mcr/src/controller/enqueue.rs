@@ -1,4 +1,4 @@
-//! How sources ask for requests.
+//! Handles for sources to add requests.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,23 +7,27 @@ use mcr_core::{Cluster, ObjectKey};
 use super::{engine::Engine, member::Member};
 use crate::{RequestKey, queue::Priority, request::Target};
 
-/// Asks a controller for requests in any of its clusters. Cheap to clone; never waits.
+/// Adds requests to a controller, in any of its clusters. Cheap to clone; no call waits.
 #[derive(Clone)]
 pub struct Enqueue(pub(crate) Arc<Engine>);
 
 impl Enqueue {
-    /// Asks for a request now. Returns whether it was taken: not if the controller does not select the cluster,
-    /// or stops. A request for a cluster that has not joined yet is kept for it.
+    /// Adds a request, to be dispatched now. A request for a cluster that has not joined yet is kept until it joins.
+    ///
+    /// Returns `false` if the request was dropped: the controller does not select the cluster, is stopping, or keeps too
+    /// many requests for clusters that have not joined.
     pub fn add(&self, key: RequestKey) -> bool {
         self.0.enqueue(key, Priority::Live, Duration::ZERO)
     }
 
-    /// Asks for a request after a time. Only clusters that are there can be asked for.
+    /// Adds a request, to be dispatched after `delay`. Returns `false` if the cluster has not joined, or as for
+    /// [`add`](Self::add).
     pub fn add_after(&self, key: RequestKey, delay: Duration) -> bool {
         self.0.enqueue(key, Priority::Live, delay)
     }
 
-    /// Asks for a request that gives way to those for live changes: for what is listed or synced periodically.
+    /// Adds a request with the priority of a first listing, below that of live changes: for lists and periodic resyncs.
+    /// Otherwise as [`add`](Self::add).
     pub fn add_initial(&self, key: RequestKey) -> bool {
         self.0.enqueue(key, Priority::Initial, Duration::ZERO)
     }
@@ -35,9 +39,9 @@ impl fmt::Debug for Enqueue {
     }
 }
 
-/// Asks a controller for requests on behalf of one engagement of one cluster. Cheap to clone; never waits.
+/// Adds requests to a controller on behalf of one engagement of one cluster. Cheap to clone; no call waits.
 ///
-/// After the cluster has left, requests in it are refused, also when it has come back.
+/// After the cluster has left the controller, every call returns `false`, even if the cluster joins again.
 #[derive(Clone)]
 pub struct ClusterEnqueue {
     pub(crate) engine: Arc<Engine>,
@@ -50,20 +54,20 @@ impl ClusterEnqueue {
         &self.member.cluster
     }
 
-    /// Asks for a request now: in this cluster (an [`ObjectKey`]) or in another (a [`RequestKey`]). Returns
-    /// whether it was taken.
+    /// Adds a request, to be dispatched now: in this cluster (an [`ObjectKey`]) or in another (a [`RequestKey`]). Returns
+    /// `false` if the request was dropped, as [`Enqueue::add`] does.
     pub fn add(&self, target: impl Into<Target>) -> bool {
         self.engine
             .enqueue_from(&self.member, target.into(), Priority::Live, Duration::ZERO)
     }
 
-    /// Asks for a request in this cluster after a time.
+    /// Adds a request in this cluster, to be dispatched after `delay`. Returns `false` if the request was dropped.
     pub fn add_after(&self, key: ObjectKey, delay: Duration) -> bool {
         self.engine
             .enqueue_from(&self.member, Target::Here(key), Priority::Live, delay)
     }
 
-    /// Asks for a request that gives way to those for live changes.
+    /// Adds a request with the priority of a first listing, below that of live changes. Otherwise as [`add`](Self::add).
     pub fn add_initial(&self, target: impl Into<Target>) -> bool {
         self.engine
             .enqueue_from(&self.member, target.into(), Priority::Initial, Duration::ZERO)

@@ -1,18 +1,46 @@
-//! Checks a controller and takes the types of its objects away.
+//! Finishes a controller: checks its settings and removes the types of its objects.
 
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::WatchRequest;
+use serde::de::DeserializeOwned;
 
 use super::{
-    BuiltController, Controller,
+    builder::Controller,
+    built::BuiltController,
     engine::Core,
     plan::{Plan, WatchPlan},
 };
-use crate::{BuildError, Predicate, mapper, queue::FairQueue, reconciler::Run};
+use crate::{
+    BuildError, Predicate, Reconciler, mapper,
+    queue::FairQueue,
+    reconciler::{MultiCluster, RunReconcile},
+};
+
+impl<K> Controller<K>
+where
+    K: DeserializeOwned + Send + Sync + 'static,
+{
+    /// Finishes the controller with a multi-cluster [`Reconciler`].
+    ///
+    /// Give the result to a [`Manager`](crate::Manager), or [run](BuiltController::run) it yourself.
+    ///
+    /// # Errors
+    /// [`BuildError`] if nothing could ever trigger the controller, or if a setting makes no sense.
+    pub fn build<Ctx>(
+        self,
+        reconciler: impl Reconciler<K, Ctx>,
+        ctx: Arc<Ctx>,
+    ) -> Result<BuiltController, BuildError>
+    where
+        Ctx: Send + Sync + 'static,
+    {
+        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(reconciler, ctx)))
+    }
+}
 
 impl<K> Controller<K> {
-    pub(super) fn finish(self, runner: Arc<dyn Run>) -> Result<BuiltController, BuildError> {
+    pub(super) fn finish(self, reconciler: Arc<dyn RunReconcile>) -> Result<BuiltController, BuildError> {
         let name = self.name;
         if name.is_empty() {
             return Err(BuildError::EmptyName);
@@ -20,8 +48,7 @@ impl<K> Controller<K> {
         let nothing = self.primary.is_none()
             && self.watches.is_empty()
             && self.fleet_maps.is_empty()
-            && self.sources.is_empty()
-            && self.cluster_sources.is_empty();
+            && self.sources.is_empty();
         if nothing {
             return Err(BuildError::NoWatches { controller: name });
         }
@@ -88,14 +115,13 @@ impl<K> Controller<K> {
             watches,
             has_primary,
             fleet_maps: self.fleet_maps,
-            sources: self.sources,
-            cluster_sources: self.cluster_sources,
             timeout: self.timeout,
             release_jitter: self.release_jitter,
             shutdown_grace: self.shutdown_grace,
             weigh: self.weigh,
-            runner,
+            reconciler,
         };
-        Ok(BuiltController::new(Core::new(plan, FairQueue::new(self.queue))))
+        let core = Core::new(plan, FairQueue::new(self.queue));
+        Ok(BuiltController::new(core, self.sources))
     }
 }

@@ -1,76 +1,83 @@
-//! Follows the fleet: takes clusters in, lets them go, starts and ends their watches.
+//! Follows the fleet: adds and removes the members of a controller, and starts and ends their watches.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use mcr_core::{Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle};
-use rand::Rng;
+use mcr_core::{
+    Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle,
+    internal::{Backoff, lock},
+};
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterEnqueue,
-    engine::{Engine, WatchSink},
-    member::{Member, lock},
+    engine::Engine,
+    enqueue::ClusterEnqueue,
+    member::Member,
     plan::Plan,
-    source,
+    sink::WatchSink,
+    source::{self, RunClusterSource},
 };
 use crate::queue::Priority;
 
-/// Follows the fleet until told to stop.
-pub(crate) async fn follow(engine: Arc<Engine>, stop: CancellationToken) {
+/// Follows the fleet until `stop` is cancelled.
+pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, stop: CancellationToken) {
     let mut events: FleetEvents = engine.fleet.subscribe();
     let mut follower = Follower {
         engine,
-        local: HashMap::new(),
+        sources,
+        members: HashMap::new(),
         epochs: 0,
-        reapers: JoinSet::new(),
+        draining: JoinSet::new(),
     };
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            event = events.next() => follower.take(&event),
-            Some(_) = follower.reapers.join_next() => {}
+            event = events.next() => follower.handle(&event),
+            Some(_) = follower.draining.join_next() => {}
         }
     }
 }
 
 struct Follower {
     engine: Arc<Engine>,
-    local: HashMap<ClusterName, Local>,
+    sources: Vec<RunClusterSource>,
+    members: HashMap<ClusterName, Followed>,
     epochs: u64,
-    /// End what still runs for clusters that were let go.
-    reapers: JoinSet<()>,
+    /// Abort the tasks of members that have left, after the grace period.
+    draining: JoinSet<()>,
 }
 
-/// What only the follower needs of a member.
-struct Local {
+/// A member with the state that only the follower needs.
+struct Followed {
     member: Arc<Member>,
     /// By the number of the watch.
     watches: Vec<Option<WatchHandle>>,
-    /// Whether the controller itself is about this cluster, whichever of its watches.
+    /// Whether the selector of the controller chooses this cluster.
     selected: bool,
     parked: bool,
-    /// Whether it answered at some time.
+    /// Whether the cluster has been Ready since it joined.
     was_ready: bool,
 }
 
-/// Which parts of a controller are about a cluster.
-struct Wanted {
-    selected: bool,
+/// The selectors of a controller that choose a cluster.
+struct Selection {
+    /// The selector of the controller.
+    controller: bool,
+    /// The selectors of the watches, by number.
     watches: Vec<bool>,
 }
 
-impl Wanted {
+impl Selection {
     fn any(&self) -> bool {
-        self.selected || self.watches.contains(&true)
+        self.controller || self.watches.contains(&true)
     }
 }
 
 impl Follower {
-    fn take(&mut self, event: &FleetEvent) {
+    fn handle(&mut self, event: &FleetEvent) {
         match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => self.consider(cluster),
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => self.update(cluster),
             FleetEvent::Disengaged { name, epoch } => self.disengaged(name, *epoch),
             _ => {}
         }
@@ -79,11 +86,11 @@ impl Follower {
 
     fn disengaged(&mut self, name: &ClusterName, epoch: u64) {
         if self
-            .local
+            .members
             .get(name)
-            .is_some_and(|local| local.member.cluster.epoch() == epoch)
+            .is_some_and(|followed| followed.member.cluster.epoch() == epoch)
         {
-            self.let_go(name);
+            self.remove(name);
         }
     }
 
@@ -102,10 +109,10 @@ impl Follower {
         }
     }
 
-    fn wanted(&self, cluster: &Cluster) -> Wanted {
+    fn selection(&self, cluster: &Cluster) -> Selection {
         let core = &self.engine.core;
-        Wanted {
-            selected: core.selects(cluster),
+        Selection {
+            controller: core.selects(cluster),
             watches: core
                 .plan
                 .watches
@@ -115,55 +122,56 @@ impl Follower {
         }
     }
 
-    fn consider(&mut self, cluster: &Cluster) {
+    /// Adds, updates or removes a member after an event of its cluster.
+    fn update(&mut self, cluster: &Cluster) {
         if self.engine.core.queue.is_closed() {
             return;
         }
         let name = cluster.name();
         if self
-            .local
+            .members
             .get(name)
-            .is_some_and(|local| !local.member.cluster.is_same(cluster))
+            .is_some_and(|followed| !followed.member.cluster.is_same(cluster))
         {
-            self.let_go(name);
+            self.remove(name);
         }
-        let wanted = self.wanted(cluster);
-        if !wanted.any() {
-            if self.let_go(name) {
+        let selection = self.selection(cluster);
+        if !selection.any() {
+            if self.remove(name).is_some() {
                 tracing::info!(controller = %self.engine.core.plan.name, cluster = %name, "cluster no longer selected");
             }
             return;
         }
-        match self.local.get(name) {
-            None => self.take_in(cluster, &wanted),
-            Some(local) if local.loses_primary(&self.engine.core.plan, &wanted) => {
-                // Requests for objects that are no longer watched must go. The other watches have new handles
-                // before the old ones are dropped, so nothing is listed again.
-                let old = self.retire(name);
-                self.take_in(cluster, &wanted);
+        match self.members.get(name) {
+            None => self.add(cluster, &selection),
+            Some(followed) if followed.loses_primary(&self.engine.core.plan, &selection) => {
+                // A new membership drops the requests for objects that are no longer watched. The other watches get
+                // their new handles before the old ones are dropped, so that no kind is listed again.
+                let old = self.remove(name);
+                self.add(cluster, &selection);
                 drop(old);
             }
-            Some(_) => self.adjust(name, &wanted),
+            Some(_) => self.update_watches(name, &selection),
         }
-        self.settle(cluster);
+        self.update_dispatch(cluster);
     }
 
-    fn take_in(&mut self, cluster: &Cluster, wanted: &Wanted) {
+    fn add(&mut self, cluster: &Cluster, selection: &Selection) {
         let core = self.engine.core.clone();
         let name = cluster.name();
         self.epochs += 1;
         let member = Arc::new(Member::new(cluster.clone(), self.epochs));
-        tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster taken in");
+        tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster joined the controller");
         core.queue.engage(name.clone(), member.epoch);
         core.queue.park(name);
         core.members_mut().insert(name.clone(), member.clone());
         if core.queue.is_closed() {
-            // The controller stops just now and may have told its members already.
+            // The controller is stopping, and may have closed its members before this one was added.
             member.close();
         }
-        self.local.insert(
+        self.members.insert(
             name.clone(),
-            Local {
+            Followed {
                 member: member.clone(),
                 watches: core.plan.watches.iter().map(|_| None).collect(),
                 selected: false,
@@ -171,73 +179,73 @@ impl Follower {
                 was_ready: false,
             },
         );
-        self.adjust(name, wanted);
-        core.deliver_held(name);
+        self.update_watches(name, selection);
+        core.queue_deferred(name);
     }
 
-    /// Starts the watches that are wanted and ends those that are not.
-    fn adjust(&mut self, name: &ClusterName, wanted: &Wanted) {
+    /// Starts the selected watches and sources, and ends the watches that are no longer selected.
+    fn update_watches(&mut self, name: &ClusterName, selection: &Selection) {
         let engine = &self.engine;
         let core = &engine.core;
-        let Some(local) = self.local.get_mut(name) else {
+        let Some(followed) = self.members.get_mut(name) else {
             return;
         };
-        let starting: Vec<usize> = (0..wanted.watches.len())
-            .filter(|at| wanted.watches[*at] && local.watches[*at].is_none())
+        let starting: Vec<usize> = (0..selection.watches.len())
+            .filter(|at| selection.watches[*at] && followed.watches[*at].is_none())
             .collect();
-        let ending: Vec<usize> = (0..wanted.watches.len())
-            .filter(|at| !wanted.watches[*at] && local.watches[*at].is_some())
+        let ending: Vec<usize> = (0..selection.watches.len())
+            .filter(|at| !selection.watches[*at] && followed.watches[*at].is_some())
             .collect();
         {
-            // All of them are expected before the first one can say that it is listed.
-            let mut gate = lock(&local.member.gate);
+            // The gate gets all watches before the first one can report that it has listed.
+            let mut gate = lock(&followed.member.gate);
             for at in &starting {
                 if !core.plan.watches[*at].optional {
-                    gate.expect(*at, core.plan.watches[*at].request.to_string());
+                    gate.add_watch(*at, core.plan.watches[*at].request.to_string());
                 }
             }
-            ending.iter().for_each(|at| gate.forget(*at));
+            ending.iter().for_each(|at| gate.remove_watch(*at));
             core.queue.set_gate(name, gate.is_open());
         }
         for at in ending {
-            local.watches[at] = None;
+            followed.watches[at] = None;
         }
         for at in starting {
-            local.watches[at] = start(engine, &local.member, at);
+            followed.watches[at] = start(engine, &followed.member, at);
         }
-        if wanted.selected && !local.selected {
-            for run in &core.plan.cluster_sources {
+        if selection.controller && !followed.selected {
+            for run in &self.sources {
                 let enqueue = ClusterEnqueue {
                     engine: engine.clone(),
-                    member: local.member.clone(),
+                    member: followed.member.clone(),
                 };
                 source::spawn_in_cluster(enqueue, run.clone());
             }
         }
-        local.selected = wanted.selected;
+        followed.selected = selection.controller;
     }
 
-    /// Parks or releases a cluster and weighs it.
-    fn settle(&mut self, cluster: &Cluster) {
+    /// Parks or releases a cluster in the queue, and sets its weight.
+    fn update_dispatch(&mut self, cluster: &Cluster) {
         let core = &self.engine.core;
         let name = cluster.name();
-        let Some(local) = self.local.get_mut(name) else {
+        let Some(followed) = self.members.get_mut(name) else {
             return;
         };
         let ready = cluster.state().is_ready();
-        if ready && local.parked {
-            // A first connection is spread by the fleet already; those that come back come back together.
-            let jitter = if local.was_ready {
-                spread(core.plan.release_jitter)
+        if ready && followed.parked {
+            // The fleet spreads the first connections. Clusters that are reachable again need a spread here.
+            let jitter = if followed.was_ready {
+                Backoff::spread(core.plan.release_jitter)
             } else {
                 Duration::ZERO
             };
             core.queue.unpark(name, jitter);
-        } else if !ready && !local.parked {
+        } else if !ready && !followed.parked {
             core.queue.park(name);
         }
-        local.parked = !ready;
-        local.was_ready |= ready;
+        followed.parked = !ready;
+        followed.was_ready |= ready;
         if let Some(weigh) = &core.plan.weigh
             && let Some(weight) = core.guarded("the weight function", name, || weigh(cluster))
         {
@@ -245,24 +253,20 @@ impl Follower {
         }
     }
 
-    fn let_go(&mut self, name: &ClusterName) -> bool {
-        self.retire(name).is_some()
-    }
-
-    /// Ends a membership. Its watches end when what is returned is dropped.
-    fn retire(&mut self, name: &ClusterName) -> Option<Local> {
-        let local = self.local.remove(name)?;
+    /// Ends a membership. Its watches end when the caller drops the returned value.
+    fn remove(&mut self, name: &ClusterName) -> Option<Followed> {
+        let followed = self.members.remove(name)?;
         let core = &self.engine.core;
-        let member = &local.member;
+        let member = &followed.member;
         core.members_mut().remove(name);
         {
             let mut gate = lock(&member.gate);
-            gate.closed = true;
+            gate.retired = true;
             core.queue.disengage(name);
         }
         if member.close() {
             let (member, grace, core) = (member.clone(), self.engine.fleet.drain_grace(), core.clone());
-            self.reapers.spawn(async move {
+            self.draining.spawn(async move {
                 tokio::time::sleep(grace).await;
                 let aborted = member.abort();
                 if aborted > 0 {
@@ -270,33 +274,30 @@ impl Follower {
                 }
             });
         }
-        Some(local)
+        Some(followed)
     }
 }
 
-/// The controller has stopped, or its future was dropped: whatever still runs ends here.
+/// Aborts the tasks of all members when the controller has stopped or its future was dropped.
 impl Drop for Follower {
     fn drop(&mut self) {
-        let names: Vec<ClusterName> = self.local.keys().cloned().collect();
-        for name in names {
-            let Some(local) = self.local.remove(&name) else {
-                continue;
-            };
-            let core = &self.engine.core;
+        let core = &self.engine.core;
+        for (name, followed) in self.members.drain() {
             core.members_mut().remove(&name);
-            lock(&local.member.gate).closed = true;
+            lock(&followed.member.gate).retired = true;
             core.queue.disengage(&name);
-            local.member.close();
-            local.member.abort();
+            followed.member.close();
+            followed.member.abort();
         }
     }
 }
 
-impl Local {
-    fn loses_primary(&self, plan: &Plan, wanted: &Wanted) -> bool {
+impl Followed {
+    /// Whether the primary watch or the sources are no longer selected.
+    fn loses_primary(&self, plan: &Plan, selection: &Selection) -> bool {
         let primary =
-            plan.has_primary && self.watches[Plan::PRIMARY].is_some() && !wanted.watches[Plan::PRIMARY];
-        primary || (self.selected && !wanted.selected)
+            plan.has_primary && self.watches[Plan::PRIMARY].is_some() && !selection.watches[Plan::PRIMARY];
+        primary || (self.selected && !selection.controller)
     }
 }
 
@@ -304,8 +305,7 @@ fn start(engine: &Arc<Engine>, member: &Arc<Member>, at: usize) -> Option<WatchH
     let plan = &engine.core.plan;
     let request = &plan.watches[at].request;
     let cluster = &member.cluster;
-    // A store must be there before its watch can open the gate, which a watch that others began long ago does
-    // at once.
+    // The store must exist before its watch opens the gate. A watch that is shared and has listed opens it at once.
     let first = cluster.watch(request.clone(), None);
     if plan.has_primary && at == Plan::PRIMARY {
         member.set_primary(cluster.store_of::<IgnoredAny>(request).ok());
@@ -317,12 +317,8 @@ fn start(engine: &Arc<Engine>, member: &Arc<Member>, at: usize) -> Option<WatchH
     };
     let handle = cluster.watch(request.clone(), Some(Arc::new(sink)));
     drop(first);
-    // The cluster has left already, which the fleet is about to tell.
+    // An error means that the cluster has left; its fleet event follows.
     handle
-        .inspect_err(|error| tracing::debug!(%error, "not watched"))
+        .inspect_err(|error| tracing::debug!(%error, "a kind is not watched"))
         .ok()
-}
-
-fn spread(most: Duration) -> Duration {
-    most.mul_f64(rand::rng().random_range(0.0..=1.0))
 }

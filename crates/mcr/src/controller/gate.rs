@@ -1,23 +1,23 @@
-//! The sync gate: no request of a cluster is dispatched before its watches have listed.
+//! The sync gate: a controller dispatches no request of a cluster before all its watches have listed there.
 
 use mcr_core::WatchStatus;
 
-/// Whether a controller dispatches requests of a cluster, and if not, why.
+/// Whether the sync gate of a cluster lets requests through, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "gate", content = "kinds", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum GateStatus {
-    /// Everything that has to be listed is.
+    /// All watches that are not optional have listed. Requests may be dispatched.
     Open,
-    /// These watches have not listed yet.
+    /// These watches have not listed yet. Requests wait for them.
     Waiting(Vec<WaitingKind>),
-    /// At least one of these watches can't be listed until someone changes something: it is forbidden, or its
-    /// kind is not served.
+    /// These watches have not listed yet, and at least one of them can't: it is forbidden, or its kind is not served.
+    /// Requests wait until someone corrects that.
     Blocked(Vec<WaitingKind>),
 }
 
 impl GateStatus {
-    /// Whether requests are dispatched.
+    /// Whether requests may be dispatched.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
@@ -28,59 +28,59 @@ impl GateStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct WaitingKind {
-    /// What is watched.
+    /// The watched kind, with its namespace and selectors.
     pub watch: String,
-    /// What stands in the way, if known, and what to do about it.
+    /// Why the watch has not listed, if known, and how to correct it.
     pub reason: Option<String>,
-    /// Whether someone has to change something before it can be listed.
+    /// Whether the watch can list only after someone corrects something.
     pub blocked: bool,
 }
 
-/// The watches of one cluster that count.
+/// The sync gate of one cluster. It counts the watches that are not optional.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// By the watch's number in its controller.
-    watches: Vec<Seen>,
-    /// Told by a watch of an engagement that is over: nothing counts any more.
-    pub(crate) closed: bool,
+pub(crate) struct SyncGate {
+    /// By the number of the watch in its controller.
+    watches: Vec<WatchState>,
+    /// The cluster has left the controller: later statuses of its watches have no effect.
+    pub(crate) retired: bool,
 }
 
 #[derive(Debug, Default)]
-enum Seen {
-    /// It is not watched here, or does not count.
+enum WatchState {
+    /// The kind is not watched in this cluster, or its watch is optional.
     #[default]
-    Nothing,
+    Ignored,
     Synced,
-    /// In a box: that of a cluster that works is given back.
-    NotSynced(Box<WaitingKind>),
+    /// In a box, so that the gate of a synced cluster takes little memory.
+    Waiting(Box<WaitingKind>),
 }
 
-impl Gate {
-    /// A watch begins that has to be listed before the gate opens.
-    pub(crate) fn expect(&mut self, at: usize, watch: String) {
+impl SyncGate {
+    /// Adds a watch that has to list before the gate opens.
+    pub(crate) fn add_watch(&mut self, at: usize, watch: String) {
         if self.watches.len() <= at {
             self.watches.reserve_exact(at + 1 - self.watches.len());
-            self.watches.resize_with(at + 1, Seen::default);
+            self.watches.resize_with(at + 1, WatchState::default);
         }
-        self.watches[at] = Seen::NotSynced(Box::new(WaitingKind {
+        self.watches[at] = WatchState::Waiting(Box::new(WaitingKind {
             watch,
             reason: None,
             blocked: false,
         }));
     }
 
-    /// A watch ends, or can't be expected to be listed.
-    pub(crate) fn forget(&mut self, at: usize) {
+    /// Removes a watch.
+    pub(crate) fn remove_watch(&mut self, at: usize) {
         if let Some(watch) = self.watches.get_mut(at) {
-            *watch = Seen::Nothing;
+            *watch = WatchState::Ignored;
         }
     }
 
-    /// A watch says how it is doing.
-    pub(crate) fn told(&mut self, at: usize, status: &WatchStatus) {
+    /// Updates a watch from its status.
+    pub(crate) fn update_watch(&mut self, at: usize, status: &WatchStatus) {
         let problem = status.problem.as_ref().map(|problem| &problem.error);
         let reason = problem.map(|error| error.to_string());
-        self.note(
+        self.set(
             at,
             status.synced,
             reason,
@@ -88,14 +88,14 @@ impl Gate {
         );
     }
 
-    fn note(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {
-        let Some(seen) = self.watches.get_mut(at) else {
+    fn set(&mut self, at: usize, synced: bool, reason: Option<String>, blocked: bool) {
+        let Some(state) = self.watches.get_mut(at) else {
             return;
         };
-        match seen {
-            Seen::Nothing | Seen::Synced => {}
-            Seen::NotSynced(_) if synced => *seen = Seen::Synced,
-            Seen::NotSynced(waiting) => {
+        match state {
+            WatchState::Ignored | WatchState::Synced => {}
+            WatchState::Waiting(_) if synced => *state = WatchState::Synced,
+            WatchState::Waiting(waiting) => {
                 waiting.reason = reason;
                 waiting.blocked = blocked;
             }
@@ -103,16 +103,19 @@ impl Gate {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.watches.iter().any(|seen| matches!(seen, Seen::NotSynced(_)))
+        !self
+            .watches
+            .iter()
+            .any(|state| matches!(state, WatchState::Waiting(_)))
     }
 
     pub(crate) fn status(&self) -> GateStatus {
         let waiting: Vec<WaitingKind> = self
             .watches
             .iter()
-            .filter_map(|seen| match seen {
-                Seen::Nothing | Seen::Synced => None,
-                Seen::NotSynced(waiting) => Some(WaitingKind::clone(waiting)),
+            .filter_map(|state| match state {
+                WatchState::Ignored | WatchState::Synced => None,
+                WatchState::Waiting(waiting) => Some(WaitingKind::clone(waiting)),
             })
             .collect();
         match waiting.iter().any(|waiting| waiting.blocked) {
@@ -129,29 +132,29 @@ mod tests {
 
     #[test]
     fn it_opens_when_everything_expected_is_listed() {
-        let mut gate = Gate::default();
+        let mut gate = SyncGate::default();
         assert!(gate.is_open(), "nothing expected");
-        gate.expect(0, "configmaps".into());
-        gate.expect(2, "secrets".into());
+        gate.add_watch(0, "configmaps".into());
+        gate.add_watch(2, "secrets".into());
         assert_eq!(gate.is_open(), gate.status().is_open());
-        gate.note(0, true, None, false);
+        gate.set(0, true, None, false);
         assert!(!gate.is_open());
-        gate.note(1, false, None, false);
-        gate.note(2, true, None, false);
+        gate.set(1, false, None, false);
+        gate.set(2, true, None, false);
         assert!(gate.is_open());
-        // A watch that breaks after it listed has an old store, not an incomplete one.
-        gate.note(2, false, Some("broken off".into()), false);
+        // The store of a watch that breaks after it listed is outdated, but complete.
+        gate.set(2, false, Some("broken off".into()), false);
         assert!(gate.status().is_open());
     }
 
     #[test]
     fn a_kind_that_cant_be_listed_blocks_and_says_why() {
-        let mut gate = Gate::default();
-        gate.expect(0, "configmaps".into());
-        gate.expect(1, "secrets".into());
+        let mut gate = SyncGate::default();
+        gate.add_watch(0, "configmaps".into());
+        gate.add_watch(1, "secrets".into());
         assert!(matches!(gate.status(), GateStatus::Waiting(kinds) if kinds.len() == 2));
-        gate.note(0, true, None, false);
-        gate.note(1, false, Some("forbidden".into()), true);
+        gate.set(0, true, None, false);
+        gate.set(1, false, Some("forbidden".into()), true);
         let GateStatus::Blocked(kinds) = gate.status() else {
             panic!("{:?}", gate.status())
         };
@@ -159,7 +162,7 @@ mod tests {
             (kinds.len(), kinds[0].watch.as_str(), kinds[0].reason.as_deref()),
             (1, "secrets", Some("forbidden"))
         );
-        gate.forget(1);
+        gate.remove_watch(1);
         assert!(gate.status().is_open());
     }
 }

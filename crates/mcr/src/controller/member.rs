@@ -1,52 +1,48 @@
-//! One cluster as one controller sees it, from being taken in to being let go.
+//! A member: one cluster in one controller, from its joining to its leaving.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use mcr_core::{Cluster, Object, ObjectKey, Store};
+use mcr_core::{Cluster, Object, ObjectKey, Store, internal::lock};
 use serde::de::IgnoredAny;
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::gate::Gate;
-use crate::reconciler::{ClusterLocal, Found};
+use super::gate::SyncGate;
+use crate::reconciler::{ClusterContext, StoredObject};
 
-/// See the module. What was seen in one membership never becomes work of a later one.
+/// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
 pub(crate) struct Member {
     pub(crate) cluster: Cluster,
-    /// Numbers the memberships of a controller; the epoch of its queue.
+    /// The number of this membership in its controller, and the epoch of the cluster in the queue.
     pub(crate) epoch: u64,
     pub(crate) token: Arc<CancellationToken>,
-    /// What the reconciler keeps for this cluster.
-    pub(crate) local: ClusterLocal,
-    pub(crate) gate: Mutex<Gate>,
+    /// The context of the reconciler for this cluster.
+    pub(crate) context: ClusterContext,
+    pub(crate) gate: Mutex<SyncGate>,
     primary: Mutex<Option<Store<IgnoredAny>>>,
-    /// Objects that were deleted, until a request has dealt with that.
+    /// Deleted objects, until a reconcile of the deletion has succeeded.
     tombstones: Mutex<HashMap<ObjectKey, Arc<Object>>>,
-    /// The resource versions of objects that could not be decoded, so that each is told once.
+    /// The resource versions of objects that could not be decoded, so that each version is reported once.
     undecodable: Mutex<HashMap<ObjectKey, Box<str>>>,
-    running: Mutex<Running>,
+    tasks: Mutex<Tasks>,
 }
 
+/// The running tasks of a member.
 #[derive(Default)]
-struct Running {
+struct Tasks {
     closed: bool,
     next: u64,
-    tasks: HashMap<u64, AbortHandle>,
+    handles: HashMap<u64, AbortHandle>,
 }
 
-/// None of these is held across anything that can fail half-way.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Hashes no key where there is nothing to forget, which is nearly always so.
-fn forget<V>(known: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) {
-    let mut known = lock(known);
-    if !known.is_empty() {
-        known.remove(key);
+/// Removes a key. Does not hash it if the map is empty, as it nearly always is.
+fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) {
+    let mut map = lock(map);
+    if !map.is_empty() {
+        map.remove(key);
     }
 }
 
@@ -56,12 +52,12 @@ impl Member {
             token: Arc::new(cluster.token().child_token()),
             cluster,
             epoch,
-            local: ClusterLocal::default(),
+            context: ClusterContext::default(),
             gate: Mutex::default(),
             primary: Mutex::default(),
             tombstones: Mutex::default(),
             undecodable: Mutex::default(),
-            running: Mutex::default(),
+            tasks: Mutex::default(),
         }
     }
 
@@ -69,44 +65,47 @@ impl Member {
         *lock(&self.primary) = store;
     }
 
-    /// What there is of an object; none if the cluster is gone.
-    pub(crate) fn find(&self, key: &ObjectKey) -> Option<Found> {
-        // Looked at under the lock: a clone of the store would cost more than the look.
+    /// Reads an object of the primary kind. Returns `None` if the cluster has left the fleet.
+    pub(crate) fn find(&self, key: &ObjectKey) -> Option<StoredObject> {
+        // Read under the lock: a clone of the store would cost more than the read.
         let found = match &*lock(&self.primary) {
             Some(store) => store.raw(key),
-            None => return Some(Found::Unwatched),
+            None => return Some(StoredObject::Unwatched),
         };
         match found {
-            Ok(Some(object)) => Some(Found::Live(object)),
+            Ok(Some(object)) => Some(StoredObject::Live(object)),
             Ok(None) => Some(match lock(&self.tombstones).get(key) {
-                Some(object) => Found::Deleted(object.clone()),
-                None => Found::Absent,
+                Some(object) => StoredObject::Deleted(object.clone()),
+                None => StoredObject::Absent,
             }),
             Err(_) => None,
         }
     }
 
-    /// The primary watch saw an object alive.
-    pub(crate) fn alive(&self, key: &ObjectKey) {
-        forget(&self.tombstones, key);
+    /// Removes the tombstone of an object that exists in the primary watch.
+    pub(crate) fn remove_tombstone(&self, key: &ObjectKey) {
+        remove(&self.tombstones, key);
     }
 
-    /// The primary watch saw an object deleted.
-    pub(crate) fn dead(&self, key: &ObjectKey, object: Arc<Object>) {
+    /// Adds the tombstone of an object that was deleted in the primary watch.
+    pub(crate) fn add_tombstone(&self, key: &ObjectKey, object: Arc<Object>) {
         lock(&self.tombstones).insert(key.clone(), object);
-        forget(&self.undecodable, key);
+        remove(&self.undecodable, key);
     }
 
-    /// A request has dealt with this deletion.
-    pub(crate) fn buried(&self, key: &ObjectKey, object: &Arc<Object>) {
+    /// Removes a tombstone after a reconcile of this deletion has succeeded. Keeps the tombstone of a later deletion.
+    pub(crate) fn deletion_reconciled(&self, key: &ObjectKey, object: &Arc<Object>) {
         let mut tombstones = lock(&self.tombstones);
-        if tombstones.get(key).is_some_and(|held| Arc::ptr_eq(held, object)) {
+        if tombstones
+            .get(key)
+            .is_some_and(|found| Arc::ptr_eq(found, object))
+        {
             tombstones.remove(key);
         }
     }
 
-    /// Notes an object that can't be decoded; says whether that is news.
-    pub(crate) fn is_news(&self, key: &ObjectKey, resource_version: &str) -> bool {
+    /// Records an object that can't be decoded. Returns whether this version of it is new.
+    pub(crate) fn add_undecodable(&self, key: &ObjectKey, resource_version: &str) -> bool {
         let mut known = lock(&self.undecodable);
         if known.get(key).is_some_and(|known| **known == *resource_version) {
             return false;
@@ -115,46 +114,46 @@ impl Member {
         true
     }
 
-    pub(crate) fn decoded(&self, key: &ObjectKey) {
-        forget(&self.undecodable, key);
+    pub(crate) fn remove_undecodable(&self, key: &ObjectKey) {
+        remove(&self.undecodable, key);
     }
 
-    /// Runs a task as part of the cluster; it is given its number, to be told back with [`ended`](Self::ended).
-    /// Returns `false`, without running it, if the cluster has been let go.
+    /// Spawns a task of this member. `task` gets a number for [`task_ended`](Self::task_ended). Returns `false`, and
+    /// spawns nothing, after [`close`](Self::close).
     pub(crate) fn spawn<F>(&self, tracker: &TaskTracker, task: impl FnOnce(u64) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // Held while spawning, so that whoever lets go of the cluster sees every task.
-        let mut running = lock(&self.running);
-        if running.closed {
+        // The lock is held during the spawn, so that `close` and `abort` see every task.
+        let mut tasks = lock(&self.tasks);
+        if tasks.closed {
             return false;
         }
-        let id = running.next;
-        running.next += 1;
+        let id = tasks.next;
+        tasks.next += 1;
         let handle = self.cluster.spawn(tracker.track_future(task(id)));
-        running.tasks.insert(id, handle.abort_handle());
+        tasks.handles.insert(id, handle.abort_handle());
         true
     }
 
-    pub(crate) fn ended(&self, id: u64) {
-        lock(&self.running).tasks.remove(&id);
+    pub(crate) fn task_ended(&self, id: u64) {
+        lock(&self.tasks).handles.remove(&id);
     }
 
-    /// Tells running tasks to end and takes no more; says whether there are any.
+    /// Cancels the token of the member and refuses further tasks. Returns whether tasks are running.
     pub(crate) fn close(&self) -> bool {
         self.token.cancel();
-        let mut running = lock(&self.running);
-        running.closed = true;
-        !running.tasks.is_empty()
+        let mut tasks = lock(&self.tasks);
+        tasks.closed = true;
+        !tasks.handles.is_empty()
     }
 
-    /// Ends what still runs, at its next await.
+    /// Aborts the running tasks at their next await. Returns their number.
     pub(crate) fn abort(&self) -> usize {
-        let tasks: Vec<AbortHandle> = lock(&self.running).tasks.values().cloned().collect();
-        for task in &tasks {
-            task.abort();
+        let handles: Vec<AbortHandle> = lock(&self.tasks).handles.values().cloned().collect();
+        for handle in &handles {
+            handle.abort();
         }
-        tasks.len()
+        handles.len()
     }
 }

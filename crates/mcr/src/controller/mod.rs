@@ -1,30 +1,32 @@
-//! Controllers: which changes, in which clusters, lead to which requests, and who deals with them.
+//! Controllers: turn changes in the selected clusters into requests, and run a reconciler for each request.
 
 mod builder;
 mod built;
+mod counters;
 mod engine;
 mod enqueue;
 mod finish;
 mod follow;
 mod gate;
-mod judge;
-mod measure;
+mod histogram;
 mod member;
 mod options;
+mod outcome;
 mod plan;
 mod primary;
 mod run;
+mod runs;
+mod sink;
 mod source;
 mod status;
 
 pub use builder::Controller;
 pub use built::BuiltController;
+pub use counters::ControllerCounts;
 pub use enqueue::{ClusterEnqueue, Enqueue};
 pub use gate::{GateStatus, WaitingKind};
 #[cfg(feature = "metrics")]
-pub(crate) use measure::HistogramRead;
-pub use measure::RunningRequest;
+pub(crate) use histogram::HistogramRead;
 pub use options::{OwnsOptions, WatchOptions};
-pub use status::{
-    ControllerClusterStatus, ControllerCounts, ControllerHandle, ControllerStatus, QueueStatus,
-};
+pub use runs::RunningRequest;
+pub use status::{ControllerClusterStatus, ControllerHandle, ControllerStatus, QueueStatus};

@@ -1,4 +1,4 @@
-//! Options of the secondary watches of a controller.
+//! The options of the secondary watches of a controller.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use mcr_core::WatchRequest;
 
 use crate::{ClusterSelector, Predicate};
 
-/// How a secondary watch differs from the rest of its controller.
+/// The options of a secondary watch. By default it watches the clusters of its controller.
 ///
 /// ```
 /// use mcr::{ClusterSelector, Predicate, WatchOptions};
@@ -28,31 +28,32 @@ pub struct WatchOptions {
 }
 
 impl WatchOptions {
-    /// No difference.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The clusters to watch, instead of those of the controller.
+    /// Watches these clusters instead of those of the controller.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = Some(clusters);
         self
     }
 
-    /// Lets only these changes through. Several must all agree.
+    /// Ignores changes that do not pass this predicate. With several predicates, a change must pass all.
     pub fn predicate(mut self, predicate: Predicate) -> Self {
         self.predicates.push(predicate);
         self
     }
 
-    /// Says which objects to watch: a namespace, a label or field selector. Must keep the kind.
+    /// Limits the watched objects to a namespace, or by a label or field selector. The change must keep the kind; otherwise
+    /// `build` returns [`BuildError::OtherKind`](crate::BuildError::OtherKind).
     pub fn request(mut self, change: impl FnOnce(WatchRequest) -> WatchRequest + Send + 'static) -> Self {
         self.request = Some(Box::new(change));
         self
     }
 
-    /// Requests don't wait for this watch to be listed: the reconciler copes with its store being empty or
-    /// its kind not being there.
+    /// Leaves this watch out of the sync gate: requests do not wait until it has listed. The reconciler must handle a store
+    /// that is empty, and a kind that does not exist in the cluster.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
@@ -69,7 +70,7 @@ impl fmt::Debug for WatchOptions {
     }
 }
 
-/// How a watch of owned objects differs from the rest of its controller.
+/// The options of a watch of owned objects.
 ///
 /// ```
 /// use mcr::{OwnsOptions, WatchOptions};
@@ -86,25 +87,25 @@ pub struct OwnsOptions {
 }
 
 impl OwnsOptions {
-    /// No difference.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reconciles every owner of the primary kind, not only the one that controls the object.
+    /// Adds requests for every owner of the primary kind, not only for the owner that controls the object.
     pub fn every_owner(mut self) -> Self {
         self.every_owner = true;
         self
     }
 
-    /// Watches and holds only the metadata, which is all that is needed to find owners. The store is then read
-    /// as `PartialObjectMeta<K>`.
+    /// Watches and stores only the metadata, which is enough to find owners. The store is then read as
+    /// `PartialObjectMeta<K>`.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self
     }
 
-    /// What any watch can differ in.
+    /// Sets the options that any secondary watch has.
     pub fn watch(mut self, options: WatchOptions) -> Self {
         self.watch = options;
         self

@@ -1,4 +1,4 @@
-//! What only a controller with a primary kind can do.
+//! The settings of a controller that need its primary kind, and the constructors of both forms.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use mcr_core::{Cluster, WatchRequest};
 use serde::de::DeserializeOwned;
 
 use super::{
-    BuiltController, Controller, OwnsOptions,
-    builder::{Primary, Secondary},
+    builder::{Controller, Primary, Secondary},
+    built::BuiltController,
+    options::OwnsOptions,
 };
 use crate::{
     BuildError, Predicate,
@@ -17,8 +18,8 @@ use crate::{
 };
 
 impl Controller<()> {
-    /// Starts a controller without a primary kind: requests come from watches, the fleet and sources, and their
-    /// keys mean what the mappers make them mean.
+    /// Starts a controller without a primary kind. Its requests come from watches, the fleet and sources, and their keys
+    /// need not name objects.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self::with_primary(name, None)
     }
@@ -28,8 +29,8 @@ impl<K> Controller<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Starts a controller of a kind known at compile time. The name shows in logs and metrics, and is unique in
-    /// a [`Manager`](crate::Manager).
+    /// Starts a controller of a kind that is known at compile time. The name appears in logs and metrics, and must be unique
+    /// in a [`Manager`](crate::Manager).
     pub fn new(name: impl Into<Arc<str>>) -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -37,7 +38,7 @@ where
         Self::with(name, &())
     }
 
-    /// Starts a controller of a kind known at run time, as `DynamicObject` with its `ApiResource`.
+    /// Starts a controller of a kind that is known at run time, as `DynamicObject` with its `ApiResource`.
     ///
     /// ```
     /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -60,8 +61,8 @@ where
         )
     }
 
-    /// Says which objects of the primary kind to watch: a namespace, a label or field selector. Must keep the
-    /// kind.
+    /// Limits the watched objects of the primary kind to a namespace, or by a label or field selector. The change must keep
+    /// the kind; otherwise `build` returns [`BuildError::OtherKind`].
     pub fn watch_request(mut self, change: impl FnOnce(WatchRequest) -> WatchRequest) -> Self {
         self.primary = self.primary.map(|primary| Primary {
             request: change(primary.request),
@@ -70,7 +71,7 @@ where
         self
     }
 
-    /// Lets only these changes of the primary kind through. Several predicates must all agree.
+    /// Ignores changes of the primary kind that do not pass this predicate. With several predicates, a change must pass all.
     pub fn predicate(mut self, predicate: Predicate) -> Self {
         if let Some(primary) = &mut self.primary {
             primary.predicates.push(predicate);
@@ -78,8 +79,8 @@ where
         self
     }
 
-    /// Says that objects of the primary kind have no namespace, where the type does not: for `DynamicObject`.
-    /// Only needed to find owners.
+    /// Declares that objects of the primary kind have no namespace. Needed for `DynamicObject` with [`owns`](Self::owns): its
+    /// type does not say whether the kind is namespaced.
     pub fn cluster_scoped(mut self) -> Self {
         if let Some(primary) = &mut self.primary {
             primary.owner.cluster_scoped = true;
@@ -87,7 +88,8 @@ where
         self
     }
 
-    /// Watches objects that the primary kind controls: a change of one leads to a request for its controller.
+    /// Watches objects that objects of the primary kind control. A change of such an object adds a request for the object that
+    /// controls it.
     pub fn owns<O>(self) -> Self
     where
         O: Resource<DynamicType = ()> + 'static,
@@ -95,7 +97,7 @@ where
         self.owns_with::<O>(&(), OwnsOptions::new())
     }
 
-    /// As [`owns`](Self::owns), with options, and for kinds known at run time.
+    /// As [`owns`](Self::owns), with options, and for kinds that are known at run time.
     pub fn owns_with<O>(mut self, dynamic: &O::DynamicType, options: OwnsOptions) -> Self
     where
         O: Resource + 'static,
@@ -115,12 +117,10 @@ where
         self
     }
 
-    /// Finishes the controller with a reconciler and an error policy written for kube's own `Controller`, which
-    /// run unchanged in every cluster. `context_of` makes the context for each cluster, once for each time that
-    /// the cluster joins.
+    /// Finishes the controller with a reconciler and an error policy for the `Controller` of kube. They run unchanged in
+    /// every cluster. `context_of` makes the context of a cluster, once each time that the cluster joins.
     ///
-    /// As in kube, objects that are deleted are not reconciled, and what is done after an error is the policy's
-    /// decision.
+    /// As in kube, deleted objects are not reconciled, and the error policy decides about retries.
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -147,7 +147,7 @@ where
     /// ```
     ///
     /// # Errors
-    /// As of [`build`](Self::build).
+    /// As for [`build`](Self::build).
     pub fn build_uniform<Ctx, Fut, E>(
         self,
         reconcile: impl Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,

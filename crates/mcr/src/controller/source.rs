@@ -1,33 +1,53 @@
-//! Runs raw sources, again and again where they fail.
+//! Sources of requests: runs them, and restarts a source that fails.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
+use mcr_core::{BoxError, Cluster};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterEnqueue, Enqueue,
     engine::Engine,
-    plan::{RunClusterSource, RunSource, SourceFuture},
+    enqueue::{ClusterEnqueue, Enqueue},
 };
 use crate::failure::{Failure, panic_text};
+
+type SourceFuture = BoxFuture<'static, Result<(), BoxError>>;
+pub(crate) type RunSource = Arc<dyn Fn(Enqueue, CancellationToken) -> SourceFuture + Send + Sync>;
+pub(crate) type RunClusterSource =
+    Arc<dyn Fn(Cluster, ClusterEnqueue, CancellationToken) -> SourceFuture + Send + Sync>;
+
+/// The sources of a controller.
+#[derive(Default)]
+pub(crate) struct Sources {
+    /// Run once.
+    pub(crate) global: Vec<RunSource>,
+    /// Run in each cluster.
+    pub(crate) cluster: Vec<RunClusterSource>,
+}
+
+impl Sources {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.global.is_empty() && self.cluster.is_empty()
+    }
+}
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs a source of the whole controller until it ends or is told to stop.
+/// Runs a source of the whole controller until it ends or `stop` is cancelled.
 pub(crate) async fn run(engine: Arc<Engine>, source: RunSource, stop: CancellationToken) {
     let name = engine.core.plan.name.clone();
     let make = || source(Enqueue(engine.clone()), stop.clone());
     supervise(&name, "", make, &stop).await;
 }
 
-/// Runs a source of one cluster as part of that cluster.
+/// Spawns a source of one cluster as a task of its member.
 pub(crate) fn spawn_in_cluster(enqueue: ClusterEnqueue, source: RunClusterSource) {
     let member = enqueue.member.clone();
     let core = enqueue.engine.core.clone();
     member.clone().spawn(&core.clone().tracker, move |id| async move {
-        let ended = Ended {
+        let guard = TaskGuard {
             enqueue: enqueue.clone(),
             id,
         };
@@ -35,19 +55,19 @@ pub(crate) fn spawn_in_cluster(enqueue: ClusterEnqueue, source: RunClusterSource
         let cluster = enqueue.cluster().clone();
         let make = || source(cluster.clone(), enqueue.clone(), token.clone());
         supervise(&core.plan.name, cluster.name(), make, &token).await;
-        drop(ended);
+        drop(guard);
     });
 }
 
-/// Says that a task has ended, also when it was aborted.
-struct Ended {
+/// Reports the end of a task to its member, also after an abort.
+struct TaskGuard {
     enqueue: ClusterEnqueue,
     id: u64,
 }
 
-impl Drop for Ended {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        self.enqueue.member.ended(self.id);
+        self.enqueue.member.task_ended(self.id);
     }
 }
 
@@ -59,7 +79,7 @@ async fn supervise(
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
-        // The function itself may panic as well as what it returns.
+        // The function may panic, and the future that it returns may panic.
         let ended = AssertUnwindSafe(async { make().await }).catch_unwind().await;
         if stop.is_cancelled() {
             return;
@@ -69,7 +89,7 @@ async fn supervise(
             Ok(Err(error)) => Failure::of(error.as_ref()).text,
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
-        tracing::warn!(controller, cluster, %error, retry_in = ?pause, "a source failed, starting it again");
+        tracing::warn!(controller, cluster, %error, retry_in = ?pause, "a source failed; it is started again after a pause");
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,

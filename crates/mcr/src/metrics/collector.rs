@@ -1,4 +1,4 @@
-//! Reads the fleet and its controllers when metrics are asked for.
+//! Collects the metrics of the fleet and its controllers when they are encoded.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -8,18 +8,14 @@ use std::{
 };
 
 use mcr_core::{ClusterState, Fleet};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet},
-};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use super::{
-    MetricInfo, MetricsOptions, PerCluster,
-    names::{self, MetricKind},
+    encode::Encoder,
+    names,
+    options::{MetricsOptions, PerCluster},
 };
-use crate::{
-    ClusterReport, ControllerHandle, FleetReport, GateStatus, controller::HistogramRead, report::distinct,
-};
+use crate::{ClusterReport, ControllerHandle, FleetReport, GateStatus, report::distinct};
 
 pub(super) struct FleetCollector {
     fleet: Fleet,
@@ -48,39 +44,39 @@ impl fmt::Debug for FleetCollector {
 
 impl Collector for FleetCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut out = Out(encoder);
+        let mut out = Encoder::new(encoder);
         let report = FleetReport::of(&self.fleet, &self.controllers);
-        let shown = shown(&report.clusters, self.options.per_cluster);
-        self.fleet(&mut out, &report, shown.len())?;
+        let with_series = with_series(&report.clusters, self.options.per_cluster);
+        self.fleet(&mut out, &report, with_series.len())?;
         self.kinds(&mut out, &report)?;
         self.controllers(&mut out, &report)?;
-        clusters(&mut out, &shown)
+        clusters(&mut out, &with_series)
     }
 }
 
-/// The clusters that have series of their own. One that is leaving has none if its successor is there already:
-/// two series of the same name make the whole answer invalid.
-fn shown(clusters: &[ClusterReport], per_cluster: PerCluster) -> Vec<&ClusterReport> {
+/// The clusters that have their own series. If two clusters have the same name, a draining one has none: two equal series
+/// would make the whole response invalid.
+fn with_series(clusters: &[ClusterReport], per_cluster: PerCluster) -> Vec<&ClusterReport> {
     match per_cluster {
         PerCluster::Limit(limit) if clusters.len() <= limit => {}
         _ => return Vec::new(),
     }
-    let (leaving, there): (Vec<_>, Vec<_>) = clusters
+    let (draining, current): (Vec<_>, Vec<_>) = clusters
         .iter()
         .partition(|cluster| cluster.status.state == "Draining");
     let mut seen = HashSet::new();
-    there
+    current
         .into_iter()
-        .chain(leaving)
+        .chain(draining)
         .filter(|cluster| seen.insert(&cluster.status.name))
         .collect()
 }
 
-/// A cluster whose description was never usable is in none of the fleet's states.
+/// The state of a cluster whose spec was never usable. It is not among the states of the fleet.
 const BROKEN: &str = "Broken";
 
 impl FleetCollector {
-    fn fleet(&self, out: &mut Out<'_>, report: &FleetReport, shown: usize) -> fmt::Result {
+    fn fleet(&self, out: &mut Encoder<'_>, report: &FleetReport, with_series: usize) -> fmt::Result {
         let counts = self.fleet.counts();
         out.one(names::BUILD, [env!("CARGO_PKG_VERSION")], 1u64)?;
         let states = ClusterState::NAMES.into_iter().filter(|state| *state != "Gone");
@@ -100,7 +96,7 @@ impl FleetCollector {
             .iter()
             .map(|cluster| &cluster.status.name)
             .collect();
-        out.one(names::WITHOUT_SERIES, [], names.len().saturating_sub(shown))?;
+        out.one(names::WITHOUT_SERIES, [], names.len().saturating_sub(with_series))?;
         out.family(names::TRANSITIONS, |series| {
             counts
                 .states
@@ -126,26 +122,29 @@ impl FleetCollector {
         })
     }
 
-    fn kinds(&self, out: &mut Out<'_>, report: &FleetReport) -> fmt::Result {
+    fn kinds(&self, out: &mut Encoder<'_>, report: &FleetReport) -> fmt::Result {
         let counts = self.fleet.counts().kinds;
-        let mut held: BTreeMap<&str, Held> = counts.keys().map(|kind| (&**kind, Held::default())).collect();
+        let mut totals: BTreeMap<&str, KindTotals> = counts
+            .keys()
+            .map(|kind| (&**kind, KindTotals::default()))
+            .collect();
         for kind in report.clusters.iter().flat_map(|cluster| &cluster.status.kinds) {
-            // The kinds that are counted are bounded, and so are these.
+            // The fleet counts a limited number of kinds, which limits the series here too.
             let name = counts
                 .get_key_value(kind.kind.as_str())
                 .map_or("other", |(name, _)| &**name);
-            let held = held.entry(name).or_default();
-            held.watches += 1;
-            held.listed += u64::from(kind.synced);
-            held.blocked += u64::from(kind.blocked);
-            held.objects += kind.objects;
-            held.bytes += kind.bytes;
+            let total = totals.entry(name).or_default();
+            total.watches += 1;
+            total.listed += u64::from(kind.synced);
+            total.blocked += u64::from(kind.blocked);
+            total.objects += kind.objects;
+            total.bytes += kind.bytes;
         }
-        out.each(names::WATCHES, &held, |held| held.watches)?;
-        out.each(names::WATCHES_LISTED, &held, |held| held.listed)?;
-        out.each(names::WATCHES_BLOCKED, &held, |held| held.blocked)?;
-        out.each(names::OBJECTS, &held, |held| held.objects)?;
-        out.each(names::BYTES, &held, |held| held.bytes)?;
+        out.each(names::WATCHES, &totals, |total| total.watches)?;
+        out.each(names::WATCHES_LISTED, &totals, |total| total.listed)?;
+        out.each(names::WATCHES_BLOCKED, &totals, |total| total.blocked)?;
+        out.each(names::OBJECTS, &totals, |total| total.objects)?;
+        out.each(names::BYTES, &totals, |total| total.bytes)?;
         out.each(names::LISTS, &counts, |kind| kind.lists)?;
         out.each(names::LIST_BYTES, &counts, |kind| kind.list_bytes)?;
         out.each(names::LIST_SECONDS, &counts, |kind| kind.list_time.as_secs_f64())?;
@@ -161,11 +160,11 @@ impl FleetCollector {
         })
     }
 
-    fn controllers(&self, out: &mut Out<'_>, report: &FleetReport) -> fmt::Result {
+    fn controllers(&self, out: &mut Encoder<'_>, report: &FleetReport) -> fmt::Result {
         let all = &report.controllers;
-        let mut gates: BTreeMap<&Arc<str>, Gates> = all
+        let mut gates: BTreeMap<&Arc<str>, GateCounts> = all
             .iter()
-            .map(|controller| (&controller.name, Gates::default()))
+            .map(|controller| (&controller.name, GateCounts::default()))
             .collect();
         for (name, status) in report.clusters.iter().flat_map(|cluster| &cluster.controllers) {
             let gates = gates.entry(name).or_default();
@@ -232,20 +231,20 @@ impl FleetCollector {
     }
 }
 
-fn clusters(out: &mut Out<'_>, shown: &[&ClusterReport]) -> fmt::Result {
+fn clusters(out: &mut Encoder<'_>, with_series: &[&ClusterReport]) -> fmt::Result {
     out.family(names::CLUSTER_STATE, |series| {
-        shown
+        with_series
             .iter()
             .map(|cluster| &cluster.status)
             .try_for_each(|status| series.value([status.name.as_str(), &status.provider, status.state], 1u64))
     })?;
     let now = SystemTime::now();
     let named = || {
-        shown
+        with_series
             .iter()
             .map(|cluster| (cluster.status.name.as_str(), *cluster))
     };
-    // What is not known has no series: nought would be taken for a value.
+    // An unknown value has no series: zero would look like a value.
     out.family(names::CLUSTER_LAST_EVENT, |series| {
         for (name, cluster) in named() {
             if let Some(at) = cluster.status.last_event {
@@ -279,9 +278,9 @@ fn clusters(out: &mut Out<'_>, shown: &[&ClusterReport]) -> fmt::Result {
     out.each(names::CLUSTER_BYTES, named(), |cluster| cluster.status.bytes)
 }
 
-/// What is held of a kind in all clusters.
+/// The watches and objects of a kind in all clusters.
 #[derive(Default)]
-struct Held {
+struct KindTotals {
     watches: u64,
     listed: u64,
     blocked: u64,
@@ -289,119 +288,11 @@ struct Held {
     bytes: usize,
 }
 
-/// The clusters of a controller.
+/// The clusters of a controller, by the state of their sync gate.
 #[derive(Default)]
-struct Gates {
+struct GateCounts {
     open: u64,
     waiting: u64,
     blocked: u64,
     parked: u64,
-}
-
-/// A value of a series.
-enum Value {
-    Whole(u64),
-    Real(f64),
-}
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Self {
-        Self::Whole(value)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(value: usize) -> Self {
-        Self::Whole(value as u64)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Real(value)
-    }
-}
-
-/// Writes metrics as they are described.
-struct Out<'a>(DescriptorEncoder<'a>);
-
-impl Out<'_> {
-    fn family(
-        &mut self,
-        metric: MetricInfo,
-        write: impl FnOnce(&mut Series<'_>) -> fmt::Result,
-    ) -> fmt::Result {
-        // The encoder appends the suffix of counters itself.
-        let name = metric.name.strip_suffix("_total").unwrap_or(metric.name);
-        let encoder = self
-            .0
-            .encode_descriptor(name, metric.help, None, metric.kind.type_of())?;
-        write(&mut Series { metric, encoder })
-    }
-
-    fn one<const N: usize>(
-        &mut self,
-        metric: MetricInfo,
-        labels: [&str; N],
-        value: impl Into<Value>,
-    ) -> fmt::Result {
-        self.family(metric, |series| series.value(labels, value))
-    }
-
-    /// A metric whose only label is the name of a thing.
-    fn each<N: AsRef<str>, T, V: Into<Value>>(
-        &mut self,
-        metric: MetricInfo,
-        things: impl IntoIterator<Item = (N, T)>,
-        value: impl Fn(T) -> V,
-    ) -> fmt::Result {
-        self.family(metric, |series| {
-            things
-                .into_iter()
-                .try_for_each(|(name, thing)| series.value([name.as_ref()], value(thing)))
-        })
-    }
-}
-
-/// The series of one metric.
-struct Series<'a> {
-    metric: MetricInfo,
-    encoder: MetricEncoder<'a>,
-}
-
-impl Series<'_> {
-    fn labels<'v, const N: usize>(&self, values: [&'v str; N]) -> Vec<(&'static str, &'v str)> {
-        debug_assert_eq!(N, self.metric.labels.len(), "{}", self.metric.name);
-        self.metric.labels.iter().copied().zip(values).collect()
-    }
-
-    fn value<const N: usize>(&mut self, labels: [&str; N], value: impl Into<Value>) -> fmt::Result {
-        let labels = self.labels(labels);
-        let kind = self.metric.kind;
-        // An empty set of labels would be written as `{}`.
-        if labels.is_empty() {
-            write(&mut self.encoder, kind, value.into())
-        } else {
-            write(&mut self.encoder.encode_family(&labels)?, kind, value.into())
-        }
-    }
-
-    fn histogram<const N: usize>(&mut self, labels: [&str; N], read: &HistogramRead) -> fmt::Result {
-        let labels = self.labels(labels);
-        let mut family = self.encoder.encode_family(&labels)?;
-        family.encode_histogram::<NoLabelSet>(read.sum, read.count, &read.buckets, None)
-    }
-}
-
-fn write(encoder: &mut MetricEncoder<'_>, kind: MetricKind, value: Value) -> fmt::Result {
-    match (kind, value) {
-        (MetricKind::Counter, Value::Whole(value)) => {
-            encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)
-        }
-        (MetricKind::Counter, Value::Real(value)) => {
-            encoder.encode_counter::<NoLabelSet, _, u64>(&value, None)
-        }
-        (_, Value::Whole(value)) => encoder.encode_gauge(&value),
-        (_, Value::Real(value)) => encoder.encode_gauge(&value),
-    }
 }

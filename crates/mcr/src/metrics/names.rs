@@ -1,21 +1,21 @@
-//! The metrics there are.
+//! The names, labels and help texts of all metrics.
 
 use prometheus_client::metrics::MetricType;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricKind {
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Only goes up.
+    /// A value that only goes up.
     Counter,
-    /// Counts durations by how long they are.
+    /// Durations, counted in buckets.
     Histogram,
 }
 
 impl MetricKind {
-    /// Its name in the text format.
+    /// The name of the type in the text format.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
@@ -33,17 +33,17 @@ impl MetricKind {
     }
 }
 
-/// One metric, for tables, dashboards and tests.
+/// The description of one metric, for tables, dashboards and tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetricInfo {
-    /// Its name. Counters end with `_total`; histograms are exposed as `_bucket`, `_sum` and `_count`.
+    /// The name. Counters end with `_total`; histograms are exposed as `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
-    /// What it is.
+    /// The type.
     pub kind: MetricKind,
-    /// Its labels.
+    /// The names of the labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// The help text.
     pub help: &'static str,
 }
 

@@ -1,11 +1,12 @@
-//! Back-off of one key after failures, and the small generator behind its jitter.
+//! The delays of a key after failures, and the random numbers for their jitter.
 
 use std::time::Duration;
 
-/// How long a key that failed waits: exponential, capped, jittered.
+/// The delay of a key after failures: exponential, capped and jittered.
 ///
-/// After `n` failures in a row the nominal delay is `base * 2^(n-1)`, at most `cap`. The real one is drawn evenly from
-/// `(1 - jitter) * nominal ..= nominal`, so keys that failed together (a cluster went away) do not come back together.
+/// After `n` failures in a row the nominal delay is `base * 2^(n-1)`, at most `cap`. The actual delay is uniform in
+/// `(1 - jitter) * nominal ..= nominal`, so that keys that failed together (their cluster was unreachable) do not run again
+/// at the same time.
 ///
 /// ```
 /// use mcr::queue::Backoff;
@@ -22,7 +23,7 @@ pub struct Backoff {
     pub base: Duration,
     /// The longest delay. Default 1000 s, as in client-go.
     pub cap: Duration,
-    /// The share of the delay that is random, 0.0 to 1.0 (values outside are clamped). Default 0.2.
+    /// The random share of the delay, 0.0 to 1.0 (values outside are clamped). Default 0.2.
     pub jitter: f64,
 }
 
@@ -48,7 +49,7 @@ impl Backoff {
                 .checked_mul(factor)
                 .map_or(self.cap, |delay| delay.min(self.cap)),
             None if self.base.is_zero() => Duration::ZERO,
-            // Doubling on past 2^31 only matters for a base of nanoseconds; the cap is the honest answer.
+            // After 32 doublings, only a base of nanoseconds could still be below the cap.
             None => self.cap,
         }
     }
@@ -63,7 +64,7 @@ impl Backoff {
     }
 }
 
-/// SplitMix64: eight bytes of state, and the same numbers for the same seed on every platform and release.
+/// SplitMix64. It has eight bytes of state, and gives the same numbers for the same seed on every platform and release.
 #[derive(Clone, Debug)]
 pub(super) struct Rng(u64);
 
@@ -80,7 +81,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Evenly from 0.0 up to, not including, 1.0.
+    /// Uniform in `0.0..1.0`.
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

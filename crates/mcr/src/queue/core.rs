@@ -1,12 +1,16 @@
-//! The decision logic: which item runs next. No I/O, no clock, no lock.
+//! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
 mod inspect;
 
 use super::backoff::Rng;
+use super::config::QueueConfig;
 use super::delay::{DelayHeap, Tick};
-use super::items::{Finished, Items, Verdict, Wish};
+use super::item::Add;
+use super::items::{Finished, Items, Requeue};
 use super::list::{Links, List};
-use super::{Counters, Outcome, Priority, QueueConfig, Work};
+use super::priority::Priority;
+use super::stats::Counters;
+use super::work::{Outcome, Work};
 use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::HashMap;
@@ -14,39 +18,39 @@ use std::hash::Hash;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest delay the queue keeps; longer ones are shortened to it. One year.
+/// The longest delay that the queue keeps: one year. Longer delays are shortened to it.
 pub const MAX_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How many delayed items one call moves to the lanes before it looks for one to dispatch: it bounds the time that
-/// one call takes (and a lock around it is held) when very many fall due together.
-const MATURE_AT_ONCE: usize = 64;
+/// The most delayed items that a call moves to the lanes before it looks for an item to dispatch. It bounds the time of
+/// one call, and so of a lock around it, when very many items are due at once.
+const DUE_PER_CALL: usize = 64;
 
-/// Everything about one cluster.
+/// The items and the state of one cluster.
 struct Slot<C, K> {
     name: C,
     items: Items<K>,
-    /// `None`: disengaged, here only because orphaned runs are not done.
+    /// `None`: the cluster is disengaged, and its slot stays until its orphaned runs are done.
     epoch: Option<u64>,
     gated: bool,
     parked: bool,
-    /// Unparked, but not before this.
+    /// The time from which an unparked cluster may dispatch again.
     release: Option<Tick>,
     weight: u32,
-    /// Dispatches left before the next cluster's turn.
+    /// Dispatches left before the turn of the next cluster.
     turn: u32,
     ring: Links,
     in_ring: bool,
     running: usize,
     orphans: usize,
-    /// What this cluster adds to the queue's `pending`.
+    /// The number of items of this cluster that are counted in `pending` of the queue.
     counted: usize,
 }
 
-/// The two-level fair queue as a plain data structure; [`FairQueue`](super::FairQueue) is the same behind a lock, with
-/// an async `next`. The [module documentation](super) states the rules.
+/// The fair queue as a plain data structure. [`FairQueue`](super::FairQueue) puts it behind a lock and adds an async
+/// `next`. The [module documentation](super) states the rules.
 ///
-/// Every method that depends on time takes `now`; calls should carry times that do not go back (one that does is
-/// harmless, it only makes delays longer). The same calls with the same [`QueueConfig::seed`] give the same answers.
+/// Every method that depends on time takes `now`. Times should not go back between calls; a time that does is harmless,
+/// and only makes delays longer. The same calls with the same [`QueueConfig::seed`] give the same results.
 ///
 /// ```
 /// use mcr::queue::{Outcome, Priority, QueueConfig, QueueCore};
@@ -56,7 +60,7 @@ struct Slot<C, K> {
 /// let mut queue = QueueCore::new(QueueConfig::default(), now);
 /// queue.engage("eu-1", 1);
 /// assert!(queue.add(&"eu-1", "ns/a", Priority::Initial, now));
-/// assert!(queue.add(&"eu-1", "ns/a", Priority::Live, now)); // the same work, more urgent
+/// assert!(queue.add(&"eu-1", "ns/a", Priority::Live, now)); // the same item, more urgent
 /// assert!(!queue.add(&"nowhere", "ns/a", Priority::Live, now));
 ///
 /// let work = queue.pop(now).unwrap();
@@ -73,9 +77,9 @@ pub struct QueueCore<C, K> {
     hasher: RandomState,
     index: HashMap<C, u32, RandomState>,
     slots: Slab<Slot<C, K>>,
-    /// The clusters that can dispatch right now, and only those.
+    /// The clusters that can dispatch now.
     ring: List,
-    /// When a cluster that may dispatch has its next delayed item, or its release.
+    /// By slot: when the next delayed item or the release of the cluster is due. Absent while the cluster is gated or parked.
     timers: DelayHeap,
     running: usize,
     pending: usize,
@@ -93,7 +97,7 @@ fn ticks(duration: Duration) -> Tick {
 }
 
 impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
-    /// An empty queue without clusters. `now` becomes the origin of its time.
+    /// Makes an empty queue without clusters. Its time starts at `now`.
     pub fn new(config: QueueConfig, now: Instant) -> Self {
         Self {
             base: now,
@@ -117,7 +121,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         Tick::try_from(now.saturating_duration_since(self.base).as_nanos()).unwrap_or(Tick::MAX)
     }
 
-    /// The slot of a cluster, orphaned or not.
+    /// The slot of a cluster, engaged or not.
     fn slot(&self, cluster: &C) -> Option<u32> {
         self.index.get(cluster).copied()
     }
@@ -127,11 +131,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             .filter(|at| self.slots[*at as usize].epoch.is_some())
     }
 
-    /// Lets `cluster` in, as its life number `epoch`: from now on its work is accepted. Gated if
-    /// [`QueueConfig::start_gated`], not parked, of weight 1.
+    /// Admits `cluster` under `epoch`, the number of this engagement. From now on the queue accepts its items. The cluster
+    /// starts gated if [`QueueConfig::start_gated`] is set, not parked, and with weight 1.
     ///
-    /// Engaging the current epoch again changes nothing. Another epoch first does what [`disengage`](Self::disengage)
-    /// does. Returns how many pending items that dropped.
+    /// A call with the current epoch changes nothing. A call with another epoch first calls
+    /// [`disengage`](Self::disengage). Returns how many pending items that dropped.
     pub fn engage(&mut self, cluster: C, epoch: u64) -> usize {
         let dropped = match self.engaged(&cluster) {
             Some(at) if self.slots[at as usize].epoch == Some(epoch) => return 0,
@@ -169,14 +173,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         dropped
     }
 
-    /// Ends the cluster's current epoch: its queued and delayed items and its back-off history are dropped, and their
-    /// number returned; further adds are refused until it is engaged again. Its runs become orphans: they keep their
-    /// place in the global limit until they are done, and what they return is ignored.
+    /// Ends the current epoch of a cluster. Drops its queued and delayed items with their back-off history, and returns
+    /// the number of items. The queue refuses adds until the cluster is engaged again. Its runs become orphans: they count
+    /// in the global limit until they are done, and the queue ignores their outcomes.
     pub fn disengage(&mut self, cluster: &C) -> usize {
         self.detach(cluster).0
     }
 
-    /// [`disengage`](Self::disengage), leaving the dropped items to be freed by the caller.
+    /// As [`disengage`](Self::disengage), but returns the dropped items, so that the caller can free them later.
     pub(super) fn detach(&mut self, cluster: &C) -> (usize, Option<Items<K>>) {
         let Some(at) = self.engaged(cluster) else {
             return (0, None);
@@ -187,11 +191,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         let (dropped, old) = slot.items.disown(&self.hasher);
         self.counters.dropped += dropped as u64;
         self.settle(at);
-        self.forget_if_over(at);
+        self.remove_if_unused(at);
         (dropped, Some(old))
     }
 
-    fn forget_if_over(&mut self, at: u32) {
+    fn remove_if_unused(&mut self, at: u32) {
         let slot = &self.slots[at as usize];
         if slot.epoch.is_none() && slot.orphans == 0 {
             let slot = self.slots.remove(at as usize);
@@ -203,13 +207,13 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         }
     }
 
-    /// Opens or closes the cluster's gate. Behind a closed one items gather, none is dispatched.
+    /// Opens or closes the gate of a cluster. While it is closed, the queue accepts items and dispatches none.
     /// Returns `false` if the cluster is not engaged.
     pub fn set_gate(&mut self, cluster: &C, open: bool) -> bool {
         self.change(cluster, |slot| slot.gated = !open)
     }
 
-    /// Stops dispatching for a cluster that cannot be reached or is suspended. Its items stay.
+    /// Stops the dispatches of a cluster that is unreachable or suspended. Its items stay.
     /// Returns `false` if the cluster is not engaged.
     pub fn park(&mut self, cluster: &C) -> bool {
         self.change(cluster, |slot| {
@@ -218,8 +222,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
-    /// Ends [`park`](Self::park) after `release_jitter`, which the caller draws, so that clusters that come back together
-    /// do not dispatch together. Does nothing to a cluster that is not parked. Returns `false` if it is not engaged.
+    /// Ends [`park`](Self::park) after `release_jitter`. The caller chooses it at random, so that clusters that become
+    /// reachable together do not dispatch together. Does nothing to a cluster that is not parked. Returns `false` if the
+    /// cluster is not engaged.
     pub fn unpark(&mut self, cluster: &C, release_jitter: Duration, now: Instant) -> bool {
         let release =
             (!release_jitter.is_zero()).then(|| self.tick(now).saturating_add(ticks(release_jitter)));
@@ -230,7 +235,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
-    /// Sets how many items the cluster may dispatch per round (zero counts as 1).
+    /// Sets how many items the cluster may dispatch in each round (zero counts as 1).
     /// Returns `false` if the cluster is not engaged.
     pub fn set_weight(&mut self, cluster: &C, weight: u32) -> bool {
         self.change(cluster, |slot| {
@@ -248,14 +253,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         true
     }
 
-    /// Wishes that `key` of `cluster` runs now (after the debounce time, if there is one).
+    /// Adds `key` of `cluster`, to run now (with debounce: after the debounce time).
     /// Returns `false`, and does nothing, if the cluster is not engaged.
     pub fn add(&mut self, cluster: &C, key: K, priority: Priority, now: Instant) -> bool {
         self.add_after(cluster, key, priority, Duration::ZERO, now)
     }
 
-    /// Wishes that `key` of `cluster` runs once `delay` has passed. It never postpones an earlier wish. A zero delay is
-    /// [`add`](Self::add); delays over [`MAX_DELAY`] are shortened to it.
+    /// Adds `key` of `cluster`, to run after `delay`. Never postpones an earlier add. A zero delay is the same as
+    /// [`add`](Self::add). Delays over [`MAX_DELAY`] are shortened to it.
     /// Returns `false`, and does nothing, if the cluster is not engaged.
     pub fn add_after(
         &mut self,
@@ -269,11 +274,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             self.counters.refused += 1;
             return false;
         };
-        self.wish(at, key, priority, delay, now);
+        self.add_to_slot(at, key, priority, delay, now);
         true
     }
 
-    /// [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch.
+    /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch.
     pub(super) fn add_in(
         &mut self,
         cluster: &C,
@@ -289,26 +294,26 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         let Some(at) = at else {
             return false;
         };
-        self.wish(at, key, priority, delay, now);
+        self.add_to_slot(at, key, priority, delay, now);
         true
     }
 
-    fn wish(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
+    fn add_to_slot(&mut self, at: u32, key: K, priority: Priority, delay: Duration, now: Instant) {
         let now = self.tick(now);
-        let wish = Wish {
+        let add = Add {
             priority,
             now,
             at: now.saturating_add(ticks(delay)),
             debounce: self.debounce,
         };
-        let new = self.slots[at as usize].items.wish(key, wish, &self.hasher);
+        let new = self.slots[at as usize].items.add(key, add, &self.hasher);
         self.counters.adds += 1;
         self.counters.coalesced += u64::from(!new);
         self.settle(at);
     }
 
-    /// The next item to run, if one may run now. The caller must tell [`done`](Self::done) when the run is over, however
-    /// it ended: until then the key does not run again and keeps its place in the limits.
+    /// Returns the next item to run, if one may run now. The caller must call [`done`](Self::done) when the run is over,
+    /// however it ended. Until then the key does not run again, and its run counts in the limits.
     pub fn pop(&mut self, now: Instant) -> Option<Work<C, K>> {
         if self.at_limit() {
             return None;
@@ -349,13 +354,13 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         Some(work)
     }
 
-    /// Ends a run that [`pop`](Self::pop) gave out.
+    /// Ends a run that [`pop`](Self::pop) returned.
     ///
-    /// Wishes that came while it ran win over what `outcome` asks for: the key is queued again at once, with the priority
-    /// wished. A failure is counted all the same. Returns `false` if the outcome was not used: the run was orphaned by a
-    /// disengage, or it was told before.
+    /// An add that came during the run wins over `outcome`: the key is queued again at once, with the priority of the add.
+    /// A failure still counts. Returns `false` if the queue did not use the outcome: the run was orphaned by
+    /// [`disengage`](Self::disengage), or had ended before.
     pub fn done(&mut self, work: &Work<C, K>, outcome: Outcome, now: Instant) -> bool {
-        // It seldom moves while something runs.
+        // A cluster seldom changes its slot during a run.
         let here = |slot: &Slot<C, K>| slot.name == work.cluster;
         let at = match self.slots.get(work.slot as usize) {
             Some(slot) if here(slot) => work.slot,
@@ -366,9 +371,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         };
         let now = self.tick(now);
         let mut failed = false;
-        let verdict = |failures: u32| {
+        let requeue = |failures: u32| {
             let (delay, priority) = match outcome {
-                Outcome::Success { requeue_after: None } | Outcome::Drop => return Verdict::FORGET,
+                Outcome::Success { requeue_after: None } | Outcome::Drop => return Requeue::NONE,
                 Outcome::Success {
                     requeue_after: Some(delay),
                 } => (delay, Priority::Initial),
@@ -382,13 +387,13 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
                 }
             };
             failed = priority == Priority::Retry;
-            Verdict {
+            Requeue {
                 failed,
                 again: Some((now.saturating_add(ticks(delay)), priority)),
             }
         };
         let slot = &mut self.slots[at as usize];
-        let Some(finished) = slot.items.finish(&work.key, work.run, verdict, now, &self.hasher) else {
+        let Some(finished) = slot.items.finish(&work.key, work.run, requeue, now, &self.hasher) else {
             return false;
         };
         let current = finished == Finished::Current;
@@ -400,17 +405,17 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         self.running -= 1;
         self.counters.retries += u64::from(failed);
         self.settle(at);
-        self.forget_if_over(at);
+        self.remove_if_unused(at);
         current
     }
 
-    /// When [`pop`](Self::pop) should be asked again although nothing else was called. `None`: not before another call.
-    /// After a `pop` at `now` that returned `None` it is later than `now`.
+    /// The time at which [`pop`](Self::pop) should be called again if no other method is called before. `None`: only after
+    /// another call. After a `pop` at `now` that returned `None`, the time is later than `now`.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.earliest().map(|at| self.base + Duration::from_nanos(at))
     }
 
-    /// [`next_deadline`](Self::next_deadline) in the queue's own time.
+    /// As [`next_deadline`](Self::next_deadline), as a tick.
     pub(super) fn earliest(&self) -> Option<Tick> {
         if self.at_limit() {
             return None;
@@ -429,9 +434,9 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             .is_some_and(|limit| self.running >= limit.max(1))
     }
 
-    /// Lets time pass for the clusters that have something due. Returns whether some was left for the next call.
+    /// Moves due items to the lanes and ends due releases. Returns whether more is due than one call moves.
     fn advance(&mut self, now: Tick) -> bool {
-        let mut budget = MATURE_AT_ONCE;
+        let mut budget = DUE_PER_CALL;
         while let Some((due, at)) = self.timers.peek()
             && due <= now
         {
@@ -442,14 +447,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             if slot.release.is_some_and(|release| release <= now) {
                 slot.release = None;
             }
-            let moved = slot.items.mature(now, budget);
+            let moved = slot.items.move_due(now, budget);
             budget = budget.saturating_sub(moved.max(1));
             self.settle(at);
         }
         false
     }
 
-    /// Brings the ring, the timers and the totals in line with a cluster that changed.
+    /// Updates the ring, the timers and the totals after a change of a slot.
     fn settle(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
         let open = slot.epoch.is_some() && !slot.gated && !slot.parked;

@@ -1,9 +1,9 @@
-//! The delayed heap: ids by due time, movable and removable in O(log n), without tombstones.
+//! A heap of ids by due time. Any id moves or leaves in O(log n), without tombstones.
 
 /// Nanoseconds since the queue was made.
 pub(super) type Tick = u64;
 
-/// "Never": later than every tick.
+/// Later than every other tick.
 pub(super) const NEVER: Tick = Tick::MAX;
 
 const ABSENT: u32 = u32::MAX;
@@ -11,7 +11,7 @@ const ABSENT: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Tick,
-    /// Breaks ties in the order of the calls, so that the queue is deterministic.
+    /// Orders equal times by the order of the calls, so that the queue is deterministic.
     seq: u64,
     id: u32,
 }
@@ -22,11 +22,12 @@ impl Entry {
     }
 }
 
-/// A binary heap that knows where each id is. Ids are small integers (slab keys).
+/// A binary heap with an index from ids to positions. Ids are small integers (slab keys).
 #[derive(Debug, Default)]
 pub(super) struct DelayHeap {
     heap: Vec<Entry>,
-    place: Vec<u32>,
+    /// By id: its position in `heap`, or [`ABSENT`].
+    positions: Vec<u32>,
     seq: u64,
 }
 
@@ -35,61 +36,61 @@ impl DelayHeap {
         self.heap.len()
     }
 
-    /// The id that is due first.
+    /// The id with the earliest due time, and that time.
     pub(super) fn peek(&self) -> Option<(Tick, u32)> {
         self.heap.first().map(|entry| (entry.at, entry.id))
     }
 
     pub(super) fn get(&self, id: u32) -> Option<Tick> {
-        self.place_of(id).map(|place| self.heap[place].at)
+        self.position(id).map(|position| self.heap[position].at)
     }
 
-    /// Adds `id`, or moves it, to be due at `at`.
+    /// Sets the due time of `id`, which may be new.
     pub(super) fn set(&mut self, id: u32, at: Tick) {
         let seq = self.seq;
         self.seq += 1;
         let entry = Entry { at, seq, id };
-        match self.place_of(id) {
-            Some(place) => {
-                self.heap[place] = entry;
-                let place = self.sift_up(place);
-                self.sift_down(place);
+        match self.position(id) {
+            Some(position) => {
+                self.heap[position] = entry;
+                let position = self.sift_up(position);
+                self.sift_down(position);
             }
             None => {
-                if self.place.len() <= id as usize {
-                    self.place.resize(id as usize + 1, ABSENT);
+                if self.positions.len() <= id as usize {
+                    self.positions.resize(id as usize + 1, ABSENT);
                 }
                 self.heap.push(entry);
                 let last = self.heap.len() - 1;
-                self.place[id as usize] = last as u32;
+                self.positions[id as usize] = last as u32;
                 self.sift_up(last);
             }
         }
     }
 
-    /// Removes `id` and says when it would have been due.
+    /// Removes `id` and returns its due time.
     pub(super) fn remove(&mut self, id: u32) -> Option<Tick> {
-        let place = self.place_of(id)?;
-        let entry = self.heap.swap_remove(place);
-        self.place[id as usize] = ABSENT;
-        if let Some(moved) = self.heap.get(place) {
-            self.place[moved.id as usize] = place as u32;
-            let place = self.sift_up(place);
-            self.sift_down(place);
+        let position = self.position(id)?;
+        let entry = self.heap.swap_remove(position);
+        self.positions[id as usize] = ABSENT;
+        if let Some(moved) = self.heap.get(position) {
+            self.positions[moved.id as usize] = position as u32;
+            let position = self.sift_up(position);
+            self.sift_down(position);
         }
         if self.heap.is_empty() {
-            // A burst of delayed items must not leave its memory behind.
-            if self.place.capacity() > 64 {
+            // Frees the memory of a burst.
+            if self.positions.capacity() > 64 {
                 self.heap = Vec::new();
-                self.place = Vec::new();
+                self.positions = Vec::new();
             } else {
-                self.place.clear();
+                self.positions.clear();
             }
         }
         Some(entry.at)
     }
 
-    /// The same heap after the ids changed: id `i` is now `to[i]`.
+    /// Renames every id: `i` becomes `to[i]`.
     pub(super) fn renumber(&mut self, to: &[u32]) {
         let ids = self
             .heap
@@ -97,19 +98,19 @@ impl DelayHeap {
             .map(|entry| to[entry.id as usize] + 1)
             .max()
             .unwrap_or(0);
-        self.place = vec![ABSENT; ids as usize];
+        self.positions = vec![ABSENT; ids as usize];
         self.heap.shrink_to_fit();
-        for (place, entry) in self.heap.iter_mut().enumerate() {
+        for (position, entry) in self.heap.iter_mut().enumerate() {
             entry.id = to[entry.id as usize];
-            self.place[entry.id as usize] = place as u32;
+            self.positions[entry.id as usize] = position as u32;
         }
     }
 
-    fn place_of(&self, id: u32) -> Option<usize> {
-        self.place
+    fn position(&self, id: u32) -> Option<usize> {
+        self.positions
             .get(id as usize)
-            .filter(|place| **place != ABSENT)
-            .map(|place| *place as usize)
+            .filter(|position| **position != ABSENT)
+            .map(|position| *position as usize)
     }
 
     fn sift_up(&mut self, mut at: usize) -> usize {
@@ -144,8 +145,8 @@ impl DelayHeap {
 
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
-        self.place[self.heap[a].id as usize] = a as u32;
-        self.place[self.heap[b].id as usize] = b as u32;
+        self.positions[self.heap[a].id as usize] = a as u32;
+        self.positions[self.heap[b].id as usize] = b as u32;
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
         let mut heap = DelayHeap::default();
         (0..1000).for_each(|id| heap.set(id, u64::from(id)));
         (0..1000).for_each(|id| assert_eq!(heap.remove(id), Some(u64::from(id))));
-        assert_eq!(heap.heap.capacity() + heap.place.capacity(), 0);
+        assert_eq!(heap.heap.capacity() + heap.positions.capacity(), 0);
     }
 
     proptest! {

@@ -1,18 +1,23 @@
 //! The queue behind a lock, with an async `next`.
 
-use super::{Counters, Depth, Outcome, Priority, QueueConfig, QueueCore, Work};
+use super::config::QueueConfig;
+use super::core::QueueCore;
+use super::priority::Priority;
+use super::stats::{Counters, Depth};
+use super::work::{Outcome, Work};
+use mcr_core::internal::lock;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The fair queue for use by many tasks: [`QueueCore`] behind a lock that is held for a fraction of a microsecond and
-/// never across an await. Clones are handles to the same queue. The [module documentation](super) states the rules.
+/// The fair queue for many tasks: [`QueueCore`] behind a lock. The lock is held for a fraction of a microsecond, and never
+/// across an await. Clones are handles to the same queue. The [module documentation](super) states the rules.
 ///
-/// Any number of tasks may call [`next`](Self::next); one dispatching loop that spawns the runs is the usual shape.
+/// Any number of tasks may call [`next`](Self::next). Usually one loop calls it and spawns the runs.
 ///
 /// ```
 /// use mcr::queue::{FairQueue, Outcome, Priority, QueueConfig};
@@ -61,7 +66,7 @@ impl<C, K> fmt::Debug for FairQueue<C, K> {
 }
 
 impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
-    /// An empty queue without clusters.
+    /// Makes an empty queue without clusters.
     pub fn new(config: QueueConfig) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -73,11 +78,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueCore<C, K>> {
-        // Only a panic in the keys' own Hash, Eq or Clone poisons it; a fleet must not stop for that.
-        self.shared.core.lock().unwrap_or_else(PoisonError::into_inner)
+        // Only a panic in Hash, Eq or Clone of the keys poisons the lock. The other clusters must go on after it.
+        lock(&self.shared.core)
     }
 
-    /// Changes the core and wakes whom the change concerns.
+    /// Changes the core, and wakes waiting tasks if an item or a deadline is new.
     fn update<R>(&self, change: impl FnOnce(&mut QueueCore<C, K>) -> R) -> R {
         let mut core = self.lock();
         let before = core.earliest();
@@ -91,21 +96,21 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
             self.shared.changed.notify_one();
         }
         if sooner {
-            // Every waiter sleeps until the deadline it saw, so that any of them may be cancelled.
+            // Every waiting task sleeps until the deadline that it saw, so that any of them may be cancelled.
             self.shared.changed.notify_waiters();
             self.shared.changed.notify_one();
         }
         result
     }
 
-    /// The next item to run, once there is one; `None` when the queue is closed. The caller must tell
-    /// [`done`](Self::done) when the run is over, also when it panicked or was aborted.
+    /// Waits for the next item to run. Returns `None` when the queue is closed. The caller must call
+    /// [`done`](Self::done) when the run is over, also after a panic or an abort.
     ///
-    /// Cancel safe: an item is taken in the poll that returns it, and never before. Dropping the future loses nothing, and
-    /// other waiters notice what this one would have.
+    /// Cancel safe: the poll that returns an item is the one that takes it. If the future is dropped, no item is lost, and
+    /// other waiting tasks are woken in its place.
     pub async fn next(&self) -> Option<Work<C, K>> {
         loop {
-            // Registered before the look, so that a change between look and wait is not missed.
+            // Registered before the call of `pop`, so that no change between it and the wait is missed.
             let changed = self.shared.changed.notified();
             if self.is_closed() {
                 return None;
@@ -123,7 +128,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
             }
             match deadline {
                 Some(deadline) => {
-                    // Which of the two it was does not matter: both lead to another look.
+                    // After a timeout as after a change, the loop calls `pop` again.
                     let _ = tokio::time::timeout_at(deadline, changed).await;
                 }
                 None => changed.await,
@@ -131,8 +136,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
         }
     }
 
-    /// Closes the queue: every waiting and every further [`next`](Self::next) returns `None` and adds are refused. Runs
-    /// may still be told as [`done`](Self::done). What waits stays visible until the last handle is dropped.
+    /// Closes the queue: every waiting and every further [`next`](Self::next) returns `None`, and the queue refuses adds.
+    /// [`done`](Self::done) still works. The waiting items stay visible until the last handle is dropped.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.changed.notify_waiters();
@@ -143,91 +148,92 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
         self.shared.closed.load(Ordering::SeqCst)
     }
 
-    /// [`QueueCore::engage`]. Returns how many pending items of an earlier epoch were dropped.
+    /// Calls [`QueueCore::engage`]. Returns how many pending items of an earlier epoch were dropped.
     pub fn engage(&self, cluster: C, epoch: u64) -> usize {
         self.update(|core| core.engage(cluster, epoch))
     }
 
-    /// [`QueueCore::disengage`]. Returns how many pending items were dropped.
+    /// Calls [`QueueCore::disengage`]. Returns how many pending items were dropped.
     pub fn disengage(&self, cluster: &C) -> usize {
-        // The items are freed after the lock is.
+        // The items are freed after the lock is released.
         let (dropped, _items) = self.update(|core| core.detach(cluster));
         dropped
     }
 
-    /// [`QueueCore::set_gate`]. Returns `false` if the cluster is not engaged.
+    /// Calls [`QueueCore::set_gate`]. Returns `false` if the cluster is not engaged.
     pub fn set_gate(&self, cluster: &C, open: bool) -> bool {
         self.update(|core| core.set_gate(cluster, open))
     }
 
-    /// [`QueueCore::park`]. Returns `false` if the cluster is not engaged.
+    /// Calls [`QueueCore::park`]. Returns `false` if the cluster is not engaged.
     pub fn park(&self, cluster: &C) -> bool {
         self.update(|core| core.park(cluster))
     }
 
-    /// [`QueueCore::unpark`]. Returns `false` if the cluster is not engaged.
+    /// Calls [`QueueCore::unpark`]. Returns `false` if the cluster is not engaged.
     pub fn unpark(&self, cluster: &C, release_jitter: Duration) -> bool {
         self.update(|core| core.unpark(cluster, release_jitter, Instant::now()))
     }
 
-    /// [`QueueCore::set_weight`]. Returns `false` if the cluster is not engaged.
+    /// Calls [`QueueCore::set_weight`]. Returns `false` if the cluster is not engaged.
     pub fn set_weight(&self, cluster: &C, weight: u32) -> bool {
         self.update(|core| core.set_weight(cluster, weight))
     }
 
-    /// [`QueueCore::add`]. Returns `false` if the cluster is not engaged or the queue is closed.
+    /// Calls [`QueueCore::add`]. Returns `false` if the cluster is not engaged or the queue is closed.
     pub fn add(&self, cluster: &C, key: K, priority: Priority) -> bool {
         self.add_after(cluster, key, priority, Duration::ZERO)
     }
 
-    /// [`QueueCore::add_after`]. Returns `false` if the cluster is not engaged or the queue is closed.
+    /// Calls [`QueueCore::add_after`]. Returns `false` if the cluster is not engaged or the queue is closed.
     pub fn add_after(&self, cluster: &C, key: K, priority: Priority, delay: Duration) -> bool {
         !self.is_closed() && self.update(|core| core.add_after(cluster, key, priority, delay, Instant::now()))
     }
 
-    /// [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: what was seen in an earlier
-    /// life of the cluster never becomes work of a later one. Returns `false` otherwise.
+    /// As [`add_after`](Self::add_after), but only while the cluster is engaged with this epoch: a change from an earlier
+    /// engagement of the cluster never becomes work of a later one. Returns `false` otherwise.
     pub fn add_in(&self, cluster: &C, epoch: u64, key: K, priority: Priority, delay: Duration) -> bool {
         !self.is_closed()
             && self.update(|core| core.add_in(cluster, epoch, key, priority, delay, Instant::now()))
     }
 
-    /// [`QueueCore::done`]. Returns `false` if the outcome was not used: the cluster was disengaged, or it was told before.
+    /// Calls [`QueueCore::done`]. Returns `false` if the queue did not use the outcome: the cluster was disengaged, or the
+    /// run had ended before.
     pub fn done(&self, work: &Work<C, K>, outcome: Outcome) -> bool {
         self.update(|core| core.done(work, outcome, Instant::now()))
     }
 
-    /// How many items wait, ready or delayed. Running ones are not counted.
+    /// The number of waiting items, ready or delayed, without the running ones.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether no item waits. Some may be running.
+    /// Whether no item waits. Items may be running.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// How many runs are not done, orphaned ones included.
+    /// The number of runs that are not done, orphaned ones included.
     pub fn running(&self) -> usize {
         self.lock().running()
     }
 
-    /// What there is of one cluster; `None` if it is not engaged.
+    /// The items and the state of one cluster; `None` if the cluster is not engaged.
     pub fn depth(&self, cluster: &C) -> Option<Depth> {
         self.lock().depth(cluster, Instant::now())
     }
 
-    /// The engaged clusters, in no particular order but always the same one.
+    /// The engaged clusters. Their order is arbitrary, but the same in every call.
     pub fn clusters(&self) -> Vec<C> {
         self.lock().clusters().cloned().collect()
     }
 
-    /// [`QueueCore::oldest_wait`]: looks at every cluster, for metrics.
+    /// Calls [`QueueCore::oldest_wait`]. Reads every cluster, so it is for metrics.
     pub fn oldest_wait(&self) -> Option<Duration> {
         self.lock().oldest_wait(Instant::now())
     }
 
-    /// What happened since the queue was made.
+    /// The counters since the queue was made.
     pub fn counters(&self) -> Counters {
         self.lock().counters()
     }

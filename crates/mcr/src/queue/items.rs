@@ -1,84 +1,37 @@
-//! The items of one cluster: deduplication and the states of a key. Knows nothing of rings, limits and gates.
+//! The items of one cluster: their states, and the merging of adds. The core has the rings, limits and gates.
 
-use super::Priority;
 use super::delay::{DelayHeap, NEVER, Tick};
+use super::item::{Add, Item, State};
 use super::lanes::Lanes;
-use super::list::Links;
+use super::list::NIL;
+use super::priority::Priority;
 use hashbrown::HashTable;
 use slab::Slab;
 use std::hash::{BuildHasher, Hash};
 
-/// A debounced wish is put off by further wishes for at most this many debounce times.
-pub(super) const DEBOUNCE_LIMIT: u64 = 10;
-
-/// Below this capacity there is nothing worth giving back.
+/// Storage of at most this capacity is never shrunk.
 const SMALL: usize = 8;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// In the lanes.
-    Queued,
-    /// In the delayed heap.
-    Delayed,
-    /// Handed out. Wishes are kept in `since`, `quiet`, `due` and `wish`.
-    Running,
-    /// Handed out in an epoch that is over.
-    Orphaned,
-}
-
-/// One key: here while it is queued, delayed or running, gone otherwise. The back-off history needs no home of its own,
-/// because a key that failed is always delayed, queued or running until it succeeds or is dropped.
-#[derive(Debug)]
-pub(super) struct Item<K> {
-    pub(super) key: K,
-    /// Queued: the earliest wish. Else: the earliest wish for "now" that is still pending, or [`NEVER`].
-    pub(super) since: Tick,
-    /// Running: when the wish in `since` may run (later than now only under debounce).
-    quiet: Tick,
-    /// Not queued: the earliest wish for a later time, or [`NEVER`].
-    due: Tick,
-    pub(super) lane: Links,
-    pub(super) age: Links,
-    pub(super) attempt: u32,
-    /// Which run this is, so that a completion told twice is recognised.
-    pub(super) run: u32,
-    state: State,
-    pub(super) priority: Priority,
-    /// Running: the highest priority wished meanwhile.
-    wish: Option<Priority>,
-}
-
-/// A run that begins.
+/// An item whose run begins, and how long it was ready.
 pub(super) struct Started<'a, K> {
     pub(super) item: &'a Item<K>,
     pub(super) waited: Tick,
 }
 
-/// A wish to run a key.
-#[derive(Clone, Copy)]
-pub(super) struct Wish {
-    pub(super) priority: Priority,
-    pub(super) now: Tick,
-    /// When it may run; `now` or earlier: at once (subject to `debounce`).
-    pub(super) at: Tick,
-    /// Zero: none.
-    pub(super) debounce: Tick,
-}
-
-/// What a completed run leaves behind.
-pub(super) struct Verdict {
+/// Whether and when a completed run asks for another run.
+pub(super) struct Requeue {
     pub(super) failed: bool,
     pub(super) again: Option<(Tick, Priority)>,
 }
 
-impl Verdict {
-    pub(super) const FORGET: Self = Self {
+impl Requeue {
+    pub(super) const NONE: Self = Self {
         failed: false,
         again: None,
     };
 }
 
-/// What [`Items::finish`] found.
+/// Whether a completed run belongs to the current epoch.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Finished {
     Current,
@@ -87,7 +40,7 @@ pub(super) enum Finished {
 
 #[derive(Debug)]
 pub(super) struct Items<K> {
-    /// Places in `slab`, by hash of the key; so a key is stored once.
+    /// Indexes into `slab`, by hash of the key. So each key is stored once.
     table: HashTable<u32>,
     slab: Slab<Item<K>>,
     lanes: Lanes,
@@ -112,7 +65,7 @@ impl<K: Clone + Eq + Hash> Items<K> {
         self.delayed.len()
     }
 
-    /// Since when the item waits that has been ready longest.
+    /// When the item that has been ready longest became ready.
     pub(super) fn oldest(&self) -> Option<Tick> {
         self.lanes.oldest().map(|id| self.slab[id as usize].since)
     }
@@ -127,34 +80,34 @@ impl<K: Clone + Eq + Hash> Items<K> {
             .copied()
     }
 
-    /// Takes a wish; `false` if it was merged into one that was there.
-    pub(super) fn wish(&mut self, key: K, wish: Wish, hasher: &impl BuildHasher) -> bool {
+    /// Adds a key. Returns `false` if the add was merged into a pending one.
+    pub(super) fn add(&mut self, key: K, add: Add, hasher: &impl BuildHasher) -> bool {
         let hash = hasher.hash_one(&key);
         let found = self.find(hash, &key);
         let merged = found.is_some_and(|id| match self.slab[id as usize].state {
             State::Queued | State::Delayed => true,
-            State::Running | State::Orphaned => self.slab[id as usize].wish.is_some(),
+            State::Running | State::Orphaned => self.slab[id as usize].added.is_some(),
         });
-        let id = found.unwrap_or_else(|| self.insert(hash, key, wish.priority, hasher));
+        let id = found.unwrap_or_else(|| self.insert(hash, key, add.priority, hasher));
         let item = &mut self.slab[id as usize];
         match item.state {
-            State::Queued => self.lanes.promote(&mut self.slab, id, wish.priority),
+            State::Queued => self.lanes.promote(&mut self.slab, id, add.priority),
             State::Delayed => {
-                item.priority = item.priority.max(wish.priority);
-                let at = item.hear(wish);
+                item.priority = item.priority.max(add.priority);
+                let at = item.merge(add);
                 let due = item.due;
-                self.place(id, at.min(due), wish.now);
+                self.schedule(id, at.min(due), add.now);
             }
             State::Running | State::Orphaned => {
-                item.wish = item.wish.max(Some(wish.priority));
-                item.quiet = item.hear(wish);
+                item.added = item.added.max(Some(add.priority));
+                item.quiet = item.merge(add);
             }
         }
         !merged
     }
 
-    /// Puts an item that is not in the lanes where it belongs, to be run at `at`.
-    fn place(&mut self, id: u32, at: Tick, now: Tick) {
+    /// Puts an item that is not in the lanes there, or into the heap of delayed items if `at` is later than `now`.
+    fn schedule(&mut self, id: u32, at: Tick, now: Tick) {
         let item = &mut self.slab[id as usize];
         if at > now {
             item.state = State::Delayed;
@@ -168,37 +121,37 @@ impl<K: Clone + Eq + Hash> Items<K> {
         }
     }
 
-    /// Moves what is due by `now` to the lanes, at most `budget` items. Says how many.
-    pub(super) fn mature(&mut self, now: Tick, budget: usize) -> usize {
+    /// Moves at most `budget` items that are due by `now` to the lanes. Returns how many it moved.
+    pub(super) fn move_due(&mut self, now: Tick, budget: usize) -> usize {
         let mut moved = 0;
         while moved < budget
             && let Some((at, id)) = self.delayed.peek()
             && at <= now
         {
-            self.place(id, at, now);
+            self.schedule(id, at, now);
             moved += 1;
         }
         moved
     }
 
-    /// Begins the run whose turn it is.
+    /// Takes the next item from the lanes and begins its run.
     pub(super) fn start(&mut self, now: Tick, age_after: Tick, run: u32) -> Option<Started<'_, K>> {
         let id = self.lanes.take(&mut self.slab, now, age_after)?;
         let item = &mut self.slab[id as usize];
         let waited = now.saturating_sub(item.since);
         item.state = State::Running;
         item.run = run;
-        (item.since, item.quiet, item.due, item.wish) = (NEVER, NEVER, NEVER, None);
+        (item.since, item.quiet, item.due, item.added) = (NEVER, NEVER, NEVER, None);
         Some(Started { item, waited })
     }
 
-    /// Ends a run. `verdict` is asked, with the failures before this run, unless the run was orphaned. `None`: there is no
-    /// such run, nothing changed.
+    /// Ends a run. Calls `requeue` with the number of failures before this run, unless the run was orphaned. Returns
+    /// `None`, and changes nothing, if there is no such run.
     pub(super) fn finish(
         &mut self,
         key: &K,
         run: u32,
-        verdict: impl FnOnce(u32) -> Verdict,
+        requeue: impl FnOnce(u32) -> Requeue,
         now: Tick,
         hasher: &impl BuildHasher,
     ) -> Option<Finished> {
@@ -208,42 +161,42 @@ impl<K: Clone + Eq + Hash> Items<K> {
         if item.run != run {
             return None;
         }
-        let (finished, verdict) = match item.state {
+        let (finished, requeue) = match item.state {
             State::Queued | State::Delayed => return None,
-            State::Running => (Finished::Current, verdict(item.attempt)),
-            State::Orphaned => (Finished::Orphaned, Verdict::FORGET),
+            State::Running => (Finished::Current, requeue(item.attempt)),
+            State::Orphaned => (Finished::Orphaned, Requeue::NONE),
         };
-        item.attempt = if verdict.failed {
+        item.attempt = if requeue.failed {
             item.attempt.saturating_add(1)
         } else {
             0
         };
-        let wish = item.wish.take();
+        let added = item.added.take();
         if item.since == NEVER {
-            // Only wishes for later came: the earlier time wins, the higher priority is carried.
-            if let Some((at, _)) = verdict.again {
+            // Only adds with a delay came: the earliest time and the highest priority win.
+            if let Some((at, _)) = requeue.again {
                 item.due = item.due.min(at);
             }
-            let again = verdict.again.map(|(_, priority)| priority);
-            if let Some(priority) = wish.max(again) {
+            let again = requeue.again.map(|(_, priority)| priority);
+            if let Some(priority) = added.max(again) {
                 item.priority = priority;
                 let due = item.due;
-                self.place(id, due, now);
+                self.schedule(id, due, now);
             } else {
                 self.remove(hash, id);
-                self.give_back(hasher);
+                self.shrink(hasher);
             }
         } else {
-            // A wish for "now" makes any requeue superfluous: that run will ask again if it needs to.
-            item.priority = wish.unwrap_or(Priority::Live);
+            // An add without delay replaces the requeue: the next run asks for its own.
+            item.priority = added.unwrap_or(Priority::Live);
             let at = item.quiet.min(item.due);
-            self.place(id, at, now);
+            self.schedule(id, at, now);
         }
         Some(finished)
     }
 
-    /// Forgets all but the running items, which become orphans without wishes. Returns how many were pending, and the
-    /// storage of the forgotten, to be dropped where no lock is held.
+    /// Drops the pending items. The running items become orphans and lose the adds that wait for them. Returns the number of
+    /// pending items, and the old storage, which the caller drops after it has released its lock.
     pub(super) fn disown(&mut self, hasher: &impl BuildHasher) -> (usize, Items<K>) {
         let pending = self.ready() + self.delayed();
         let mut old = std::mem::replace(self, Self::new());
@@ -261,21 +214,9 @@ impl<K: Clone + Eq + Hash> Items<K> {
         (pending, old)
     }
 
-    /// A new item, delayed for ever; the caller places it.
+    /// Stores a new item. The caller sets its state.
     fn insert(&mut self, hash: u64, key: K, priority: Priority, hasher: &impl BuildHasher) -> u32 {
-        let id = self.slab.insert(Item {
-            key,
-            since: NEVER,
-            quiet: NEVER,
-            due: NEVER,
-            lane: Links::NONE,
-            age: Links::NONE,
-            attempt: 0,
-            run: 0,
-            state: State::Delayed,
-            priority,
-            wish: None,
-        }) as u32;
+        let id = self.slab.insert(Item::new(key, priority)) as u32;
         let slab = &self.slab;
         self.table
             .insert_unique(hash, id, |id| hasher.hash_one(&slab[*id as usize].key));
@@ -289,14 +230,14 @@ impl<K: Clone + Eq + Hash> Items<K> {
         self.slab.remove(id as usize);
     }
 
-    /// Gives memory back when a burst has passed. Costs O(1) amortised over the removals that led here.
-    fn give_back(&mut self, hasher: &impl BuildHasher) {
+    /// Frees memory after a burst. Costs O(1) amortised over the removals since the last time.
+    fn shrink(&mut self, hasher: &impl BuildHasher) {
         let room = self.slab.capacity();
         if room <= SMALL || self.slab.len() >= room / 8 {
             return;
         }
         let old = std::mem::take(&mut self.slab);
-        let mut to = vec![super::list::NIL; room];
+        let mut to = vec![NIL; room];
         self.slab.reserve_exact(old.len() * 2);
         self.table = HashTable::with_capacity(old.len() * 2);
         for (id, item) in old {
@@ -316,7 +257,7 @@ impl<K: Clone + Eq + Hash> Items<K> {
         self.delayed.renumber(&to);
     }
 
-    /// How many keys are known at all, running ones included.
+    /// The number of keys, running ones included.
     #[cfg(test)]
     pub(super) fn known(&self) -> usize {
         assert_eq!(self.table.len(), self.slab.len());
@@ -326,27 +267,5 @@ impl<K: Clone + Eq + Hash> Items<K> {
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.slab.capacity()
-    }
-}
-
-impl<K> Item<K> {
-    /// Notes a wish; returns when the wishes for "now" may run.
-    fn hear(&mut self, wish: Wish) -> Tick {
-        if wish.at > wish.now {
-            self.due = self.due.min(wish.at);
-        } else {
-            self.since = self.since.min(wish.now);
-        }
-        if self.since == NEVER {
-            NEVER
-        } else if wish.at > wish.now {
-            self.quiet
-        } else {
-            let limit = self
-                .since
-                .saturating_add(wish.debounce.saturating_mul(DEBOUNCE_LIMIT));
-            self.quiet = wish.now.saturating_add(wish.debounce).min(limit);
-            self.quiet
-        }
     }
 }

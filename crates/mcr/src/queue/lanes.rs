@@ -1,24 +1,24 @@
-//! The ready items of one cluster: a lane per priority, weighted, with ageing.
+//! The ready items of one cluster: a weighted lane for each priority, with ageing.
 //!
-//! Two lists run through the ready items: each lane in the order of arrival in that lane, and all of them in the order
-//! they became ready. The first gives every class its share, the second gives the bound that holds whatever is promoted
-//! past an item.
+//! Each ready item is in two lists. Its lane has the items of its priority in the order of arrival, and gives each class
+//! its share. The list of ages has all ready items in the order in which they became ready, and bounds the waiting time of
+//! an item that others overtake by promotion.
 
-use super::Priority;
 use super::delay::Tick;
-use super::items::Item;
+use super::item::Item;
 use super::list::{Links, List};
+use super::priority::Priority;
 use slab::Slab;
 
-/// One dispatch in this many may go to the item that has been ready longest, once that one is old enough.
-pub(super) const AGED_EVERY: u8 = 4;
+/// One dispatch in this many may go to the item that has been ready longest, if it is old enough.
+const AGED_EVERY: u8 = 4;
 
 #[derive(Debug)]
 pub(super) struct Lanes {
     /// Indexed by `Priority as usize`.
     lanes: [List; 3],
     credit: [u8; 3],
-    /// Every ready item, in the order they became ready.
+    /// Every ready item, in the order in which they became ready.
     ages: List,
     since_aged: u8,
 }
@@ -56,7 +56,7 @@ impl Lanes {
         self.ages.push_back(items, id, age);
     }
 
-    /// Moves a ready item to a lane above. Its place in the order of ages stays.
+    /// Moves a ready item to the lane of `to`, if that is higher. Its position in the list of ages stays.
     pub(super) fn promote<K>(&mut self, items: &mut Slab<Item<K>>, id: u32, to: Priority) {
         let from = items[id as usize].priority;
         if from < to {
@@ -66,13 +66,13 @@ impl Lanes {
         }
     }
 
-    /// Takes the item whose turn it is.
+    /// Removes and returns the next item to dispatch.
     pub(super) fn take<K>(&mut self, items: &mut Slab<Item<K>>, now: Tick, age_after: Tick) -> Option<u32> {
         let oldest = self.oldest()?;
         self.since_aged = self.since_aged.saturating_add(1);
         let aged = now.saturating_sub(items[oldest as usize].since) >= age_after;
         let id = if aged && self.since_aged >= AGED_EVERY {
-            // Not charged to its class: the oldest need not be the first of its lane, whose turn must not go to others.
+            // Does not use up the credit of its class: the first item of that lane keeps its turn.
             self.since_aged = 0;
             oldest
         } else {

@@ -1,11 +1,11 @@
-//! Doubly linked lists threaded through the nodes of a slab, so that any node leaves in O(1).
+//! Doubly linked lists through the nodes of a slab, so that any node leaves in O(1).
 
 use slab::Slab;
 
-/// "No node". A slab never gets that long.
+/// No node. A slab never has this many entries.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// A node's neighbours in one list.
+/// The neighbours of a node in one list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) prev: u32,
@@ -15,7 +15,7 @@ pub(super) struct Links {
 impl Links {
     pub(super) const NONE: Self = Self { prev: NIL, next: NIL };
 
-    /// The same neighbours after the nodes moved to other places.
+    /// Updates the links after the nodes moved: node `i` is now at `to[i]`.
     pub(super) fn renumber(&mut self, to: &[u32]) {
         for link in [&mut self.prev, &mut self.next] {
             if *link != NIL {
@@ -25,7 +25,7 @@ impl Links {
     }
 }
 
-/// One list. The caller names the nodes' slab and which of a node's links belong to this list.
+/// One list. Each call names the slab of the nodes, and the links in a node that belong to this list.
 #[derive(Clone, Debug)]
 pub(super) struct List {
     head: u32,
@@ -77,7 +77,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// The same list after the nodes moved to other places.
+    /// Updates the ends after the nodes moved: node `i` is now at `to[i]`.
     pub(super) fn renumber(&mut self, to: &[u32]) {
         for end in [&mut self.head, &mut self.tail] {
             if *end != NIL {

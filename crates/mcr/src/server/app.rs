@@ -1,4 +1,4 @@
-//! What is answered.
+//! The routes of the server and their responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,17 +20,18 @@ use crate::{ControllerHandle, FleetReport, metrics::Metrics};
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// How many answers that look at every cluster are made at once, and how long a request waits for its turn.
-const AT_ONCE: usize = 2;
-const TURN_WITHIN: Duration = Duration::from_secs(10);
+/// How many reports of all clusters are made at once. Further requests wait.
+const REPORTS: usize = 2;
+/// How long a request waits for a permit to make its report.
+const PERMIT_WAIT: Duration = Duration::from_secs(10);
 
-/// What answers are made of.
+/// The state behind the routes.
 pub(super) struct App {
     fleet: Fleet,
     controllers: Vec<ControllerHandle>,
     metrics: Metrics,
     stopping: CancellationToken,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl App {
@@ -45,13 +46,13 @@ impl App {
             controllers,
             metrics,
             stopping,
-            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(REPORTS)),
         }
     }
 
     pub(super) fn router(self) -> Router {
         Router::new()
-            .route("/healthz", get(async || answer(StatusCode::OK, TEXT, "ok")))
+            .route("/healthz", get(async || respond(StatusCode::OK, TEXT, "ok")))
             .route("/readyz", get(ready))
             .route("/metrics", get(metrics))
             .route("/clusters", get(clusters))
@@ -65,7 +66,7 @@ impl App {
     }
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
+fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -79,47 +80,53 @@ fn answer(status: StatusCode, content_type: &'static str, body: impl Into<Body>)
 }
 
 fn error(status: StatusCode, message: &str) -> Response {
-    answer(status, JSON, json!({ "error": message }).to_string())
+    respond(status, JSON, json!({ "error": message }).to_string())
 }
 
-/// Makes an answer that looks at every cluster, off the threads that serve them, and only a few at once.
-async fn made(
+/// Responds with a report of all clusters. Makes it on a blocking thread, and only a few reports at once.
+async fn report(
     app: Arc<App>,
     content_type: &'static str,
     make: impl FnOnce(&App) -> Option<Vec<u8>> + Send + 'static,
 ) -> Response {
-    let turn = timeout(TURN_WITHIN, app.turns.clone().acquire_owned()).await;
-    let Ok(Ok(turn)) = turn else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "too many ask at once; try again");
+    let permit = timeout(PERMIT_WAIT, app.permits.clone().acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
+        return error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many requests at once; try again",
+        );
     };
-    let made = tokio::task::spawn_blocking(move || {
-        let made = make(&app);
-        drop(turn);
-        made
+    let body = tokio::task::spawn_blocking(move || {
+        let body = make(&app);
+        drop(permit);
+        body
     });
-    match made.await {
-        Ok(Some(body)) => answer(StatusCode::OK, content_type, body),
-        _ => error(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be made"),
+    match body.await {
+        Ok(Some(body)) => respond(StatusCode::OK, content_type, body),
+        _ => error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the response could not be made",
+        ),
     }
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    made(app, Metrics::CONTENT_TYPE, |app| {
+    report(app, Metrics::CONTENT_TYPE, |app| {
         Some(app.metrics.text().into_bytes())
     })
     .await
 }
 
 async fn clusters(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
-    let wanted = match Wanted::parse(query.as_deref().unwrap_or_default()) {
-        Ok(wanted) => wanted,
+    let filter = match ClusterFilter::parse(query.as_deref().unwrap_or_default()) {
+        Ok(filter) => filter,
         Err(message) => return error(StatusCode::BAD_REQUEST, &message),
     };
-    made(app, JSON, move |app| {
+    report(app, JSON, move |app| {
         let mut report = FleetReport::of(&app.fleet, &app.controllers);
         report
             .clusters
-            .retain(|cluster| wanted.matches(cluster.status.name.as_str(), cluster.status.state));
+            .retain(|cluster| filter.matches(cluster.status.name.as_str(), cluster.status.state));
         serde_json::to_vec(&report).ok()
     })
     .await
@@ -127,10 +134,10 @@ async fn clusters(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Res
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
     match not_ready(&app) {
-        None => answer(StatusCode::OK, JSON, json!({ "ready": true }).to_string()),
+        None => respond(StatusCode::OK, JSON, json!({ "ready": true }).to_string()),
         Some(reason) => {
             let body = json!({ "ready": false, "reason": reason }).to_string();
-            answer(StatusCode::SERVICE_UNAVAILABLE, JSON, body)
+            respond(StatusCode::SERVICE_UNAVAILABLE, JSON, body)
         }
     }
 }
@@ -152,24 +159,24 @@ fn not_ready(app: &App) -> Option<String> {
     (!waiting.is_empty()).then(|| format!("not every provider has said which clusters there are: {list}"))
 }
 
-/// Which clusters are asked for.
+/// The clusters that a query selects: with one of these names, and in one of these states. Empty lists select all.
 #[derive(Debug, Default, PartialEq)]
-struct Wanted {
+struct ClusterFilter {
     names: Vec<String>,
     states: Vec<&'static str>,
 }
 
-impl Wanted {
+impl ClusterFilter {
     fn parse(query: &str) -> Result<Self, String> {
-        let mut wanted = Self::default();
+        let mut filter = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*key {
-                "name" => wanted.names.push(value.into_owned()),
-                "state" => wanted.states.push(state(&value)?),
+                "name" => filter.names.push(value.into_owned()),
+                "state" => filter.states.push(state(&value)?),
                 _ => return Err("unknown parameter; there are name and state".to_owned()),
             }
         }
-        Ok(wanted)
+        Ok(filter)
     }
 
     fn matches(&self, name: &str, state: &str) -> bool {
@@ -178,7 +185,7 @@ impl Wanted {
     }
 }
 
-/// A mistyped state must not read as "no such clusters".
+/// Parses a state. A mistyped state must be an error, and not select no clusters.
 fn state(wanted: &str) -> Result<&'static str, String> {
     let states = || {
         ClusterState::NAMES
@@ -200,15 +207,15 @@ mod tests {
 
     #[test]
     fn filters_are_read_and_mistakes_are_told() {
-        let wanted = Wanted::parse("name=a%2Fb&state=ready&name=c+d&state=Broken").unwrap();
-        assert_eq!(wanted.names, ["a/b", "c d"]);
-        assert_eq!(wanted.states, ["Ready", "Broken"]);
-        assert!(wanted.matches("a/b", "Ready"));
-        assert!(!wanted.matches("a/b", "Draining"));
-        assert!(!wanted.matches("a", "Ready"));
-        assert!(Wanted::parse("").unwrap().matches("anything", "Ready"));
-        assert!(Wanted::parse("sate=Ready").is_err());
-        let error = Wanted::parse("state=Redy").unwrap_err();
+        let filter = ClusterFilter::parse("name=a%2Fb&state=ready&name=c+d&state=Broken").unwrap();
+        assert_eq!(filter.names, ["a/b", "c d"]);
+        assert_eq!(filter.states, ["Ready", "Broken"]);
+        assert!(filter.matches("a/b", "Ready"));
+        assert!(!filter.matches("a/b", "Draining"));
+        assert!(!filter.matches("a", "Ready"));
+        assert!(ClusterFilter::parse("").unwrap().matches("anything", "Ready"));
+        assert!(ClusterFilter::parse("sate=Ready").is_err());
+        let error = ClusterFilter::parse("state=Redy").unwrap_err();
         assert!(
             error.contains("Unreachable, Suspended, Draining, Broken"),
             "{error}"

@@ -1,4 +1,4 @@
-//! Accepts connections and bounds what each of them may take.
+//! Accepts connections and limits their number, their lifetime and their request heads.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -16,16 +16,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Further connections wait in the socket's backlog.
+/// The most connections at once. Further ones wait in the backlog of the socket.
 const CONNECTIONS: usize = 64;
-/// How long the head of a request may take, where nothing else is said.
+/// The default timeout for the head of a request.
 pub(super) const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// How large the head of a request may be.
+/// The largest head of a request, in bytes.
 const HEAD_SIZE: usize = 16 << 10;
-/// How long a connection is kept, however little is said on it.
+/// The longest lifetime of a connection.
 const CONNECTION_LIFE: Duration = Duration::from_secs(120);
-/// How long an answer under way may take when its connection is to end.
-const ENDING: Duration = Duration::from_secs(1);
+/// The time that a response gets to end before its connection is closed.
+const GRACE: Duration = Duration::from_secs(1);
 
 pub(super) async fn serve(
     listener: TcpListener,
@@ -35,10 +35,10 @@ pub(super) async fn serve(
 ) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
-    let mut told = false;
+    let mut warned = false;
     loop {
         let accepted = async {
-            // Never closed; without a permit there would be no bound.
+            // The semaphore is never closed, so this always returns a permit.
             let permit = free.clone().acquire_owned().await.ok()?;
             Some((listener.accept().await, permit))
         };
@@ -49,7 +49,7 @@ pub(super) async fn serve(
         };
         match accepted {
             Some((Ok((stream, _)), permit)) => {
-                told = false;
+                warned = false;
                 connections.spawn(connection(
                     stream,
                     router.clone(),
@@ -59,8 +59,8 @@ pub(super) async fn serve(
                 ));
             }
             Some((Err(error), _)) => {
-                // Out of file descriptors, mostly; that passes, or shows elsewhere too.
-                if !std::mem::replace(&mut told, true) {
+                // Mostly the process is out of file descriptors for a while. One warning is enough.
+                if !std::mem::replace(&mut warned, true) {
                     tracing::warn!(%error, "a connection to metrics and health can't be accepted; trying again");
                 }
                 sleep(Duration::from_millis(200)).await;
@@ -88,7 +88,7 @@ async fn connection(
     tokio::select! {
         ended = connection.as_mut() => {
             if let Err(error) = ended {
-                tracing::debug!(%error, "a connection to metrics and health broke off");
+                tracing::debug!(%error, "a connection to metrics and health failed");
             }
             return;
         }
@@ -96,6 +96,6 @@ async fn connection(
         () = sleep(CONNECTION_LIFE) => {}
     }
     connection.as_mut().graceful_shutdown();
-    // Whoever does not read its answer does not get it.
-    let _ = timeout(ENDING, connection).await;
+    // A client that does not read its response in time does not get it.
+    let _ = timeout(GRACE, connection).await;
 }

@@ -1,17 +1,18 @@
 //! Serves the state of the fleet over HTTP, for probes, Prometheus and people with curl.
 //!
-//! | path | answer |
+//! | path | response |
 //! | --- | --- |
 //! | `/healthz` | 200 `ok` while the manager runs |
-//! | `/readyz` | 200 once every provider has said everything once; before, and while the manager stops, 503 with the reason. Single clusters don't count: a dead one must not take the controller of all others down |
+//! | `/readyz` | 200 once every provider has announced all its clusters; before that, and while the manager stops, 503 with the reason. The state of clusters does not matter: one unreachable cluster must not make the controller of all others unready |
 //! | `/metrics` | the [metrics](crate::metrics), in the text format of OpenMetrics |
-//! | `/clusters` | a [`FleetReport`](crate::FleetReport) as JSON. `?name=…` and `?state=…` leave the other clusters out; both can be given several times |
+//! | `/clusters` | a [`FleetReport`](crate::FleetReport) as JSON. `?name=…` and `?state=…` select clusters; both can be given several times |
 //!
-//! There is neither authentication nor TLS, and `/clusters` has the names, labels and errors of all clusters, though
-//! no credentials: by default only this machine can ask. Give an address such as `0.0.0.0:8080` where the
-//! network is one that you trust, as in a Pod whose ports a network policy guards. A kubelet's probes need that too.
+//! The server has neither authentication nor TLS. `/clusters` contains the names, labels and errors of all clusters, but no
+//! credentials. So by default the server listens on this machine only. Use an address such as `0.0.0.0:8080` only in a
+//! network that you trust, such as a Pod whose ports a network policy protects. The probes of a kubelet need such an address.
 //!
-//! Only GET and HEAD are answered. Heads of requests are bounded in size and time, connections in number and time.
+//! The server answers only GET and HEAD. It limits the size and the time of request heads, and the number and the lifetime of
+//! connections.
 
 mod app;
 mod listen;
@@ -24,12 +25,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::app::App;
+pub use crate::error::ServeError;
 use crate::{
     ControllerHandle,
     metrics::{Metrics, MetricsOptions},
 };
 
-/// Where and what to serve; see [`ManagerBuilder::serve`](crate::ManagerBuilder::serve).
+/// The address and the content of the HTTP server; see [`ManagerBuilder::serve`](crate::ManagerBuilder::serve).
 ///
 /// ```
 /// use std::net::{Ipv4Addr, SocketAddr};
@@ -37,13 +39,13 @@ use crate::{
 ///
 /// // On this machine only, at port 8080.
 /// let options = ServerOptions::default();
-/// // For everyone, without series for single clusters.
+/// // On all interfaces, without series for single clusters.
 /// let options = ServerOptions::from(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9000)))
 ///     .metrics(MetricsOptions::default().per_cluster(PerCluster::Off));
 /// ```
 #[must_use]
 pub struct ServerOptions {
-    place: Place,
+    socket: Socket,
     metrics: MetricsOptions,
     register: Vec<Register>,
     head_within: Duration,
@@ -51,13 +53,16 @@ pub struct ServerOptions {
 
 type Register = Box<dyn FnOnce(&mut Registry) + Send>;
 
-enum Place {
+/// The socket to serve on.
+enum Socket {
+    /// An address to bind.
     Address(SocketAddr),
+    /// A socket that listens already.
     Listener(std::net::TcpListener),
 }
 
 impl Default for ServerOptions {
-    /// At `127.0.0.1:8080`: from this machine only.
+    /// Listens on `127.0.0.1:8080`, reachable from this machine only.
     fn default() -> Self {
         Self::from(SocketAddr::from(([127, 0, 0, 1], 8080)))
     }
@@ -66,7 +71,7 @@ impl Default for ServerOptions {
 impl From<SocketAddr> for ServerOptions {
     fn from(address: SocketAddr) -> Self {
         Self {
-            place: Place::Address(address),
+            socket: Socket::Address(address),
             metrics: MetricsOptions::default(),
             register: Vec::new(),
             head_within: listen::HEAD_WITHIN,
@@ -75,23 +80,23 @@ impl From<SocketAddr> for ServerOptions {
 }
 
 impl From<std::net::TcpListener> for ServerOptions {
-    /// Serves on a socket that listens already, for example at a port that the system chose.
+    /// Serves on a socket that listens already, for example on a port that the system chose.
     fn from(listener: std::net::TcpListener) -> Self {
         Self {
-            place: Place::Listener(listener),
+            socket: Socket::Listener(listener),
             ..Self::default()
         }
     }
 }
 
 impl ServerOptions {
-    /// What `/metrics` exposes.
+    /// Sets the options of `/metrics`.
     pub fn metrics(mut self, options: MetricsOptions) -> Self {
         self.metrics = options;
         self
     }
 
-    /// Adds metrics of your own to `/metrics`. Names that begin with `mcr_` are taken.
+    /// Adds your own metrics to `/metrics`. Names that begin with `mcr_` are reserved.
     ///
     /// ```
     /// use mcr::{metrics::prometheus_client::metrics::counter::Counter, server::ServerOptions};
@@ -108,7 +113,7 @@ impl ServerOptions {
         self
     }
 
-    /// How long the head of a request may take, which tests shorten and stretch. Not part of the API.
+    /// Sets the timeout for the head of a request, for tests. Not part of the API.
     #[doc(hidden)]
     pub fn head_within(mut self, limit: Duration) -> Self {
         self.head_within = limit;
@@ -119,37 +124,15 @@ impl ServerOptions {
 impl fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ServerOptions");
-        match &self.place {
-            Place::Address(address) => debug.field("address", address),
-            Place::Listener(listener) => debug.field("listener", listener),
+        match &self.socket {
+            Socket::Address(address) => debug.field("address", address),
+            Socket::Listener(listener) => debug.field("listener", listener),
         };
         debug.field("metrics", &self.metrics).finish_non_exhaustive()
     }
 }
 
-/// Why nothing is served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The address can't be listened on.
-    #[error(
-        "can't serve metrics and health at {address}: {source}. Choose another address, or end what listens there"
-    )]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The socket that was given can't be used.
-    #[error("can't serve metrics and health on the socket that was given: {source}")]
-    Listener {
-        /// Why.
-        source: io::Error,
-    },
-}
-
-/// A server that has its socket and is not running yet.
+/// A server that listens, but does not accept connections before [`run`](Self::run).
 pub(crate) struct Server {
     listener: TcpListener,
     app: App,
@@ -157,19 +140,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Must be called in a tokio runtime.
+    /// Binds the socket. Must be called in a tokio runtime.
     pub(crate) fn bind(
         options: ServerOptions,
         fleet: &Fleet,
         controllers: Vec<ControllerHandle>,
         stopping: CancellationToken,
     ) -> Result<Self, ServeError> {
-        let listener = match options.place {
-            Place::Address(address) => std::net::TcpListener::bind(address)
-                .and_then(listening)
+        let listener = match options.socket {
+            Socket::Address(address) => std::net::TcpListener::bind(address)
+                .and_then(into_async)
                 .map_err(|source| ServeError::Bind { address, source })?,
-            Place::Listener(listener) => {
-                listening(listener).map_err(|source| ServeError::Listener { source })?
+            Socket::Listener(listener) => {
+                into_async(listener).map_err(|source| ServeError::Listener { source })?
             }
         };
         if let Ok(address) = listener.local_addr() {
@@ -186,13 +169,13 @@ impl Server {
         })
     }
 
-    /// Serves until `stop` is cancelled, and ends what is under way within a moment.
+    /// Serves until `stop` is cancelled. Then open connections get a second to end.
     pub(crate) async fn run(self, stop: CancellationToken) {
         listen::serve(self.listener, self.app.router(), self.head_within, stop).await;
     }
 }
 
-fn listening(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+fn into_async(listener: std::net::TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }

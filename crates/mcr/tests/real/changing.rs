@@ -6,8 +6,8 @@ use mcr_testkit::control_plane::{AuditLog, ControlPlane, Credentials, Etcd};
 
 use crate::harness::*;
 
-/// One file is rewritten with a new context, then with a new token, then with another server for a context: each
-/// time exactly the right thing happens, and a new token costs no LIST.
+/// A file is rewritten with a new context, then with a new token, then with another server for a context. The test checks
+/// the effect of each change, and that a new token costs no LIST.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
     let etcd = Etcd::start().await.or_fail();
@@ -115,7 +115,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
     running.stop().await;
 }
 
-/// Many changes of few objects, reconciled by many workers: never the same object twice at once.
+/// Many changes of few objects, and many reconciles at once: never two of the same object.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_never_runs_twice_at_once_and_its_deletion_comes_last() {
     let plane = ControlPlane::start().await.or_fail();

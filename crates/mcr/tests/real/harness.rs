@@ -1,5 +1,5 @@
-//! What the tests of this folder share: a manager over a folder of kubeconfig files, and a reconciler that
-//! writes down what it is asked.
+//! The harness of this folder: a manager over a folder of kubeconfig files, and a reconciler that records its
+//! requests.
 
 use std::{
     collections::HashMap,
@@ -22,10 +22,10 @@ use mcr_testkit::control_plane::{ControlPlane, Credentials, KubeconfigBuilder, p
 use mcr_testkit::waiting::Background;
 pub(crate) use mcr_testkit::waiting::{OrFail, eventually};
 
-/// What never comes is given up after this.
+/// The timeout of a wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What a reconciler was asked to do, with each object's runs counted while they run.
+/// The recorded requests of a reconciler, and the number of running reconciles of each object.
 #[derive(Default)]
 pub(crate) struct Seen {
     lines: Mutex<Vec<String>>,
@@ -55,7 +55,7 @@ impl Seen {
         self.lines.lock().unwrap().iter().any(|line| matches(line))
     }
 
-    /// The most runs of one object that were ever under way at once.
+    /// The highest number of reconciles of one object that ran at once.
     pub(crate) fn most_at_once(&self) -> usize {
         self.at_once.load(Ordering::SeqCst)
     }
@@ -73,7 +73,7 @@ impl Seen {
     }
 }
 
-/// Writes down `live|deleted|absent <context> <name>`.
+/// Records `live|deleted|absent <context> <name>`.
 pub(crate) async fn note(
     request: Request<ConfigMap>,
     seen: Arc<Seen>,
@@ -92,14 +92,14 @@ pub(crate) async fn note(
     Ok(Action::await_change())
 }
 
-/// A controller of ConfigMaps that writes down what it sees in the `default` namespace.
+/// A controller of ConfigMaps in the `default` namespace that records its requests.
 pub(crate) fn noting(seen: &Arc<Seen>) -> Result<BuiltController, BuildError> {
     Controller::<ConfigMap>::new("noting")
         .watch_request(|watch| watch.namespace("default"))
         .build(note, seen.clone())
 }
 
-/// A manager that runs over a folder of kubeconfig files.
+/// A running manager over a folder of kubeconfig files.
 pub(crate) struct Running {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) fleet: Fleet,
@@ -108,7 +108,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts with these files in the folder. Rotated credentials are let go of within a second.
+    /// Starts with these files in the folder. Watches with rotated credentials end within a second.
     pub(crate) fn start(
         files: &[(&str, &str)],
         controllers: Vec<Result<BuiltController, BuildError>>,
@@ -156,7 +156,7 @@ impl Running {
         Path::new(self.folder.path()).join(name)
     }
 
-    /// The name of the cluster of a context of a file.
+    /// The name of the cluster for a context of a file.
     pub(crate) fn cluster(&self, file: &str, context: &str) -> String {
         format!("{}+{context}", self.path(file).display())
     }
@@ -177,7 +177,7 @@ pub(crate) fn kubeconfig<'a>(
     builder.to_yaml()
 }
 
-/// A context of the administrator of a control plane.
+/// A context with the rights of an administrator of a control plane.
 pub(crate) fn admin<'a>(name: &'a str, plane: &ControlPlane) -> (&'a str, String, String, Credentials) {
     (name, plane.url(), plane.ca_pem(), plane.admin_credentials())
 }

@@ -1,4 +1,4 @@
-//! Sick clusters beside healthy ones.
+//! Failing clusters beside healthy ones.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,21 +11,21 @@ use mcr_testkit::control_plane::{ControlPlane, Credentials, Etcd};
 
 use crate::harness::*;
 
-/// Ten contexts of which one is black-holed, one refuses and one may not list: the other seven reconcile, though a connection
-/// may take an hour to be made here. The two that answer say why they don't, and the forbidden one recovers.
+/// Of ten contexts, one never answers, one refuses connections and one may not list. The other seven reconcile, although the
+/// connect timeout is an hour here. The status of the two that answer shows the reason, and the forbidden one recovers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
     let plane = ControlPlane::start().await.or_fail();
     create(&plane, "hello").await;
     let nobody = plane.user("nobody").create().await.or_fail();
     let hole = BlackHole::dig();
-    // It is bound and does not listen, so nobody else can.
+    // The socket is bound and does not listen, so no other program can take the port.
     let refusing = tokio::net::TcpSocket::new_v4().or_fail();
     refusing.bind("127.0.0.1:0".parse().or_fail()).or_fail();
     let refusing_at = refusing.local_addr().or_fail();
     let healthy: Vec<String> = (0..7).map(|i| format!("healthy-{i}")).collect();
     let at = |name, server: String| (name, server, plane.ca_pem(), plane.admin_credentials());
-    // The sick ones come first: nobody may wait for them.
+    // The failing clusters come first, to show that the others do not wait for them.
     let mut contexts = vec![
         at("black-holed", format!("https://{}", hole.address)),
         at("refusing", format!("https://{refusing_at}")),
@@ -113,7 +113,7 @@ async fn a_black_hole_says_so_when_it_was_dialled_for_long_enough() {
     running.stop().await;
 }
 
-/// An address that swallows every SYN: a listening socket whose queue is full.
+/// An address that drops every SYN: a listening socket with a full queue.
 struct BlackHole {
     address: std::net::SocketAddr,
     _listener: std::net::TcpListener,
@@ -141,7 +141,7 @@ impl BlackHole {
     }
 }
 
-/// An API server that stops for a while: nothing is taken for deleted, and what was deleted arrives as that.
+/// An API server stops for a while. No object counts as deleted meanwhile, and real deletions arrive afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     let etcd = Etcd::start().await.or_fail();
@@ -192,7 +192,7 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     running.stop().await;
 }
 
-/// Rights that are withdrawn and given back make nothing look deleted.
+/// Rights are withdrawn and given back. No object counts as deleted meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forbidden_is_not_deleted() {
     let plane = ControlPlane::start().await.or_fail();
@@ -239,8 +239,8 @@ async fn forbidden_is_not_deleted() {
     running.stop().await;
 }
 
-/// A CRD that comes later is picked up in the cluster that gets it; a controller of something else, and the
-/// cluster without it, go on all the while.
+/// A CRD that is installed later is watched in its cluster. A controller of another kind, and the cluster without the CRD, go
+/// on all the while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
     let etcd = Etcd::start().await.or_fail();
@@ -270,7 +270,7 @@ async fn a_crd_installed_after_the_start_is_picked_up_where_it_is_installed() {
         (seen.has("live gets-it one") && seen.has("live lacks-it two")).then_some(())
     })
     .await;
-    // A server that has just started answers for kinds that may be a CRD's only once it has read its CRDs.
+    // A server that has just started answers for kinds of CRDs only after it has read its CRDs.
     eventually(PATIENCE, "the kind is missed in both", || {
         let status = serde_json::to_string(&running.controllers[1].status()).or_fail();
         (status.matches("does not serve this kind (404)").count() == 2).then_some(())
@@ -311,7 +311,7 @@ fn widget_crd() -> serde_json::Value {
     })
 }
 
-/// The same controller on one cluster: no provider, no file, no change of code.
+/// The same controller on a single cluster, without provider and file, and without a change of its code.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_controller_runs_on_a_single_cluster() {
     let plane = ControlPlane::start().await.or_fail();

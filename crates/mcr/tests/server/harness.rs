@@ -1,5 +1,5 @@
-//! What the tests of this folder share: a manager that serves, whose provider says what it is told to, and a
-//! client that sees every byte.
+//! The harness of this folder: a manager that serves, a provider that the test controls, and an HTTP client that
+//! shows every byte.
 #![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
 
 use std::{
@@ -33,7 +33,7 @@ use crate::{
 
 pub(crate) type Said = Result<Change, String>;
 
-/// Says what it is told to, errors too; goes on where it was after one.
+/// A provider that sends the changes and errors of the test. After an error, it continues with the next change.
 pub(crate) struct Told(Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Said>>>);
 
 impl Provider for Told {
@@ -63,16 +63,16 @@ pub(crate) async fn done(_: Request<ConfigMap>, _: Arc<()>) -> Result<Action, Bo
     Ok(Action::done())
 }
 
-/// No test takes so long: what has this limit does not end by it.
+/// Longer than any test: a limit of this length never takes effect.
 const NEVER: Duration = Duration::from_secs(3600);
-/// What never comes is given up after this.
+/// The timeout of a wait in a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn serve(with: impl FnOnce(ManagerBuilder) -> ManagerBuilder) -> Served {
     serve_with(NEVER, with)
 }
 
-/// With this time for the head of a request.
+/// Server options with this timeout for the head of a request.
 pub(crate) fn serve_with(
     head_within: Duration,
     with: impl FnOnce(ManagerBuilder) -> ManagerBuilder,

@@ -1,4 +1,4 @@
-//! Paths, probes, bounds, and how the server begins and ends.
+//! Paths, probes and limits, and the start and the end of the server.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
 async fn paths_methods_and_what_they_answer() {
     let served =
         serve(|builder| builder.serve(ServerOptions::from(TcpListener::bind("127.0.0.1:0").unwrap())));
-    // Another place replaces the first, which nobody listens at.
+    // The second options replace the first, so nothing listens on the first address.
     let first = served.address;
     served.stop.cancel();
     served.running.await.unwrap().unwrap();
@@ -93,7 +93,7 @@ async fn ready_once_every_provider_has_said_everything() {
         .unwrap();
     let failing = until_answer(&served, |answer| answer.body.contains("missing")).await;
     assert_eq!(failing.status, 503);
-    // A cluster that does not answer does not count.
+    // An unreachable cluster does not affect readiness.
     let dead = ApiAccess::new(Api::default());
     dead.down(true);
     served.join("dead", &dead);
@@ -133,7 +133,7 @@ async fn while_the_manager_stops_it_is_not_ready_but_alive() {
     assert_eq!(stopping.json()["reason"], "the manager is stopping");
     assert_eq!(served.get("/healthz").await.body, "ok");
     assert_eq!(served.get("/clusters").await.status, 200);
-    // A connection that is open and silent does not hold the manager up, though it might be so for an hour.
+    // A silent connection does not delay the end of the manager, although its timeout is an hour.
     let _idle = TcpStream::connect(served.address).await.unwrap();
     release.send(()).unwrap();
     timeout(PATIENCE, served.end()).await.expect("it ends");
@@ -177,7 +177,7 @@ async fn an_address_in_use_is_named_before_anything_begins() {
 async fn requests_are_bounded() {
     let head_within = Duration::from_secs(2);
     let served = serve_with(head_within, |builder| builder);
-    // A head that never ends is not waited for.
+    // A request head that never ends runs into the timeout.
     let started = Instant::now();
     let mut slow = TcpStream::connect(served.address).await.unwrap();
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
@@ -187,7 +187,7 @@ async fn requests_are_bounded() {
         .expect("it is closed")
         .unwrap();
     assert!(started.elapsed() >= head_within, "{:?}", started.elapsed());
-    // One that is too large is refused.
+    // A request head that is too large is refused.
     let mut large = TcpStream::connect(served.address).await.unwrap();
     let head = format!("GET /healthz HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(100 << 10));
     let _ = large.write_all(head.as_bytes()).await;
@@ -195,7 +195,7 @@ async fn requests_are_bounded() {
     if large.read_exact(&mut status).await.is_ok() {
         assert_eq!(&status, b"HTTP/1.1 431");
     }
-    // Connections beyond the bound wait, and come when others end.
+    // Connections beyond the limit wait until others end.
     let mut held = Vec::new();
     for _ in 0..80 {
         held.push(TcpStream::connect(served.address).await.unwrap());
@@ -239,7 +239,7 @@ async fn many_ask_while_clusters_churn() {
     served.end().await;
 }
 
-/// The metrics of the program itself come with the others.
+/// Metrics that the program registers are served with the others.
 #[tokio::test]
 async fn own_metrics_are_served() {
     let mine = mcr::metrics::prometheus_client::metrics::counter::Counter::<u64>::default();

@@ -1,4 +1,4 @@
-//! What is served over HTTP, when, and to whom not.
+//! The HTTP server: its responses, its limits, and its start and end.
 
 mod harness;
 mod http;

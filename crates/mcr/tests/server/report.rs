@@ -1,4 +1,4 @@
-//! What is told of clusters, and what is not.
+//! The report of `/clusters`: its fields, its filters, and no secrets.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Clippy takes only functions marked as tests for tests.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
     support::{Api, ApiAccess, name, until},
 };
 
-/// Replaces what differs from run to run.
+/// Replaces the values that differ from run to run.
 fn steady(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -178,7 +178,7 @@ async fn clusters_as_json_have_stable_fields() {
     served.end().await;
 }
 
-/// An API server that says yes to everything, and to every third credential says that it is not taken.
+/// An API server that refuses the third token with a 401, and accepts every other request.
 async fn yes_man() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -201,10 +201,10 @@ async fn yes_man() -> SocketAddr {
     address
 }
 
-/// How long a token of the issuer is good.
+/// The lifetime of a token of the issuer.
 const GOOD_FOR: Duration = Duration::from_secs(3);
 
-/// Hands out tokens by number, each once it may.
+/// Issues numbered tokens, each after a permit.
 struct Issuer {
     issued: AtomicUsize,
     may: Arc<Semaphore>,
@@ -256,7 +256,7 @@ async fn credentials_show_when_they_expire_and_what_came_of_their_renewal() {
         })
     };
     let first = expiry(&served.metrics(|metrics| expiry(metrics).is_some()).await);
-    // The second token is taken.
+    // The server accepts the second token.
     may.add_permits(1);
     let metrics = served
         .metrics(|metrics| renewals(metrics)[0] == Some(1.0) && expiry(metrics) != first)
@@ -270,7 +270,7 @@ async fn credentials_show_when_they_expire_and_what_came_of_their_renewal() {
             "{expiry:?}"
         );
     }
-    // The third is not.
+    // The server refuses the third token.
     may.add_permits(1);
     let metrics = served.metrics(|metrics| renewals(metrics)[1] == Some(1.0)).await;
     assert_eq!(renewals(&metrics), [Some(1.0), Some(1.0)]);

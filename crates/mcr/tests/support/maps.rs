@@ -1,4 +1,4 @@
-//! Controllers of ConfigMaps that say what they see.
+//! Controllers of ConfigMaps that record their requests.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::Seen;
 
 pub type Fallible<T = ()> = Result<T, BoxError>;
 
-/// What a request was about, in one line.
+/// A request in one line.
 pub fn line(request: &Request<ConfigMap>) -> String {
     let value = |map: &ConfigMap| {
         map.data

@@ -1,4 +1,4 @@
-//! An API server in memory behind `kube::Client`, and a fleet of such.
+//! An API server in memory behind `kube::Client`, and a fleet of such servers.
 
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part.
 #![allow(clippy::unwrap_used)] // Clippy takes only functions marked as tests for tests.
@@ -138,7 +138,7 @@ impl Api {
         self.state().forbidden.remove(plural);
     }
 
-    /// From now on nothing is answered, and open watches break off.
+    /// Stops the server: requests get no response, and open watches end.
     pub fn down(&self, down: bool) {
         let mut state = self.state();
         state.down = down;
@@ -165,7 +165,7 @@ impl Api {
         }
         let path = request.uri().path().trim_matches('/').to_owned();
         let full = |code: StatusCode, body: Value| {
-            // With a line feed, as API servers end what is read as a stream.
+            // API servers end each event of a stream with a line feed.
             let body = Full::new(Bytes::from(format!("{body}\n"))).boxed_unsync();
             Ok(Response::builder()
                 .status(code)
@@ -243,7 +243,7 @@ impl Api {
                 json!({"metadata": {"resourceVersion": version}, "items": items}),
             );
         }
-        // History is not kept: a watch that missed something is told to list again.
+        // The server has no history: a watch that missed an event gets a 410 and lists again.
         if watch_from.is_some_and(|from| from < state.version + 1) {
             let line =
                 json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
@@ -280,7 +280,7 @@ impl State {
     }
 }
 
-/// A provider that says what it is told to say.
+/// A provider that sends the changes of the test.
 struct Told(Mutex<Option<mpsc::UnboundedReceiver<Change>>>);
 
 impl Provider for Told {
@@ -297,7 +297,7 @@ impl Provider for Told {
     }
 }
 
-/// A fleet that runs, whose clusters the test adds and removes.
+/// A running fleet. The test adds and removes its clusters.
 pub struct World {
     pub fleet: Fleet,
     changes: mpsc::UnboundedSender<Change>,
@@ -344,14 +344,14 @@ impl World {
         self.changes.send(Change::Upsert(spec)).unwrap();
     }
 
-    /// Adds a cluster with a server of its own.
+    /// Adds a cluster with its own server.
     pub fn join(&self, cluster: &str) -> ApiAccess {
         let api = ApiAccess::new(Api::default());
         self.add(cluster, &api, &[]);
         api
     }
 
-    /// Says that under this name is the cluster of this identity.
+    /// Announces a cluster with this name and this identity.
     pub fn identify(&self, cluster: &str, api: &ApiAccess, identity: &str) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).identity(identity);
         self.changes.send(Change::Upsert(spec)).unwrap();
@@ -392,7 +392,7 @@ impl World {
     }
 }
 
-/// A server and how the fleet reaches it.
+/// A server and the access of the fleet to it.
 #[derive(Clone)]
 pub struct ApiAccess {
     pub api: Api,
@@ -413,7 +413,7 @@ impl std::ops::Deref for ApiAccess {
     }
 }
 
-/// Asks again and again until there is an answer.
+/// Calls a function until it returns a value.
 pub async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..60_000 {
         if let Some(answer) = ask() {
@@ -432,7 +432,7 @@ pub async fn sleep(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Collects what reconcilers saw, in order.
+/// Collects the lines of reconcilers, in order.
 pub struct Seen<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Clone for Seen<T> {
@@ -464,7 +464,7 @@ impl<T: Clone + PartialEq + std::fmt::Debug> Seen<T> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Waits until this many are there; more than that is a fault.
+    /// Waits for this number of lines. Panics if there are more.
     pub async fn wait_for(&self, count: usize) -> Vec<T> {
         for _ in 0..60_000 {
             if self.len() >= count {

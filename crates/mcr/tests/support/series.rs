@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// What a scrape gave.
+/// The series of a scrape.
 #[derive(Debug, Default)]
 pub struct Scrape {
     /// Names and types, in order.
@@ -21,7 +21,7 @@ pub struct Series {
 }
 
 impl Scrape {
-    /// Panics at whatever Prometheus would refuse: a series twice, one without its family, no end.
+    /// Panics at a text that Prometheus would refuse: a series twice, a series without its family, or no end mark.
     pub fn parse(text: &str) -> Self {
         let mut scrape = Self::default();
         let body = text.strip_suffix("# EOF\n").expect("it ends with EOF");

@@ -1,33 +1,33 @@
-//! What can be seen of the queue.
+//! Reads the state of the queue.
 
 use super::QueueCore;
-use crate::queue::{Counters, Depth};
+use crate::queue::stats::{Counters, Depth};
 use std::hash::Hash;
 use std::time::Duration;
 use tokio::time::Instant;
 
 impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
-    /// How many items wait, ready or delayed. Running ones are not counted.
+    /// The number of waiting items, ready or delayed, without the running ones.
     pub fn len(&self) -> usize {
         self.pending
     }
 
-    /// Whether no item waits. Some may be running.
+    /// Whether no item waits. Items may be running.
     pub fn is_empty(&self) -> bool {
         self.pending == 0
     }
 
-    /// How many runs are not done, orphaned ones included.
+    /// The number of runs that are not done, orphaned ones included.
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// The epoch a cluster is engaged with; `None` if it is not engaged.
+    /// The current epoch of a cluster; `None` if the cluster is not engaged.
     pub fn epoch(&self, cluster: &C) -> Option<u64> {
         self.slots[self.engaged(cluster)? as usize].epoch
     }
 
-    /// What there is of one cluster; `None` if it is not engaged.
+    /// The items and the state of one cluster; `None` if the cluster is not engaged.
     pub fn depth(&self, cluster: &C, now: Instant) -> Option<Depth> {
         let slot = &self.slots[self.engaged(cluster)? as usize];
         let now = self.tick(now);
@@ -46,7 +46,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
-    /// The engaged clusters, in no particular order but always the same one.
+    /// The engaged clusters. Their order is arbitrary, but the same in every call.
     pub fn clusters(&self) -> impl Iterator<Item = &C> {
         self.slots
             .iter()
@@ -54,8 +54,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
             .map(|(_, slot)| &slot.name)
     }
 
-    /// How long the item has waited that has been ready longest, among clusters neither gated nor parked.
-    /// Looks at every cluster: for metrics, not for each dispatch.
+    /// The waiting time of the item that has been ready longest, among the clusters that are neither gated nor parked.
+    /// Reads every cluster, so it is for metrics and not for each dispatch.
     pub fn oldest_wait(&self, now: Instant) -> Option<Duration> {
         let open = self
             .slots
@@ -65,7 +65,7 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         Some(Duration::from_nanos(self.tick(now).saturating_sub(oldest)))
     }
 
-    /// What happened since the queue was made.
+    /// The counters since the queue was made.
     pub fn counters(&self) -> Counters {
         self.counters
     }

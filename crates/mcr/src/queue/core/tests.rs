@@ -83,7 +83,7 @@ fn a_higher_priority_promotes_and_a_lower_one_does_not_demote() {
     assert_eq!(
         (second.key, second.priority, second.queued_for),
         (1, Live, ms(10)),
-        "the earliest wish counts"
+        "the earliest add counts"
     );
 }
 
@@ -108,7 +108,7 @@ fn a_wish_during_the_run_runs_again_at_once_and_not_before() {
         (Live, 0, ms(3))
     );
     q.done(&again, OK, now + ms(4));
-    assert_eq!(q.next_deadline(), None, "the wish replaced the requeue");
+    assert_eq!(q.next_deadline(), None, "the add replaced the requeue");
     assert_eq!(q.counters().coalesced, 1);
 }
 
@@ -214,7 +214,7 @@ fn the_earlier_wish_wins() {
     assert_eq!(
         q.next_deadline(),
         Some(now + ms(310)),
-        "the delayed wish comes before the requeue"
+        "the delayed add comes before the requeue"
     );
     assert_eq!(q.pop(now + ms(310)).unwrap().priority, Live);
 }

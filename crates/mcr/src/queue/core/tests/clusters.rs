@@ -108,7 +108,7 @@ fn an_orphan_holds_its_key_and_its_outcome_is_ignored() {
     q.add(&"a", 1, Live, now);
     q.disengage(&"a");
     q.engage("a", 2);
-    assert_eq!(q.pop(now), None, "the wish of the old epoch is gone");
+    assert_eq!(q.pop(now), None, "the add of the old epoch is gone");
     q.add(&"a", 1, Initial, now);
     assert_eq!(q.pop(now), None, "never two at once");
     q.add(&"a", 2, Live, now);

@@ -1,41 +1,41 @@
-//! What the queue is told of a reconcile that has ended.
+//! The outcome of a reconcile for the queue.
 
 use std::time::Duration;
 
-use super::{engine::Engine, member::Member, run::Job, status::count};
+use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{
     Action,
     failure::{Failure, panic_text},
     queue::Outcome,
-    reconciler::{Ended, Standing},
+    reconciler::{Completion, ObjectState},
 };
 
 pub(super) type Panic = Box<dyn std::any::Any + Send>;
 
-/// What follows from how a reconcile ended.
-pub(super) fn judge(
+/// Counts and logs the end of a reconcile, and returns its outcome. `ended` has the timeout as its inner error.
+pub(super) fn outcome(
     engine: &Engine,
     member: &Member,
-    work: &Job,
-    standing: Standing,
-    ended: Result<Result<Ended, Duration>, Panic>,
+    job: &Job,
+    state: ObjectState,
+    ended: Result<Result<Completion, Duration>, Panic>,
 ) -> Outcome {
     let core = &engine.core;
-    if !matches!(ended, Ok(Ok(Ended::Undecodable(..)))) {
-        member.decoded(&work.key);
+    if !matches!(ended, Ok(Ok(Completion::Undecodable(..)))) {
+        member.remove_undecodable(&job.key);
     }
     match ended {
-        Ok(Ok(Ended::Done(action))) => {
-            if let Standing::Deleted(object) = &standing {
-                member.buried(&work.key, object);
+        Ok(Ok(Completion::Succeeded(action))) => {
+            if let ObjectState::Deleted(object) = &state {
+                member.deletion_reconciled(&job.key, object);
             }
             count(&core.counters.successes);
-            success(&standing, action)
+            success(&state, action)
         }
-        Ok(Ok(Ended::Failed(failure))) => match excuse(engine, member, &failure) {
-            Some(why) => {
+        Ok(Ok(Completion::Failed(failure))) => match reason_to_drop(engine, member, &failure) {
+            Some(reason) => {
                 count(&core.counters.dropped);
-                tracing::debug!(error = %failure.text, "request ends: {why}");
+                tracing::debug!(error = %failure.text, "request dropped: {reason}");
                 Outcome::Drop
             }
             None => {
@@ -44,8 +44,8 @@ pub(super) fn judge(
                 Outcome::Retry
             }
         },
-        Ok(Ok(Ended::Decided(failure, action))) => {
-            if excuse(engine, member, &failure).is_some() {
+        Ok(Ok(Completion::FailedWithAction(failure, action))) => {
+            if reason_to_drop(engine, member, &failure).is_some() {
                 count(&core.counters.dropped);
             } else {
                 count(&core.counters.errors);
@@ -53,11 +53,11 @@ pub(super) fn judge(
             }
             action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter)
         }
-        Ok(Ok(Ended::Undecodable(object, error))) => {
+        Ok(Ok(Completion::Undecodable(object, error))) => {
             count(&core.counters.dropped);
-            if member.is_news(&work.key, object.resource_version()) {
+            if member.add_undecodable(&job.key, object.resource_version()) {
                 count(&core.counters.undecodable);
-                tracing::error!(%error, "the object is not reconciled before it changes");
+                tracing::error!(%error, "the object can't be decoded; it is reconciled again when it changes");
             }
             Outcome::Drop
         }
@@ -74,16 +74,16 @@ pub(super) fn judge(
     }
 }
 
-fn success(standing: &Standing, action: Action) -> Outcome {
-    // A reconciler that plans the next look at every end must not look at objects that are gone for ever.
-    let exists = matches!(standing, Standing::Exists);
+fn success(state: &ObjectState, action: Action) -> Outcome {
+    // A reconciler may return a requeue every time. Objects that no longer exist must not be requeued for ever.
+    let exists = matches!(state, ObjectState::Exists);
     Outcome::Success {
         requeue_after: action.requeue_after().filter(|_| exists),
     }
 }
 
-/// Why a failure is none: there is nothing left to reconcile.
-fn excuse(engine: &Engine, member: &Member, failure: &Failure) -> Option<&'static str> {
+/// Why a failed request is not retried: its cluster is gone.
+fn reason_to_drop(engine: &Engine, member: &Member, failure: &Failure) -> Option<&'static str> {
     let own = member.cluster.name();
     if member.token.is_cancelled() || engine.fleet.get(own).is_err() {
         return Some("its cluster has left");

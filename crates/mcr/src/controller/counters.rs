@@ -1,0 +1,84 @@
+//! Counters of a controller, and its histograms.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{histogram::Histogram, runs::Runs};
+
+/// The counters of a controller since it was built.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ControllerCounts {
+    /// Reconciles that ended with any result; aborted ones are not included.
+    pub reconciles: u64,
+    /// Reconciles that succeeded.
+    pub successes: u64,
+    /// Reconciles that returned an error; panics and timeouts are not included.
+    pub errors: u64,
+    /// Reconciles that panicked.
+    pub panics: u64,
+    /// Reconciles that took longer than the timeout of the controller.
+    pub timeouts: u64,
+    /// Reconciles that were aborted because they did not end in time after their cluster left.
+    pub aborted: u64,
+    /// Reconciles without a result: their cluster left meanwhile, or the object can't be decoded.
+    pub dropped: u64,
+    /// Reconciles that are tried again, after the back-off or after the time that their error policy chose.
+    pub retries: u64,
+    /// Requests that were added to the queue.
+    pub requested: u64,
+    /// Requests that were added while the same request was waiting already.
+    pub coalesced: u64,
+    /// Objects that could not be decoded, each counted once per change.
+    pub undecodable: u64,
+    /// Panics of mappers, predicates, selectors and other functions that were given to the controller.
+    pub callback_panics: u64,
+    /// Requests that were dropped: the controller does not select their cluster, or too many requests were waiting for
+    /// clusters that had not joined.
+    pub misdirected: u64,
+}
+
+/// The counters behind [`ControllerCounts`], and the measurements of reconciles.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reconciles: AtomicU64,
+    pub(crate) successes: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) panics: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+    pub(crate) aborted: AtomicU64,
+    pub(crate) undecodable: AtomicU64,
+    pub(crate) callback_panics: AtomicU64,
+    pub(crate) misdirected: AtomicU64,
+    pub(crate) runs: Runs,
+    /// How long reconciles took; aborted ones are not included.
+    pub(crate) durations: Histogram,
+    /// How long requests were ready before their dispatch.
+    pub(crate) waits: Histogram,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn read(&self, queue: &crate::queue::Counters) -> ControllerCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ControllerCounts {
+            reconciles: read(&self.reconciles),
+            successes: read(&self.successes),
+            dropped: read(&self.dropped),
+            retries: queue.retries,
+            requested: queue.adds,
+            coalesced: queue.coalesced,
+            errors: read(&self.errors),
+            panics: read(&self.panics),
+            timeouts: read(&self.timeouts),
+            aborted: read(&self.aborted),
+            undecodable: read(&self.undecodable),
+            callback_panics: read(&self.callback_panics),
+            misdirected: read(&self.misdirected),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Turns the changes of one watch in one cluster into requests.
+
+use std::{sync::Arc, time::Duration};
+
+use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus, internal::lock};
+
+use super::{counters::count, engine::Engine, member::Member, plan::WatchPlan};
+use crate::queue::Priority;
+
+/// The sink of one watch in one cluster.
+pub(crate) struct WatchSink {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) member: Arc<Member>,
+    /// The number of the watch.
+    pub(crate) at: usize,
+}
+
+impl WatchSink {
+    fn passes(&self, watch: &WatchPlan, change: &ObjectChange) -> bool {
+        let all_pass = || watch.predicates.iter().all(|predicate| predicate.passes(change));
+        // After a panic the change passes: an unneeded request does no harm, a missing one does.
+        self.engine
+            .core
+            .guarded("a predicate", self.member.cluster.name(), all_pass)
+            .unwrap_or(true)
+    }
+
+    fn primary_changed(&self, key: &ObjectKey, change: &ObjectChange, passes: bool, priority: Priority) {
+        if change.new.is_some() {
+            self.member.remove_tombstone(key);
+        } else if passes && let Some(old) = &change.old {
+            self.member.add_tombstone(key, old.clone());
+        }
+        if passes {
+            self.engine
+                .enqueue_here(&self.member, key.clone(), priority, Duration::ZERO);
+        }
+    }
+}
+
+impl ChangeSink for WatchSink {
+    fn changed(&self, change: &ObjectChange) {
+        if self.member.token.is_cancelled() {
+            return;
+        }
+        let core = &self.engine.core;
+        let (Some(watch), Some(key)) = (core.plan.watches.get(self.at), change.key()) else {
+            return;
+        };
+        let priority = if change.initial {
+            Priority::Initial
+        } else {
+            Priority::Live
+        };
+        let passes = self.passes(watch, change);
+        let Some(map) = &watch.map else {
+            return self.primary_changed(key, change, passes, priority);
+        };
+        if !passes {
+            return;
+        }
+        let cluster = &self.member.cluster;
+        match core.guarded("a mapper", cluster.name(), || map(cluster, change)) {
+            Some(Ok(targets)) => {
+                for target in targets {
+                    self.engine
+                        .enqueue_from(&self.member, target, priority, Duration::ZERO);
+                }
+            }
+            Some(Err(error)) => {
+                count(&core.counters.undecodable);
+                tracing::warn!(controller = %core.plan.name, cluster = %cluster.name(), %error, "a change led to no request: the object can't be decoded");
+            }
+            None => {}
+        }
+    }
+
+    fn status_changed(&self, status: &WatchStatus) {
+        let mut gate = lock(&self.member.gate);
+        gate.update_watch(self.at, status);
+        if !gate.retired {
+            // Set under the lock of the gate, so that the queue gets the changes of the gate in order.
+            self.engine
+                .core
+                .queue
+                .set_gate(self.member.cluster.name(), gate.is_open());
+        }
+    }
+}
