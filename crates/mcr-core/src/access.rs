@@ -1,6 +1,9 @@
-//! The ways to reach a cluster, as providers announce them.
+//! How to reach a cluster: [`Access`], and [`Scope`], which one kind of access names.
+//!
+//! The two types share a file because each contains the other: a scope has an access for each of its endpoints.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc,
@@ -13,24 +16,40 @@ use mcr_access::{
     internal::{namespace, resolve_with},
     resolve,
 };
+use tokio::sync::watch;
 
-use crate::scope::ScopedAccess;
+use crate::layout::ScopeLayout;
 
 /// How to reach a cluster.
+///
+/// ```
+/// use mcr_core::{Access, Credential, Endpoint, EndpointAccess, StaticCredential, Trust};
+///
+/// # fn example(kubeconfig: &[u8], client: kube::Client) {
+/// let from_kubeconfig = Access::kubeconfig(kubeconfig, Trust::Untrusted);
+///
+/// let server = Endpoint::new(http::Uri::from_static("https://10.0.0.1:6443"));
+/// let from_endpoint = Access::from(EndpointAccess::new(server, StaticCredential::new(Credential::token("secret"))));
+///
+/// let from_client = Access::from(client);
+/// # }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Access {
     /// A kubeconfig, as bytes.
     Kubeconfig(KubeconfigAccess),
-    /// An address and something that hands out credentials.
+    /// The address of an API server, and a source of credentials.
     Endpoint(Box<EndpointAccess>),
-    /// A client that is ready to use. The fleet can't see its address or credentials, so announcing another
-    /// client for the same cluster counts as a change of address: one list and a comparison.
+    /// A client that is ready to use.
     ///
-    /// A panic in a future or a body of one of its services is a failed request. A panic in `poll_ready` or `call` ends the
-    /// client for good: the cluster says that it needs another one.
+    /// The fleet can't see the address and the credentials of such a client. A provider that announces another client for
+    /// the same cluster therefore announces a change of address: each kind is listed once and compared.
+    ///
+    /// If a future or a body of a service in the client panics, the request fails. If `poll_ready` or `call` panics, the
+    /// client is unusable from then on: the cluster becomes Unreachable until its provider announces another client.
     Client(ReadyClient),
-    /// A place in a scope: one of the many clusters behind an endpoint. Made by [`Scope::place`](crate::scope::Scope::place).
+    /// A place in a scope: one of the many clusters behind an endpoint. [`Scope::place`] creates it.
     Scoped(ScopedAccess),
 }
 
@@ -40,7 +59,8 @@ impl Access {
         Self::Kubeconfig(KubeconfigAccess::new(yaml, trust))
     }
 
-    /// Finds out what it takes to connect. Reads the files that a kubeconfig names, but connects to nothing and runs nothing.
+    /// Finds the address and the credential source. Reads the files that a kubeconfig names. Opens no connection and runs
+    /// no program.
     pub(crate) fn resolve(&self, policy: &AccessPolicy) -> Result<ResolvedAccess, AccessError> {
         match self {
             Self::Kubeconfig(kubeconfig) => resolve(kubeconfig, policy).map(ResolvedAccess::Endpoint),
@@ -48,12 +68,12 @@ impl Access {
             Self::Client(client) => Ok(ResolvedAccess::Client(client.clone())),
             Self::Scoped(_) => Err(AccessError::invalid(
                 "access",
-                "is a place in a scope where a connection is needed; give a kubeconfig, an address or a client",
+                "is a place in a scope, which has no connection of its own; give a kubeconfig, an address or a client",
             )),
         }
     }
 
-    /// [`resolve`](Self::resolve), if that needs neither parsing nor files.
+    /// The result of [`resolve`](Self::resolve), or `None` if that has to parse a kubeconfig or to read files.
     pub(crate) fn resolved(&self, policy: &AccessPolicy) -> Option<ResolvedAccess> {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.resolved(policy).map(ResolvedAccess::Endpoint),
@@ -62,30 +82,31 @@ impl Access {
         }
     }
 
-    /// The namespace of requests that name none, as far as it is known without reading a kubeconfig.
+    /// The namespace of requests that name none. `None` for a kubeconfig that is not parsed yet.
     pub(crate) fn default_namespace(&self) -> Option<Arc<str>> {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.default_namespace(),
             Self::Endpoint(endpoint) => Some(endpoint.default_namespace.clone()),
             Self::Client(client) => Some(namespace::interned(client.client().default_namespace())),
-            // The layout of its scope knows.
+            // The caller asks the layout of the scope.
             Self::Scoped(_) => None,
         }
     }
 
-    /// Whether it is a kubeconfig that nobody has read yet.
+    /// Whether this is a kubeconfig that is not parsed yet.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(self, Self::Kubeconfig(kubeconfig) if !kubeconfig.is_read())
     }
 
-    /// Reads a kubeconfig, but none of the files that it names. An error shows when the access is used.
+    /// Parses a kubeconfig, but reads no file that it names. Ignores errors: [`resolve`](Self::resolve) returns them later.
     pub(crate) fn read(&self, policy: &AccessPolicy) {
         if let Self::Kubeconfig(kubeconfig) = self {
             let _ = resolve_with(kubeconfig, policy, false);
         }
     }
 
-    /// The same access without the text of its kubeconfig, if all that it leads to is known. Only for use with this policy.
+    /// The same access without the text of its kubeconfig, if the parsed kubeconfig replaces the text. To be used with
+    /// this policy only.
     pub(crate) fn settled(self, policy: &AccessPolicy) -> Self {
         match self {
             Self::Kubeconfig(kubeconfig) => Self::Kubeconfig(kubeconfig.without_text(policy)),
@@ -94,11 +115,11 @@ impl Access {
     }
 }
 
-/// What it takes to connect.
+/// The means to connect to a cluster.
 pub(crate) enum ResolvedAccess {
     /// An address and a source of credentials.
     Endpoint(Resolved),
-    /// A client of the user's.
+    /// A client that the provider supplied.
     Client(ReadyClient),
 }
 
@@ -126,7 +147,7 @@ impl From<EndpointAccess> for Access {
     }
 }
 
-// Kubeconfigs hold credentials, so no part of their content is shown.
+// Each variant shows itself without credentials.
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,7 +159,9 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A client made elsewhere. Clones of it count as the same client, which `kube::Client` itself can't tell.
+/// A client that the user has built.
+///
+/// Clones count as the same client. The number tells clients apart, because two `kube::Client`s can't be compared.
 #[derive(Clone)]
 pub struct ReadyClient {
     client: kube::Client,
@@ -146,7 +169,7 @@ pub struct ReadyClient {
 }
 
 impl ReadyClient {
-    /// Takes a client.
+    /// Takes a client, and gives it a number that no other client of this process has.
     pub fn new(client: kube::Client) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -162,4 +185,146 @@ impl ReadyClient {
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
+}
+
+/// A layout with the endpoints that serve it.
+///
+/// Clones are the same scope. The provider that created the scope adds and removes its endpoints. A fleet connects to an
+/// endpoint when the first cluster behind it joins, and disconnects when the last one has left.
+///
+/// A change of an endpoint costs as much as the same change of a cluster:
+///
+/// - New credentials are swapped below the watches.
+/// - At a new address of the same API server, each kind is listed once and compared.
+/// - Another API server is another endpoint: the clusters behind it leave and are engaged anew.
+///
+/// The UID of the namespace `kube-system` identifies the API server. If the credentials may not read it, every new address
+/// counts as another API server.
+///
+/// ```
+/// use mcr_core::{Access, ClusterName, ClusterSpec, ScopeLayout, Trust, scope::Scope};
+///
+/// # fn example(workspaces: impl ScopeLayout, kubeconfig: &[u8]) -> Result<(), mcr_core::InvalidClusterName> {
+/// let scope = Scope::new(workspaces);
+/// scope.set_endpoint("shard-1", Access::kubeconfig(kubeconfig, Trust::Trusted));
+/// let spec = ClusterSpec::new(ClusterName::new("344qdshnqz45fjlp")?, scope.place("shard-1", "344qdshnqz45fjlp"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Scope(Arc<Inner>);
+
+struct Inner {
+    id: u64,
+    name: Box<str>,
+    watch_prefix: Box<str>,
+    layout: Arc<dyn ScopeLayout>,
+    endpoints: watch::Sender<Endpoints>,
+}
+
+/// The access of each endpoint, by its name. Each call of [`Scope::set_endpoint`] allocates a new `Arc`, so that a
+/// subscriber can tell which endpoint was set.
+pub(crate) type Endpoints = BTreeMap<Arc<str>, Arc<Access>>;
+
+impl Scope {
+    /// A scope without endpoints. Calls [`ScopeLayout::name`] and [`ScopeLayout::watch_prefix`] once, and keeps the results.
+    pub fn new(layout: impl ScopeLayout) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(Arc::new(Inner {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: layout.name().into(),
+            watch_prefix: layout.watch_prefix().into(),
+            layout: Arc::new(layout),
+            endpoints: watch::Sender::default(),
+        }))
+    }
+
+    /// The name of the layout.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Adds an endpoint, or changes the access of an endpoint.
+    ///
+    /// Setting the same access again costs nothing. A place in a scope can't be an endpoint, because it has no connection:
+    /// clusters behind such an endpoint stay Unreachable and show that as the reason.
+    pub fn set_endpoint(&self, name: impl Into<Arc<str>>, access: impl Into<Access>) {
+        let (name, access) = (name.into(), Arc::new(access.into()));
+        self.0.endpoints.send_modify(|endpoints| {
+            endpoints.insert(name, access);
+        });
+    }
+
+    /// Removes an endpoint.
+    ///
+    /// Its clusters are Unreachable until their provider removes them or announces them at another endpoint, or until the
+    /// endpoint is set again. Their stores stay readable.
+    pub fn remove_endpoint(&self, name: &str) {
+        self.0
+            .endpoints
+            .send_if_modified(|endpoints| endpoints.remove(name).is_some());
+    }
+
+    /// The names of the endpoints.
+    pub fn endpoints(&self) -> Vec<Arc<str>> {
+        self.0.endpoints.borrow().keys().cloned().collect()
+    }
+
+    /// The access of one cluster of this scope.
+    ///
+    /// `endpoint` names the endpoint that serves the cluster. The endpoint may be set later. `place` is where the cluster is
+    /// behind that endpoint, as the layout names it.
+    ///
+    /// A cluster that is announced again at another endpoint moves: its stores are kept, the new endpoint is listed, and
+    /// subscribers receive the differences. A cluster can move only if its provider declares its
+    /// [identity](crate::ClusterSpec::identity). Without a declared identity, a cluster at another place or endpoint is
+    /// another cluster.
+    pub fn place(&self, endpoint: impl Into<Arc<str>>, place: impl Into<Arc<str>>) -> Access {
+        Access::Scoped(ScopedAccess {
+            scope: self.clone(),
+            endpoint: endpoint.into(),
+            place: place.into(),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    pub(crate) fn watch_prefix(&self) -> &str {
+        &self.0.watch_prefix
+    }
+
+    pub(crate) fn layout(&self) -> &Arc<dyn ScopeLayout> {
+        &self.0.layout
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Endpoints> {
+        self.0.endpoints.subscribe()
+    }
+}
+
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Scope {}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope")
+            .field("layout", &self.name())
+            .field("endpoints", &self.endpoints())
+            .finish()
+    }
+}
+
+/// The access of one cluster in a scope: an endpoint, and a place behind it. [`Scope::place`] creates it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScopedAccess {
+    pub(crate) scope: Scope,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) place: Arc<str>,
 }

@@ -1,4 +1,4 @@
-//! One discovery of a provider, until it fails.
+//! One attempt at a discovery: from its start to its failure.
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Change, Discovery, Provider};
 
-/// A discovery of a provider that runs. However it ends, and be it with a panic, that is an error in words.
+/// A running discovery of a provider. Every kind of failure, also a panic, becomes an error text.
 ///
-/// Dropping it tells the provider to stop, and drops the discovery.
+/// Dropping it cancels the token of the discovery, and drops the discovery.
 ///
 /// ```
 /// use futures::{StreamExt, stream};
@@ -41,7 +41,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Starts a discovery. `stop` is cancelled when it is dropped.
+    /// Starts a discovery. Dropping the attempt cancels `stop`.
     ///
     /// # Errors
     /// If the provider panics.
@@ -60,18 +60,18 @@ impl Attempt {
         }
     }
 
-    /// What the provider says next. Cancel safe.
+    /// The next change. Cancel safe.
     ///
     /// # Errors
-    /// Why the discovery has ended. Nothing comes after that.
+    /// If the discovery has failed, with the reason. No change follows an error.
     pub async fn next(&mut self) -> Result<Change, String> {
         poll_fn(|context| {
             let next = self.discovery.with(|discovery| {
-                // The text of an error is the provider's code, too.
+                // Inside the guard against panics, because `to_string` of the error is code of the provider as well.
                 discovery.poll_next_unpin(context).map(|item| match item {
                     Some(Ok(change)) => Ok(change),
                     Some(Err(error)) => Err(error.to_string()),
-                    None => Err("the provider ended its discovery without being told to".to_owned()),
+                    None => Err("the provider ended its discovery before it was stopped".to_owned()),
                 })
             });
             next.unwrap_or_else(|panicked| Poll::Ready(Err(panicked.to_string())))
@@ -79,7 +79,7 @@ impl Attempt {
         .await
     }
 
-    /// How long ago it was started.
+    /// The time since the start of the discovery.
     pub fn ran(&self) -> Duration {
         self.started.elapsed()
     }

@@ -5,47 +5,76 @@
 
 mod access;
 mod attempt;
-mod cluster;
 mod fleet;
 pub mod layer;
+mod layout;
 mod provider;
 mod rounds;
 pub mod scope;
 mod spec;
 mod time;
+mod upstream;
 
+// Every provider.
 pub use access::Access;
-pub use cluster::{Cluster, KindStatus, WatchHandle};
-pub use fleet::{
-    ClusterNotFound, ClusterState, ClusterStatus, CredentialCounts, Fleet, FleetBuilder, FleetCounts,
-    FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, ProviderStatus, SINGLE_CLUSTER, ScopeStatus,
-    ScopeWatchStatus,
-};
-pub use mcr_access::{
-    AccessError, AccessPolicy, AddressPolicy, ApiVersion, Basic, BoxError, ClientCertificate, ClusterName,
-    ContextAccess, Credential, CredentialError, CredentialPluginPolicy, CredentialSource, Endpoint,
-    EndpointAccess, ExecPlugin, Fingerprint, ForbiddenAddress, Impersonation, InvalidClusterName,
-    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Place, Refresh, StaticCredential, Trust, check, contexts,
-};
-#[doc(hidden)]
-pub use mcr_client::Settings as TransportSettings;
-pub use mcr_client::{AnswerBody, TransportError, TransportErrorKind, explain_error};
-pub use mcr_store::{DecodeError, Object, ObjectChange, ObjectKey, ObjectMetadata};
-pub use mcr_watch::{
-    ChangeSink, HubEvent, HubWatch, KindCounts, Store, StoreError, WatchError, WatchProblem, WatchRequest,
-    WatchSettings, WatchStatus,
-};
+pub use mcr_access::{BoxError, ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};
-pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, ScopedAccess, Upstream};
 pub use spec::{Availability, ClusterSpec};
 
-/// What other crates of the workspace share with the fleet. Not part of the API: it may change or go at any time.
+// A provider that reads objects in a hub.
+pub use mcr_store::{Object, ObjectKey};
+pub use mcr_watch::{HubEvent, HubWatch, WatchRequest};
+
+// A provider with credentials of its own.
+pub use mcr_access::{
+    ApiVersion, Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Endpoint,
+    EndpointAccess, ExecPlugin, Fingerprint, Impersonation, Refresh, StaticCredential,
+};
+
+// A provider of many clusters behind one endpoint.
+pub use mcr_client::AnswerBody;
+pub use mcr_store::ObjectMetadata;
+pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, ScopedAccess, Upstream};
+
+// A provider that reads kubeconfigs.
+pub use mcr_access::{
+    AccessError, AccessPolicy, AddressPolicy, ContextAccess, CredentialPluginPolicy, ForbiddenAddress,
+    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Place, Trust, check, contexts,
+};
+
+// Why a request failed.
+pub use mcr_client::{TransportError, TransportErrorKind, explain_error};
+
+// A program that runs a fleet.
+pub use fleet::{
+    Cluster, ClusterNotFound, ClusterState, Fleet, FleetBuilder, FleetEvent, FleetEvents, FleetSettings, HUB,
+    SINGLE_CLUSTER,
+};
+pub use mcr_watch::WatchSettings;
+
+// A program that watches and reads objects.
+pub use fleet::WatchHandle;
+pub use mcr_store::{DecodeError, ObjectChange};
+pub use mcr_watch::{ChangeSink, Store, StoreError};
+
+// The state of a fleet, and its counters.
+pub use fleet::{
+    ClusterStatus, CredentialCounts, FleetCounts, FleetSnapshot, KindStatus, ProviderStatus, ScopeStatus,
+    ScopeWatchStatus,
+};
+pub use mcr_watch::{KindCounts, WatchError, WatchProblem, WatchStatus};
+
+// Public for tests only.
+#[doc(hidden)]
+pub use mcr_client::Settings as TransportSettings;
+
+/// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
         attempt::Attempt,
-        rounds::{Held, Rounds},
+        rounds::{HeldClusters, Rounds},
     };
     pub use mcr_access::internal::lock;
-    pub use mcr_client::internal::Backoff;
+    pub use mcr_client::internal::{Backoff, jitter};
 }

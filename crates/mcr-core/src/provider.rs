@@ -1,4 +1,4 @@
-//! Sources of clusters.
+//! The trait of providers, and the changes that they announce.
 
 use std::{fmt, sync::Arc};
 
@@ -7,37 +7,47 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{BoxError, ClusterName, ClusterSpec};
 
-/// One thing a [`Provider`] says.
+/// One announcement of a [`Provider`].
+///
+/// ```
+/// use mcr_core::{BrokenCluster, Change, ClusterName};
+///
+/// # fn main() -> Result<(), mcr_core::InvalidClusterName> {
+/// let name = ClusterName::new("dev")?;
+/// let broken = BrokenCluster::new(name.clone(), "file /etc/fleet/dev.yaml", "the file is empty");
+/// let changes = [Change::Broken(broken), Change::Remove(name), Change::Synced];
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Change {
-    /// The cluster exists and looks like this. New, changed or the same as before: the fleet finds out.
+    /// The cluster exists, with this spec. The fleet finds out whether the cluster is new, changed or unchanged.
     Upsert(ClusterSpec),
-    /// What describes the cluster can't be used (a half-written file, a Secret without its key). It is shown
-    /// with its error; if the cluster was engaged before, the last good description goes on.
+    /// The description of the cluster is unusable: for example, a file is half written, or a Secret lacks a key. The fleet
+    /// shows the error. A cluster that is engaged already keeps its last usable spec.
     Broken(BrokenCluster),
     /// The cluster is gone.
     Remove(ClusterName),
-    /// Everything that existed when discovery began has been said. Clusters that an earlier discovery named
-    /// and this one did not are removed after a grace period.
+    /// The provider has announced all clusters that existed when the discovery began. The fleet removes clusters that an
+    /// earlier discovery announced and this one did not, after a grace period.
     Synced,
 }
 
-/// A cluster whose description can't be used.
+/// A cluster whose description is unusable.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BrokenCluster {
-    /// The name the cluster has or would have.
+    /// The name of the cluster.
     pub name: ClusterName,
-    /// The object or file at fault, for people: `file /etc/fleet/a.yaml, context "dev"`.
+    /// The object or file that describes the cluster, as text for people: `file /etc/fleet/a.yaml, context "dev"`.
     pub object: Arc<str>,
-    /// What is wrong and what to do about it. Shown in logs and in the fleet's state, so it must not hold
-    /// secrets.
+    /// What is wrong, and what to do about it. It must not contain secrets, because logs and the state of the fleet show it.
     pub error: Arc<str>,
 }
 
 impl BrokenCluster {
-    /// Names a cluster, the object that describes it, and what is wrong with that.
+    /// A cluster, the object that describes it, and the error in that description.
     pub fn new(name: ClusterName, object: impl Into<Arc<str>>, error: impl fmt::Display) -> Self {
         Self {
             name,
@@ -47,21 +57,21 @@ impl BrokenCluster {
     }
 }
 
-/// A running discovery: what a [`Provider`] says, in order.
+/// A running discovery: a stream of the changes that a [`Provider`] announces, in order.
 ///
-/// An error item is logged and ends this discovery; so does a panic, and so does the end of the stream, unless the
-/// provider was told to stop. Each time the fleet starts the discovery anew after a growing, jittered pause.
+/// A discovery fails with an `Err` item, with a panic, or when its stream ends before `stop` is cancelled. The fleet logs the
+/// error, shows it in the snapshot, and starts the discovery again after a growing, jittered pause.
 pub type Discovery = BoxStream<'static, Result<Change, BoxError>>;
 
 /// A source of clusters.
 ///
-/// A provider says which clusters exist; it never connects to them. Discovery can be started again at any
-/// time and then says everything anew, ending the first round with [`Change::Synced`]; this is all that is
-/// needed for the fleet to notice what was lost meanwhile. Layers ([`prefix`](crate::layer::prefix),
-/// [`filter`](crate::layer::filter), [`merge`](crate::layer::merge)) map one provider to another.
+/// A provider announces clusters, and never connects to them. The fleet may start a discovery at any time. Each discovery first
+/// announces all clusters that exist, then [`Change::Synced`], then changes as they happen. So the fleet also notices clusters
+/// that have gone between two discoveries. Layers ([`prefix`](crate::layer::prefix), [`filter`](crate::layer::filter),
+/// [`merge`](crate::layer::merge)) turn a provider into another.
 ///
 /// # Cancellation
-/// The stream ends soon after `stop` is cancelled. Dropping the stream must stop whatever feeds it.
+/// The stream must end soon after `stop` is cancelled. Dropping the stream must stop all work behind it.
 ///
 /// ```
 /// use futures::{StreamExt, stream};
@@ -82,10 +92,10 @@ pub type Discovery = BoxStream<'static, Result<Change, BoxError>>;
 /// }
 /// ```
 pub trait Provider: Send + Sync + 'static {
-    /// The provider's name: short, stable, usable in a selector, a log line and a metric label.
+    /// The name of the provider. It is used in selectors, log lines and metric labels, so it should be short and must not change.
     fn name(&self) -> &str;
 
-    /// Starts a discovery. Called again whenever the one before ended.
+    /// Starts a discovery. The fleet calls it again when a discovery has failed.
     fn discover(&self, stop: CancellationToken) -> Discovery;
 }
 

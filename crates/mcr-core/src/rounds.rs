@@ -1,10 +1,12 @@
-//! Which clusters a source has lost, over the restarts of its discovery. No I/O, no clock of its own.
+//! Which clusters a source has lost, across restarts of its discovery. No I/O, and no clock of its own.
 //!
-//! A source is a provider of a fleet, or a child of a provider that is made of several. Each start of its discovery begins a
-//! round, in which it names everything it has once more. What it has not named when it says that this was all is missing,
-//! and goes after a grace; unless it is more than half of what the source had, and more than one. Losing that much at once
-//! is more often a source that was shown an empty world than a fleet that is gone, so all of it is held. Each round judges
-//! anew.
+//! A source is a provider of a fleet, or a child of a provider that combines several. Each start of its discovery begins a
+//! round, in which the source names all its clusters again. At the end of the round, each known cluster that the source has not
+//! named is missing. The caller removes a missing cluster after a grace period.
+//!
+//! If more than half of the clusters are missing, and more than one, they are held: the caller does not remove them. So large a
+//! loss is more often a source that read an empty directory or an empty list than a fleet that is gone. The end of the next
+//! round decides again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +14,10 @@ use tokio::time::Instant;
 
 use crate::ClusterName;
 
-/// The rounds of one source. Who keeps its clusters notes for each the [round](Self::named) in which it was last named.
+/// The rounds of one source, and its missing clusters.
+///
+/// The caller keeps the clusters of the source. For each cluster it stores the [round](Self::named) in which the source named
+/// the cluster last.
 ///
 /// ```
 /// use std::{collections::BTreeMap, time::Duration};
@@ -45,85 +50,90 @@ pub struct Rounds {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Missing {
+    /// The grace period ends at this time.
     Until(Instant),
     Held,
 }
 
-/// Most of what a source had is missing, so none of that is removed.
+/// The size of a loss that is too large to be believed: the missing clusters are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// How many clusters are missing.
+pub struct HeldClusters {
+    /// The number of missing clusters.
     pub missing: usize,
-    /// How many the source had.
-    pub of: usize,
+    /// The number of known clusters, with the missing ones.
+    pub known: usize,
 }
 
 impl Rounds {
-    /// The source starts to name everything anew.
+    /// Begins a round: the source starts to name all its clusters again.
     pub fn begin(&mut self) {
         self.round += 1;
     }
 
-    /// The source names a cluster, which is not missing then. Returns the round to be noted for it.
+    /// The source names a cluster, which is not missing any more. Returns the round to store for the cluster.
     pub fn named(&mut self, name: &ClusterName) -> u64 {
         self.forget(name);
         self.round
     }
 
-    /// The cluster is not kept any more.
+    /// Forgets a cluster that the caller has removed.
     pub fn forget(&mut self, name: &ClusterName) {
         self.missing.remove(name);
     }
 
-    /// Nothing counts as missing until the source has named everything once more.
+    /// Forgets all missing clusters. Until the end of the next round, no cluster is missing.
     pub fn forget_all(&mut self) {
         self.missing.clear();
     }
 
-    /// The source has named everything. `known` are all of its clusters, each with the round in which it was last named.
+    /// Ends a round: the source has named all its clusters.
+    ///
+    /// `known` are all clusters of the source, each with the round in which the source named it last. A cluster that becomes
+    /// missing is due after `grace`. A cluster that was missing before keeps its time. Returns `Some` if the missing clusters
+    /// are held.
     pub fn end<'a>(
         &mut self,
         known: impl Iterator<Item = (&'a ClusterName, u64)>,
         now: Instant,
         grace: Duration,
-    ) -> Option<Held> {
-        let mut of = 0;
+    ) -> Option<HeldClusters> {
+        let mut count = 0;
         let mut missing = Vec::new();
         for (name, round) in known {
-            of += 1;
+            count += 1;
             if round < self.round {
                 missing.push(name);
             }
         }
-        // One cluster more or less is everyday life.
-        let held = missing.len() >= 2 && missing.len() * 2 > of;
+        // Losing one cluster is normal, even if the source had only one or two.
+        let held = missing.len() >= 2 && missing.len() * 2 > count;
         let before = std::mem::take(&mut self.missing);
         for name in &missing {
             let state = match before.get(*name) {
                 _ if held => Missing::Held,
-                // Another restart does not prolong the grace.
+                // Another restart must not extend the grace period.
                 Some(Missing::Until(at)) => Missing::Until(*at),
                 Some(Missing::Held) | None => Missing::Until(now + grace),
             };
             self.missing.insert((*name).clone(), state);
         }
-        held.then_some(Held {
+        held.then_some(HeldClusters {
             missing: missing.len(),
-            of,
+            known: count,
         })
     }
 
-    /// What is missing, held or not.
+    /// All missing clusters, with the held ones.
     pub fn missing(&self) -> impl Iterator<Item = &ClusterName> {
         self.missing.keys()
     }
 
-    /// What has been missing for longer than its grace.
+    /// The missing clusters whose grace period has ended. Never a held cluster.
     pub fn due(&self, now: Instant) -> Vec<ClusterName> {
         self.which(|missing| matches!(missing, Missing::Until(at) if *at <= now))
     }
 
-    /// When something will have been missing for longer than its grace.
+    /// When the next grace period ends. `None` if no cluster is missing, or all missing clusters are held.
     pub fn next_due(&self) -> Option<Instant> {
         let times = self.missing.values().filter_map(|missing| match missing {
             Missing::Until(at) => Some(*at),
@@ -132,7 +142,7 @@ impl Rounds {
         times.min()
     }
 
-    /// What is held.
+    /// The held clusters.
     pub fn held(&self) -> Vec<ClusterName> {
         self.which(|missing| *missing == Missing::Held)
     }
@@ -154,7 +164,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(30);
 
-    /// A source and what is known of its clusters.
+    /// A source, and the clusters that it has named.
     #[derive(Default)]
     struct Source {
         rounds: Rounds,
@@ -168,7 +178,7 @@ mod tests {
             self.known.insert(name, round);
         }
 
-        fn round(&mut self, names: &[&'static str], now: Instant) -> Option<Held> {
+        fn round(&mut self, names: &[&'static str], now: Instant) -> Option<HeldClusters> {
             self.rounds.begin();
             names.iter().for_each(|name| self.name(name));
             let known = self.known.iter().map(|(name, round)| (name, *round));
@@ -208,8 +218,12 @@ mod tests {
         for (had, named, held) in [
             (&["a"][..], &[][..], None),
             (&["a", "b"], &["a"], None),
-            (&["a", "b"], &[], Some(Held { missing: 2, of: 2 })),
-            (&["a", "b", "c"], &["a"], Some(Held { missing: 2, of: 3 })),
+            (&["a", "b"], &[], Some(HeldClusters { missing: 2, known: 2 })),
+            (
+                &["a", "b", "c"],
+                &["a"],
+                Some(HeldClusters { missing: 2, known: 3 }),
+            ),
             (&["a", "b", "c", "d"], &["a", "b"], None),
         ] {
             let mut source = Source::default();

@@ -1,14 +1,14 @@
-//! What a provider says about one cluster.
+//! The description of a cluster, as providers announce it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Access, ClusterName};
 
-/// What a provider says about one cluster: its name, how to reach it, and what to select it by.
+/// The description of a cluster: its name, how to reach it, and labels to select it by.
 ///
-/// Announced with [`Change::Upsert`](crate::Change::Upsert). Announcing the same spec again costs nothing;
-/// announcing it with a difference makes the fleet do exactly what the difference asks for (swap credentials,
-/// reconnect, replace the cluster, or only relabel it).
+/// A provider announces it with [`Change::Upsert`](crate::Change::Upsert), again after each change. The fleet compares it with
+/// the previous spec and does only what the difference requires: swap credentials, reconnect, replace the cluster, or show new
+/// labels. Announcing the same spec again costs nothing.
 ///
 /// ```
 /// use mcr_core::{Access, ClusterName, ClusterSpec, Trust};
@@ -27,34 +27,36 @@ use crate::{Access, ClusterName};
 pub struct ClusterSpec {
     /// The name, unique in the fleet.
     pub name: ClusterName,
-    /// How to connect.
+    /// How to reach the cluster.
     pub access: Access,
-    /// What makes this cluster this cluster, whatever its name, address and credentials: an object UID, a
-    /// logical cluster id. A change of identity replaces the cluster; nothing of the old one is kept.
-    /// Without it the fleet goes by the UID of the `kube-system` namespace, or else by server and CA.
+    /// The declared identity, such as the UID of an object or the id of a logical cluster.
+    ///
+    /// The identity tells clusters apart, whatever their names, addresses and credentials. A change of identity replaces the
+    /// cluster, and keeps nothing of the old one. `None`: the fleet uses the UID of the namespace `kube-system`, or else
+    /// server and CA.
     pub identity: Option<Arc<str>>,
     /// Labels to select clusters by.
     pub labels: BTreeMap<String, String>,
-    /// Further facts about the cluster, free in form (KEP-2149 cluster properties, region, version, …).
+    /// Other facts about the cluster in any form, such as its region, its version, or cluster properties of KEP-2149.
     pub properties: BTreeMap<String, String>,
-    /// Whether the cluster is meant to be reachable now.
+    /// Whether the fleet should connect to the cluster now.
     pub availability: Availability,
-    /// The provider the cluster comes from, where the one that announces it only passes it on.
-    /// [`Cluster::provider`](crate::Cluster::provider) then tells this one, so that clusters can be selected by it.
+    /// The name of the original provider, if the provider that announces the cluster forwards it from another one.
+    /// [`Cluster::provider`](crate::Cluster::provider) returns it, and selectors use it.
     pub announced_by: Option<Arc<str>>,
 }
 
-/// Whether a cluster is meant to be reachable.
+/// Whether the fleet should connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Availability {
-    /// The cluster is up as far as the provider knows: connect to it.
+    /// The cluster should answer: connect to it.
     #[default]
     Available,
-    /// The cluster is not expected to answer (hibernated, stopped, not ready yet, inactive). Its stores are
-    /// kept, nothing is dialled, and no alarm is raised.
+    /// The cluster is not expected to answer, for example because it hibernates or is not ready yet. The fleet keeps its
+    /// stores, opens no connection and raises no alarm.
     Suspended {
-        /// Why, in words for people.
+        /// The reason, as text for people.
         reason: Arc<str>,
     },
 }
@@ -73,35 +75,35 @@ impl ClusterSpec {
         }
     }
 
-    /// Names the provider the cluster comes from, for providers that pass on what others say.
+    /// Sets the name of the original provider. For providers that forward the clusters of other providers.
     #[must_use]
     pub fn announced_by(mut self, provider: impl Into<Arc<str>>) -> Self {
         self.announced_by = Some(provider.into());
         self
     }
 
-    /// Declares the identity.
+    /// Declares the [identity](Self::identity) of the cluster.
     #[must_use]
     pub fn identity(mut self, identity: impl Into<Arc<str>>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// Adds a label, or replaces it.
+    /// Adds or replaces a label.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Adds a property, or replaces it.
+    /// Adds or replaces a property.
     #[must_use]
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(key.into(), value.into());
         self
     }
 
-    /// Says that the cluster is not expected to answer, and why.
+    /// Marks the cluster as [suspended](Availability::Suspended), with the reason.
     #[must_use]
     pub fn suspended(mut self, reason: impl Into<Arc<str>>) -> Self {
         self.availability = Availability::Suspended {

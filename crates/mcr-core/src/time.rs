@@ -1,10 +1,10 @@
-//! Times as they appear in the fleet's state.
+//! The form of times in JSON.
 
 use std::time::SystemTime;
 
 use serde::Serializer;
 
-/// A time as RFC 3339 in UTC, to the millisecond.
+/// A time as RFC 3339 in UTC, with milliseconds. `unknown` for a time that RFC 3339 can't express.
 pub(crate) fn rfc3339(time: &SystemTime) -> String {
     jiff::Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }

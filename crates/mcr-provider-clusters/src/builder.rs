@@ -4,7 +4,7 @@ use mcr_core::ClusterSpec;
 
 use crate::{ClustersProvider, registry::Registry};
 
-/// Builds a [`ClustersProvider`]; made by [`ClustersProvider::builder`].
+/// Builds a [`ClustersProvider`]. [`ClustersProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct ClustersProviderBuilder {
     name: Arc<str>,
@@ -12,12 +12,12 @@ pub struct ClustersProviderBuilder {
 }
 
 impl ClustersProvider {
-    /// A provider without clusters so far, named `clusters`.
+    /// A provider named `clusters`. It has no clusters yet.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A builder, to give it another name or clusters to begin with.
+    /// A builder, to set another name or initial clusters.
     pub fn builder() -> ClustersProviderBuilder {
         ClustersProviderBuilder {
             name: "clusters".into(),
@@ -40,7 +40,7 @@ impl ClustersProviderBuilder {
         self
     }
 
-    /// Adds a cluster that is there from the beginning. Of two with the same name the last counts.
+    /// Adds a cluster that exists from the start. A later cluster with the same name replaces an earlier one.
     #[must_use]
     pub fn cluster(mut self, spec: ClusterSpec) -> Self {
         self.clusters.push(spec);

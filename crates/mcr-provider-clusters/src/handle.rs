@@ -6,29 +6,30 @@ use crate::registry::Registry;
 
 /// Adds and removes the clusters of a [`ClustersProvider`](crate::ClustersProvider).
 ///
-/// Clones share their clusters. Every method works before, while and after a discovery runs, returns at once
-/// and needs no runtime, so it can be called from anywhere: from synchronous code, under a lock, in a drop.
+/// Clones share their clusters. Every method works before, during and after a discovery, returns at once
+/// and needs no runtime, so it can be called from anywhere: from synchronous code, under a lock, in a `Drop`.
 #[derive(Clone)]
 pub struct ClustersHandle(pub(crate) Arc<Registry>);
 
 impl ClustersHandle {
-    /// Adds a cluster, or updates the one of the same name.
+    /// Adds a cluster, or updates the cluster of the same name.
     ///
-    /// Returns whether the name is new. If the fleet has not yet looked at an earlier change of the same
-    /// cluster it sees only this one.
+    /// Returns whether the name is new. If the fleet has not yet read an earlier change of the cluster, it sees
+    /// only this change.
     pub fn add(&self, spec: ClusterSpec) -> bool {
         self.0.add(spec)
     }
 
-    /// Removes a cluster. Returns whether there was one of that name.
+    /// Removes a cluster. Returns whether there was a cluster of that name.
     pub fn remove(&self, name: &ClusterName) -> bool {
         self.0.remove(name)
     }
 
-    /// Says that what describes a cluster can't be used.
+    /// Marks a cluster as broken, because its description is unusable.
     ///
-    /// It is shown with its error; if it was added before, its last good description goes on. Adding it again
-    /// mends it, removing it takes it away. The error must not hold secrets.
+    /// `object` names the description, as text for people, and `error` says what is wrong with it. The fleet shows
+    /// both, so they must not contain secrets. A cluster that was added before keeps its last usable spec. Add the
+    /// cluster again to repair it, or remove it.
     pub fn broken(&self, name: ClusterName, object: impl Into<Arc<str>>, error: impl fmt::Display) {
         self.0.broken(BrokenCluster::new(name, object, error));
     }

@@ -14,8 +14,8 @@ use crate::{
 /// Clones share their clusters.
 ///
 /// # Cancellation
-/// A discovery has no task of its own: dropping it, or cancelling its token, ends it at once and leaves the
-/// clusters as they are for the next one.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, ends it at once. The clusters
+/// remain for the next discovery.
 #[derive(Clone)]
 pub struct ClustersProvider {
     pub(crate) name: Arc<str>,
@@ -23,7 +23,7 @@ pub struct ClustersProvider {
 }
 
 impl ClustersProvider {
-    /// What adds and removes clusters. Take it before the provider is given to the fleet.
+    /// The handle that adds and removes clusters. Take it before the fleet takes the provider.
     pub fn handle(&self) -> ClustersHandle {
         ClustersHandle(self.registry.clone())
     }

@@ -21,7 +21,7 @@ const DEFAULT_GLOBS: [&str; 5] = [
 /// A file that is written all the time is read this many quiet times after its first change at the latest.
 const DEBOUNCE_AT_MOST: u32 = 10;
 
-/// Builds a [`FileProvider`]; made by [`FileProvider::builder`].
+/// Builds a [`FileProvider`]. [`FileProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct FileProviderBuilder {
     name: Arc<str>,
@@ -73,16 +73,16 @@ impl FileProviderBuilder {
         self.files([path])
     }
 
-    /// Adds kubeconfig files; see [`file`](Self::file). Each stands for itself: its contexts refer to clusters
-    /// and users of the same file.
+    /// Adds kubeconfig files; see [`file`](Self::file). The files are not merged: a context refers to clusters and
+    /// users of its own file.
     #[must_use]
     pub fn files(mut self, paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         self.files.extend(non_empty(paths));
         self
     }
 
-    /// Adds a folder; the files in it whose names match a [glob](Self::globs) are kubeconfigs. Folders in it
-    /// are not looked into. It need not exist yet. An empty path is ignored.
+    /// Adds a folder. The files in it whose names match a [glob](Self::globs) are kubeconfigs. Folders inside it are
+    /// ignored. The folder need not exist yet. An empty path is ignored.
     #[must_use]
     pub fn dir(self, path: impl Into<PathBuf>) -> Self {
         self.dirs([path])
@@ -95,11 +95,11 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Sets which file names in a folder are those of kubeconfigs, in place of `kubeconfig.yaml`,
-    /// `kubeconfig.yml`, `*.kubeconfig`, `*.kubeconfig.yaml` and `*.kubeconfig.yml`.
+    /// Sets the globs for the names of kubeconfig files in a folder. Default: `kubeconfig.yaml`, `kubeconfig.yml`,
+    /// `*.kubeconfig`, `*.kubeconfig.yaml` and `*.kubeconfig.yml`.
     ///
-    /// Empty globs are ignored; if none is left the default stays. A leading dot is matched by a dot only, so
-    /// editors' hidden files are left alone.
+    /// Empty globs are ignored. Without any other glob the default stays. Only a literal dot matches a leading dot, so
+    /// hidden files of editors are ignored.
     #[must_use]
     pub fn globs(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.globs = globs
@@ -110,60 +110,60 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Sets what stands between path and context in a cluster's name. Default: `+`.
+    /// Sets the text between path and context in the name of a cluster. Default: `+`.
     #[must_use]
     pub fn separator(mut self, separator: impl Into<String>) -> Self {
         self.separator = separator.into();
         self
     }
 
-    /// Sets how far the files are trusted. Default: [`Trust::Trusted`], they may name programs to execute and
-    /// files to read. Choose [`Trust::Untrusted`] if others can write them.
+    /// Sets the trust in the files. Default: [`Trust::Trusted`], so they may name programs to execute and files to
+    /// read. Choose [`Trust::Untrusted`] if others can write the files.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Sets how often the files are looked at where nobody says that they changed. Default: 10 s.
+    /// Sets how often the files are checked without a notification. Default: 10 s.
     ///
-    /// This happens next to the operating system's notifications too, as these don't exist on network file
-    /// systems and can be lost. It costs one `stat` per file; only files that look different are read.
+    /// The provider also polls if the operating system sends notifications, because they can be lost, and network file
+    /// systems have none. A poll costs one `stat` per file. Only files whose metadata have changed are read.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// Sets how long it must be quiet after a change until files are read. Default: 100 ms. They are read
-    /// after ten times that at the latest.
+    /// Sets how long files must be unchanged before they are read. Default: 100 ms. Files that change all the time are
+    /// read after ten times that.
     #[must_use]
     pub fn debounce(mut self, quiet: Duration) -> Self {
         self.debounce = quiet;
         self
     }
 
-    /// Sets whether the operating system's notifications are used. Default: yes. Without them changes are
-    /// noticed by [polling](Self::poll_interval) alone.
+    /// Sets whether to use the operating system's notifications of changes. Default: yes. Without them the provider
+    /// notices changes by [polling](Self::poll_interval) only.
     #[must_use]
     pub fn notifications(mut self, on: bool) -> Self {
         self.notifications = on;
         self
     }
 
-    /// Sets where to search if neither files nor folders are given. Default: the process's environment, read
-    /// when discovery starts.
+    /// Sets where to search if neither files nor folders are given. Default: the environment of the process, read when
+    /// discovery starts.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = Some(environment);
         self
     }
 
-    /// Builds the provider. Looks at no file yet.
+    /// Builds the provider. Reads no file yet.
     ///
     /// # Errors
-    /// [`FileError`] if a glob is not a pattern for file names, the separator is empty or not printable, or the
-    /// poll interval is zero.
+    /// [`FileError`] if a glob is no valid pattern for file names, the separator is empty or not printable, or the poll
+    /// interval is zero.
     pub fn build(self) -> Result<FileProvider, FileError> {
         let globs = match self.globs.is_empty() {
             true => DEFAULT_GLOBS.map(str::to_owned).to_vec(),
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(
             error(builder().globs(["***"])),
             "glob \"***\" is not a valid pattern: wildcards are either regular `*` or recursive `**`; see \
-             https://docs.rs/glob for what is"
+             https://docs.rs/glob for the syntax"
         );
         assert_eq!(
             error(builder().globs(["a/*.yaml"])),
@@ -242,7 +242,7 @@ mod tests {
         );
         assert_eq!(
             error(builder().poll_interval(Duration::ZERO)),
-            "the poll interval is zero, which would never let go of a processor; give at least a millisecond"
+            "the poll interval is zero, which would keep a processor busy all the time; give at least a millisecond"
         );
     }
 

@@ -2,25 +2,25 @@
 
 use std::{io, path::PathBuf};
 
-/// Why a [`FileProvider`](crate::FileProvider) can't be built from its options.
+/// The error of building a [`FileProvider`](crate::FileProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// A glob pattern is not one.
-    #[error("glob {glob:?} is not a valid pattern: {why}; see https://docs.rs/glob for what is")]
+    /// A glob is no valid pattern.
+    #[error("glob {glob:?} is not a valid pattern: {why}; see https://docs.rs/glob for the syntax")]
     Glob {
         /// The pattern.
         glob: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A glob pattern has a folder in it.
+    /// A glob has a path separator.
     #[error(
         "glob {0:?} has a path separator, but globs are matched with file names; give the folder with `dir` and \
          only the file's pattern with `globs`"
     )]
     GlobWithFolder(String),
-    /// The separator would not lead to valid, unambiguous cluster names.
+    /// The separator is empty or not printable.
     #[error(
         "separator {0:?} is empty or has control characters; cluster names are made of path, separator and \
          context, so give one like \"+\""
@@ -28,7 +28,7 @@ pub enum FileError {
     Separator(String),
     /// The poll interval is zero.
     #[error(
-        "the poll interval is zero, which would never let go of a processor; give at least a millisecond"
+        "the poll interval is zero, which would keep a processor busy all the time; give at least a millisecond"
     )]
     PollInterval,
 }
@@ -42,12 +42,14 @@ pub(crate) enum Fault {
     IsFile,
     #[error("it is a pipe, socket or device, which can be read only once; write the kubeconfig to a file")]
     NotRegular,
-    #[error("it is a symbolic link to {target:?}, which does not exist; create that or remove the link")]
+    #[error(
+        "it is a symbolic link to {target:?}, which does not exist; create the target or remove the link"
+    )]
     Dangling { target: PathBuf },
     #[error("it has {len} bytes, more than the {max} a kubeconfig may have; split it into several files")]
     TooBig { len: u64, max: u64 },
     #[error(
-        "it is empty; it was not before, so it is taken for half-written (delete it if its contexts are to go)"
+        "it is empty but had content before, so it counts as half written; delete it to remove its contexts"
     )]
     Empty,
     #[error("reading it failed: {0}; check that it exists and that this process may read it")]

@@ -23,13 +23,13 @@ use crate::{
     watch::{FolderWatch, Signal},
 };
 
-/// A provider whose clusters are the contexts of kubeconfig files, followed as the files change.
+/// A provider whose clusters are the contexts of kubeconfig files. It follows changes of the files.
 ///
-/// Clones share what they know of the files, nothing else.
+/// Clones share the last valid content of the files.
 ///
 /// # Cancellation
-/// A discovery has no task of its own. Dropping it, or cancelling its token, ends its watch; a file that is
-/// just being read is read to its end in the background.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, ends its watch. If it is reading a file
+/// at that moment, the read finishes in the background.
 #[derive(Clone)]
 pub struct FileProvider {
     pub(crate) name: Arc<str>,

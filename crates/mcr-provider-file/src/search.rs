@@ -7,25 +7,25 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 
-/// What decides where to look if neither files nor folders are given.
+/// The environment in which the provider searches kubeconfigs if neither files nor folders are given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {
     /// `$KUBECONFIG`: a list of files, separated like `$PATH`.
     pub kubeconfig: Option<OsString>,
-    /// The user's home folder.
+    /// The home folder of the user.
     pub home: Option<PathBuf>,
     /// The working directory.
     pub working_dir: Option<PathBuf>,
 }
 
 impl Environment {
-    /// Nothing is set: no clusters are found.
+    /// An environment without any value: the provider finds no clusters.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// This process's environment.
+    /// The environment of this process.
     pub fn of_process() -> Self {
         Self {
             kubeconfig: std::env::var_os("KUBECONFIG"),

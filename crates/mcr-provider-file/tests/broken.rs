@@ -258,7 +258,7 @@ async fn a_folder_that_becomes_unreadable_keeps_its_clusters() {
         [pair(
             "./dir/a.kubeconfig+one",
             "file ./dir/a.kubeconfig, context \"one\": folder ./dir: it is a symbolic link to \"nowhere\", which does \
-             not exist; create that or remove the link"
+             not exist; create the target or remove the link"
         )]
     );
 }
@@ -277,7 +277,7 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
         ),
         (
             "",
-            "file ./a.kubeconfig, context \"one\": it is empty; it was not before, so it is taken for half-written (delete it if its contexts are to go)",
+            "file ./a.kubeconfig, context \"one\": it is empty but had content before, so it counts as half written; delete it to remove its contexts",
         ),
     ] {
         heard.forget();

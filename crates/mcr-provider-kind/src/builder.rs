@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Engine, KindError, KindProvider, config::Config};
 
-/// Builds a [`KindProvider`]; made by [`KindProvider::builder`].
+/// Builds a [`KindProvider`]. [`KindProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct KindProviderBuilder {
     name: Arc<str>,
@@ -52,60 +52,60 @@ impl KindProviderBuilder {
         self
     }
 
-    /// Takes only clusters whose names begin so. Their names stay whole. Default: all.
+    /// Takes only clusters whose names have this prefix. Their names are not shortened. Default: all.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the engine. Default: what `KIND_EXPERIMENTAL_PROVIDER` names, or else the first of Docker, nerdctl and Podman that is
-    /// installed, which is the one that kind itself would use.
+    /// Sets the engine. Default: the engine in the variable `KIND_EXPERIMENTAL_PROVIDER`, or else the first of Docker, nerdctl
+    /// and Podman that is installed. kind chooses in the same way.
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Self {
         self.engine = Some(engine);
         self
     }
 
-    /// Sets the engine's command line program: a path, or a name that is looked up in `PATH`. Default: the
-    /// [engine's](Engine::program). Without [`engine`](Self::engine), the program says of itself which engine it is.
+    /// Sets the command line program of the engine: a path, or a name that is looked up in `PATH`. Default:
+    /// [`Engine::program`]. Without [`engine`](Self::engine), the provider runs the program to find out which engine it is.
     #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
-    /// Sets a variable in the program's environment, such as `DOCKER_HOST`. It has the others of this process, too.
+    /// Sets an environment variable of the program, such as `DOCKER_HOST`. The program also inherits the variables of this
+    /// process.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Sets how often the engine is asked although it tells of no event. Default: 10 s.
+    /// Sets how often the provider queries the engine without an event. Default: 10 s.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 
-    /// Sets how often the engine is asked while it does not tell of events: they are off, or their stream broke.
-    /// Default: 2 s.
+    /// Sets how often the provider queries the engine while the event stream is off or broken. Default: 2 s.
     #[must_use]
     pub fn poll_interval_without_events(mut self, interval: Duration) -> Self {
         self.poll_without_events = interval;
         self
     }
 
-    /// Sets whether the engine's events are followed. Default: yes. Without them changes are noticed by
-    /// [polling](Self::poll_interval_without_events) alone.
+    /// Sets whether to follow the events of the engine. Default: yes. Without them the provider notices changes by
+    /// [polling](Self::poll_interval_without_events) only.
     #[must_use]
     pub fn events(mut self, on: bool) -> Self {
         self.events = on;
         self
     }
 
-    /// Sets how long one run of the program may take; then it is killed. Default: 10 s.
+    /// Sets how long one run of the program may take. After that it is killed. Default: 10 s.
     #[must_use]
     pub fn command_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -120,7 +120,7 @@ impl KindProviderBuilder {
         self
     }
 
-    /// Builds the provider. Looks for no engine yet.
+    /// Builds the provider. Does not look for an engine yet.
     ///
     /// # Errors
     /// [`KindError`] if an interval or the deadline is zero, or the program is an empty path.
@@ -171,7 +171,7 @@ mod tests {
         let error = |builder: KindProviderBuilder| builder.build().expect_err("must be refused").to_string();
         assert_eq!(
             error(builder().refresh_interval(Duration::ZERO)),
-            "the refresh interval is zero, which would never let go of a processor; give at least a millisecond"
+            "the refresh interval is zero, which would keep a processor busy all the time; give at least a millisecond"
         );
         assert!(error(builder().poll_interval(Duration::ZERO)).starts_with("the poll interval is zero"));
         assert!(

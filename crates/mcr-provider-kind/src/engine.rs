@@ -6,16 +6,16 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Docker, and what has its command line (OrbStack, Colima, Rancher Desktop with dockerd).
+    /// Docker, and engines with the same command line (OrbStack, Colima, Rancher Desktop with dockerd).
     Docker,
-    /// nerdctl over containerd, and what has its command line (Finch, with `program("finch")`).
+    /// nerdctl over containerd, and engines with the same command line (Finch, with `program("finch")`).
     Nerdctl,
     /// Podman.
     Podman,
 }
 
 impl Engine {
-    /// The name of its command line program.
+    /// The name of the command line program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Docker => "docker",

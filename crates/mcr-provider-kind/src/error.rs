@@ -2,33 +2,33 @@
 
 use std::time::Duration;
 
-/// Why a [`KindProvider`](crate::KindProvider) can't be built from its options.
+/// The error of building a [`KindProvider`](crate::KindProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KindError {
     /// An interval or deadline is zero.
-    #[error("{0} is zero, which would never let go of a processor; give at least a millisecond")]
+    #[error("{0} is zero, which would keep a processor busy all the time; give at least a millisecond")]
     Zero(&'static str),
     /// The program is an empty path.
     #[error("the program is an empty path; give the engine's command line program, such as /usr/bin/docker")]
     Program,
 }
 
-/// Why the container engine can't be asked. A discovery that ends with an error ends with one of these.
+/// The error of a query of the container engine. Every discovery that fails ends with such an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// No engine's program is there.
+    /// No engine is installed.
     #[error(
         "none of docker, nerdctl and podman is on PATH; install one of them, or name its program with `program`"
     )]
     NoneInstalled,
-    /// The program of the chosen engine is not there.
-    #[error("{program} is not there ({chosen}); install it, or choose another engine with `engine`")]
+    /// The program of the chosen engine is not installed.
+    #[error("{program} is not installed ({chosen}); install it, or choose another engine with `engine`")]
     NotInstalled {
         /// The program.
         program: String,
-        /// Why this one was wanted.
+        /// The reason for the choice of this engine.
         chosen: String,
     },
     /// `KIND_EXPERIMENTAL_PROVIDER` names no engine.
@@ -36,27 +36,27 @@ pub enum EngineError {
         "KIND_EXPERIMENTAL_PROVIDER is {0:?}, which is no engine; set it to docker, nerdctl or podman, or unset it"
     )]
     Unknown(String),
-    /// The program is there, and may not be executed.
+    /// The program exists, but this process may not execute it.
     #[error("{program} can't be started: {why}")]
     Start {
         /// The program.
         program: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// The engine does not run, or is somewhere else.
+    /// The engine does not run, or has another address.
     #[error(
         "{program} can't reach its engine: {said}; start the engine, or correct DOCKER_HOST or the context{hint}"
     )]
     Unreachable {
         /// The program.
         program: String,
-        /// What it says.
+        /// The last line of its error output.
         said: String,
-        /// Which other engines there are, if any.
+        /// Names of the other installed engines, as part of a sentence; may be empty.
         hint: String,
     },
-    /// The engine's socket is closed to this user.
+    /// This user may not use the socket of the engine.
     #[error(
         "{program} may not talk to its engine: {said}; add the user of this process to the socket's group (for \
          Docker: usermod -aG docker), or use a rootless engine{hint}"
@@ -64,44 +64,44 @@ pub enum EngineError {
     Forbidden {
         /// The program.
         program: String,
-        /// What it says.
+        /// The last line of its error output.
         said: String,
-        /// Which other engines there are, if any.
+        /// Names of the other installed engines, as part of a sentence; may be empty.
         hint: String,
     },
-    /// No answer came in time.
+    /// The command did not finish before its deadline.
     #[error(
         "`{command}` did not finish within {deadline:?} and was killed; see whether the engine is overloaded or hangs, \
          or raise `command_deadline`"
     )]
     TimedOut {
-        /// What was run.
+        /// The command.
         command: String,
-        /// How long it had.
+        /// The deadline.
         deadline: Duration,
     },
-    /// The answer is longer than any could be.
+    /// The output is longer than the limit.
     #[error("`{command}` printed more than {most} bytes and was killed")]
     TooMuch {
-        /// What was run.
+        /// The command.
         command: String,
-        /// The bound.
+        /// The limit, in bytes.
         most: u64,
     },
     /// The program failed in another way.
     #[error("`{command}` failed: {said}")]
     Failed {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What it says.
+        /// The last line of its error output.
         said: String,
     },
-    /// The answer can't be read.
+    /// The output has an unexpected form.
     #[error("`{command}` printed what can't be read: {problem}; check that the program is the engine's own")]
     Garbage {
-        /// What was run.
+        /// The command.
         command: String,
-        /// What is wrong with it.
+        /// What is wrong with the output.
         problem: String,
     },
 }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{config::Config, discovery::Running};
 
-/// A provider whose clusters are those that kind made in a container engine.
+/// A provider of the clusters that kind has created in a container engine.
 ///
 /// # Cancellation
-/// A discovery has no task of its own. Dropping it, or cancelling its token, kills the engine's programs that it runs.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, kills the command line programs that it runs.
 #[derive(Clone)]
 pub struct KindProvider {
     pub(crate) name: Arc<str>,
@@ -38,7 +38,7 @@ impl Provider for KindProvider {
         &self.name
     }
 
-    /// Starts a discovery. Must be polled within a tokio runtime that has its time and I/O drivers enabled.
+    /// Starts a discovery. Poll it within a tokio runtime with enabled time and I/O drivers.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running::new(self.config.clone(), self.failed.clone());
         stream::unfold(running, async |mut running| {

@@ -10,17 +10,17 @@ use crate::{
     secret::{Rules, secrets},
 };
 
-/// A hub that has forbidden for so long means it, where nothing else is said.
+/// The provider reports a hub that refuses the list of Secrets for this long.
 const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
-/// The label that makes a Secret a cluster, with the value `true`, unless
-/// [`label`](KubeconfigProviderBuilder::label) says otherwise.
+/// The default label of Secrets that describe clusters, with the value `true`. See
+/// [`label`](KubeconfigProviderBuilder::label).
 pub const SECRET_LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// Where in a Secret its kubeconfig is, unless [`key`](KubeconfigProviderBuilder::key) says otherwise.
+/// The default key of the kubeconfig in a Secret. See [`key`](KubeconfigProviderBuilder::key).
 pub const SECRET_KEY: &str = "kubeconfig";
 
-/// Builds a [`KubeconfigProvider`]; made by [`KubeconfigProvider::builder`].
+/// Builds a [`KubeconfigProvider`]. [`KubeconfigProvider::builder`] creates it.
 #[derive(Clone)]
 pub struct KubeconfigProviderBuilder {
     name: Arc<str>,
@@ -43,7 +43,7 @@ enum Namespaces {
 }
 
 impl KubeconfigProvider {
-    /// A builder. It needs the hub's [client](KubeconfigProviderBuilder::client), and nothing else.
+    /// A builder. [`client`](KubeconfigProviderBuilder::client) is required; all other options have defaults.
     pub fn builder() -> KubeconfigProviderBuilder {
         KubeconfigProviderBuilder::new()
     }
@@ -72,51 +72,50 @@ impl KubeconfigProviderBuilder {
         self
     }
 
-    /// Sets the client of the hub: the cluster that has the Secrets.
+    /// Sets the client of the hub, the cluster with the Secrets.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Sets the namespace of the Secrets. Default: the client's default namespace, which in a pod is the pod's.
-    /// Clusters are called like their Secrets.
+    /// Sets the namespace of the Secrets. Default: the default namespace of the client; in a pod, the namespace of the pod.
+    /// A cluster has the name of its Secret.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Namespaces::One(namespace.into());
         self
     }
 
-    /// Takes the Secrets of all namespaces, in place of one. Clusters are called `<namespace>/<secret>`.
+    /// Uses the Secrets of all namespaces instead of one. The name of a cluster is `<namespace>/<secret>`.
     ///
-    /// It needs a ClusterRole that may list the Secrets of the whole hub, and whoever may write Secrets in any
-    /// namespace can then add clusters.
+    /// The client then needs a ClusterRole to list the Secrets of the whole hub, and everybody who may write Secrets in any
+    /// namespace can add clusters.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.namespace = Namespaces::All;
         self
     }
 
-    /// Sets the label that makes a Secret a cluster. Default: [`SECRET_LABEL`], with the value `true`. The API server
-    /// applies it: other Secrets are never sent.
+    /// Sets the label of Secrets that describe clusters. Default: [`SECRET_LABEL`], with the value `true`. The API server
+    /// applies the selector and sends no other Secrets.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.label = (key.into(), value.into());
         self
     }
 
-    /// Sets the key that a Secret's kubeconfig is under. Default: [`SECRET_KEY`]. Cluster API's is `value`.
+    /// Sets the key of the kubeconfig in a Secret. Default: [`SECRET_KEY`]. Cluster API uses `value`.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = key.into();
         self
     }
 
-    /// Sets what the kubeconfigs may make this process do. Default: inline data only, as
-    /// [`AccessPolicy::default`] says.
+    /// Sets what the kubeconfigs may use in this process. Default: [`AccessPolicy::default`], inline data only.
     ///
-    /// What it does not allow is announced as broken and told on the Secret. The fleet holds every kubeconfig against a
-    /// policy of its own, too, before it connects: give both the same.
+    /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet checks
+    /// every kubeconfig against a policy of its own before it connects. Set the same policy for both.
     #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.policy = policy;
@@ -126,18 +125,18 @@ impl KubeconfigProviderBuilder {
     /// Trusts the kubeconfigs as if they were files on the command line.
     ///
     /// # Security
-    /// They may then **run any program** with the rights of this process, **read any file** that it can read and send it
-    /// to any server, turn off the verification of TLS, and connect to any address, such as a cloud's
-    /// metadata service. Whoever may write a Secret in the namespace, or has a program write one, may then do all that. An
-    /// [`access_policy`](Self::access_policy) that allows the one plugin or folder you need is nearly always the
-    /// better choice; it says nothing where kubeconfigs are trusted.
+    /// The kubeconfigs may then **run any program** with the rights of this process, **read any file** that it can read and
+    /// send it to any server, turn off the verification of TLS, and connect to any address, such as the metadata service of a
+    /// cloud. So can everybody who may write a Secret in the namespace. An [`access_policy`](Self::access_policy) that allows
+    /// only the plugin or folder that you need is nearly always the better choice. The policy has no effect on trusted
+    /// kubeconfigs.
     #[must_use]
     pub fn trusted(mut self) -> Self {
         self.trust = Trust::Trusted;
         self
     }
 
-    /// Sets whether Kubernetes events on a Secret say what is wrong with it. Default: yes.
+    /// Sets whether to write Kubernetes events on Secrets with problems. Default: yes.
     #[must_use]
     pub fn events(mut self, on: bool) -> Self {
         self.events = on;
@@ -153,10 +152,10 @@ impl KubeconfigProviderBuilder {
         self
     }
 
-    /// Builds the provider. Connects to nothing yet.
+    /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`KubeconfigError`] if there is no client, or the namespace, label or key can't exist.
+    /// [`KubeconfigError`] if there is no client, or if the namespace, label or key is invalid.
     pub fn build(self) -> Result<KubeconfigProvider, KubeconfigError> {
         let client = self.client.ok_or(KubeconfigError::NoHub)?;
         let namespace = match self.namespace {

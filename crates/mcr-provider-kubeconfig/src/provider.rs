@@ -16,13 +16,13 @@ const BATCH: usize = 32;
 /// How often it is looked whether the hub answers again.
 const OUTAGE_TICK: Duration = Duration::from_secs(2);
 
-/// A provider whose clusters are the Secrets of a hub that hold kubeconfigs; see the [crate's documentation](crate).
+/// A provider that finds clusters in Secrets of a hub; see the [documentation of the crate](crate).
 ///
-/// Clones share what they have told on Secrets, nothing else.
+/// Clones share the record of the events that they have written on Secrets.
 ///
 /// # Cancellation
-/// A discovery has one task, its watch, which ends when the discovery is dropped or its token cancelled. Kubeconfigs
-/// that are just being looked at are looked at to their end in the background.
+/// A discovery has one task, its watch, which ends when the discovery is dropped or its token is cancelled. If the discovery
+/// is checking kubeconfigs at that moment, the check finishes in the background.
 #[derive(Clone)]
 pub struct KubeconfigProvider {
     pub(crate) name: Arc<str>,

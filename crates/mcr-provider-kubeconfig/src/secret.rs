@@ -12,11 +12,11 @@ use serde::Deserialize;
 
 use crate::public;
 
-/// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context counts.
+/// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context is used.
 pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
 
-/// What the names of annotations on a Secret begin with that become properties of its cluster:
-/// `property.mcr.dev/region: eu` is the property `region`.
+/// The prefix of annotations on a Secret that become properties of its cluster: `property.mcr.dev/region: eu` is the
+/// property `region`.
 pub const PROPERTY_ANNOTATION_PREFIX: &str = "property.mcr.dev/";
 
 /// The property that names the Secret a cluster was found in.

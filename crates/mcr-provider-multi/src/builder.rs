@@ -8,7 +8,7 @@ use crate::{
     registry::{Options, Registry},
 };
 
-/// Builds a [`MultiProvider`]; made by [`MultiProvider::builder`].
+/// Builds a [`MultiProvider`]. [`MultiProvider::builder`] creates it.
 pub struct MultiProviderBuilder {
     name: Arc<str>,
     separator: Arc<str>,
@@ -18,7 +18,7 @@ pub struct MultiProviderBuilder {
 }
 
 impl MultiProvider {
-    /// A builder, to give it children, another name or another separator.
+    /// A builder, to set children, another name or another separator.
     pub fn builder() -> MultiProviderBuilder {
         MultiProviderBuilder {
             name: "multi".into(),
@@ -38,37 +38,37 @@ impl MultiProviderBuilder {
         self
     }
 
-    /// Sets what stands between child and cluster in a cluster's name. Default: `#`.
+    /// Sets the text between child and cluster in the name of a cluster. Default: `#`.
     #[must_use]
     pub fn separator(mut self, separator: impl Into<Arc<str>>) -> Self {
         self.separator = separator.into();
         self
     }
 
-    /// Adds a child that is there from the beginning, under its provider's own name.
+    /// Adds a child that exists from the start, under the name of its provider.
     #[must_use]
     pub fn child(self, provider: impl Provider) -> Self {
         let name: Arc<str> = provider.name().into();
         self.child_as(name, provider)
     }
 
-    /// Adds a child that is there from the beginning, under another name.
+    /// Adds a child that exists from the start, under another name.
     #[must_use]
     pub fn child_as(mut self, name: impl Into<Arc<str>>, provider: impl Provider) -> Self {
         self.children.push((name.into(), Arc::new(provider)));
         self
     }
 
-    /// Sets how long a cluster stays that its restarted child no longer names. Default: 30 s.
+    /// Sets how long a cluster stays after its child, started again, no longer announces it. Default: 30 s.
     #[must_use]
     pub fn removal_grace(mut self, grace: Duration) -> Self {
         self.removal_grace = grace;
         self
     }
 
-    /// Sets how long `Synced` waits for a child that fails or says nothing. Default: 30 s.
+    /// Sets how long `Synced` waits for a child that fails or announces nothing. Default: 30 s.
     ///
-    /// No cluster goes because of it: those known of the child stay until it has said which it has.
+    /// The timeout removes no cluster: the known clusters of the child stay until the child has synced.
     #[must_use]
     pub fn sync_timeout(mut self, timeout: Duration) -> Self {
         self.sync_timeout = timeout;
@@ -78,7 +78,7 @@ impl MultiProviderBuilder {
     /// Builds the provider. Starts no child yet.
     ///
     /// # Errors
-    /// [`MultiError`] if the separator is empty or not printable, or a child's name is taken or unusable.
+    /// [`MultiError`] if the separator is empty or not printable, or the name of a child is taken or unusable.
     pub fn build(self) -> Result<MultiProvider, MultiError> {
         check_separator(&self.separator)?;
         let registry = Registry::new(Options {

@@ -196,7 +196,7 @@ impl Running {
                     .inventory
                     .synced(Instant::now(), self.registry.options.removal_grace);
                 if let Some(held) = held {
-                    tracing::error!(child = %child.name, missing = held.missing, of = held.of, "a restarted discovery no longer names most clusters of a child: none is removed. If they are really gone, call MultiHandle::release_held");
+                    tracing::error!(child = %child.name, missing = held.missing, of = held.known, "a restarted discovery no longer names most clusters of a child: none is removed. If they are really gone, call MultiHandle::release_held");
                 }
                 self.registry.update(&child.name, id, |status| status.synced());
                 self.sync_barrier.settle(id);

@@ -2,11 +2,11 @@
 
 use mcr_core::InvalidClusterName;
 
-/// Why a [`MultiProvider`](crate::MultiProvider) can't be built, or a child not be added.
+/// The error of building a [`MultiProvider`](crate::MultiProvider) or adding a child.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MultiError {
-    /// The separator would not lead to valid, unambiguous cluster names.
+    /// The separator is empty or not printable.
     #[error(
         "separator {0:?} is empty or has control characters; cluster names are made of the child's name, separator \
          and cluster, so give one like \"#\""
@@ -18,7 +18,7 @@ pub enum MultiError {
          `add_as`"
     )]
     EmptyName,
-    /// A child's name could not be told from what follows it.
+    /// The name of a child contains the separator, or forms one together with it.
     #[error(
         "child name {name:?} runs into the separator {separator:?}, so its clusters could be taken for another \
          child's; give the child another name with `child_as` or `add_as`, or choose another separator"
@@ -29,7 +29,7 @@ pub enum MultiError {
         /// The separator.
         separator: String,
     },
-    /// No cluster name can begin with the child's name.
+    /// No valid cluster name begins with the name of the child.
     #[error(
         "child name {start:?} can't be part of a cluster name: {why}; give the child a short, printable name with \
          `child_as` or `add_as`"

@@ -4,15 +4,15 @@ use mcr_core::Provider;
 
 use crate::{ChildStatus, MultiError, registry::Registry, split_cluster_name};
 
-/// Adds and removes the children of a [`MultiProvider`](crate::MultiProvider), and tells how they are.
+/// Adds and removes the children of a [`MultiProvider`](crate::MultiProvider), and shows their state.
 ///
-/// Clones share their children. Every method works before, while and after a discovery runs, returns at once and
+/// Clones share their children. Every method works before, during and after a discovery, returns at once and
 /// needs no runtime.
 #[derive(Clone)]
 pub struct MultiHandle(pub(crate) Arc<Registry>);
 
 impl MultiHandle {
-    /// Adds a child under its provider's own name. It is started at once if a discovery runs.
+    /// Adds a child under the name of its provider. The child starts at once if a discovery runs.
     ///
     /// # Errors
     /// [`MultiError`] if the name is taken, or can't be part of cluster names.
@@ -24,21 +24,21 @@ impl MultiHandle {
     /// Adds a child under another name.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn add_as(&self, name: impl Into<Arc<str>>, provider: impl Provider) -> Result<(), MultiError> {
         self.0.add(name.into(), Arc::new(provider))
     }
 
-    /// Removes a child and all of its clusters, without a grace. Returns whether there was one of that name.
+    /// Removes a child and all of its clusters, without a grace period. Returns whether there was a child of that name.
     ///
-    /// The name is free at once. If another child takes it, all clusters of the old one leave before the first of
-    /// the new one joins.
+    /// The name is free at once. If another child takes the name, all clusters of the old child leave before the first
+    /// cluster of the new child joins.
     pub fn remove(&self, name: &str) -> bool {
         self.0.remove(name)
     }
 
-    /// Lets those clusters of a child go that it no longer names, but that were held because they are most of its
-    /// clusters. Returns whether there is a child of that name.
+    /// Removes the held clusters of a child: clusters that the child no longer announces, but that stay because they are
+    /// most of its clusters. Returns whether there is a child of that name.
     pub fn release_held(&self, name: &str) -> bool {
         self.0.release_held(name)
     }
@@ -53,17 +53,17 @@ impl MultiHandle {
         self.0.contains(name)
     }
 
-    /// How a child is.
+    /// The status of a child. `None` if there is no child of that name.
     pub fn status(&self, name: &str) -> Option<ChildStatus> {
         self.0.status(name)
     }
 
-    /// How all children are, in the order of their names.
+    /// The status of each child, in the order of their names.
     pub fn statuses(&self) -> Vec<ChildStatus> {
         self.0.statuses()
     }
 
-    /// Splits the name of a cluster into that of its child and that which the child gave it; see
+    /// Splits the name of a cluster into the name of its child and the name that the child announced; see
     /// [`split_cluster_name`].
     pub fn split<'a>(&self, cluster: &'a str) -> Option<(&'a str, &'a str)> {
         split_cluster_name(cluster, &self.0.options.separator)

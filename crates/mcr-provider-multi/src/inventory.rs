@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use mcr_core::{
     BrokenCluster, Change, ClusterName, ClusterSpec,
-    internal::{Held, Rounds},
+    internal::{HeldClusters, Rounds},
 };
 use tokio::time::Instant;
 
@@ -73,7 +73,7 @@ impl Inventory {
     /// The inventory forgets missing clusters that the current discovery has not announced either: the listener removes
     /// them by itself when all children are synced. If most are missing, the inventory keeps them, and
     /// [`rest`](Self::rest) announces them.
-    pub(crate) fn synced(&mut self, now: Instant, grace: Duration) -> Option<Held> {
+    pub(crate) fn synced(&mut self, now: Instant, grace: Duration) -> Option<HeldClusters> {
         let known = self.clusters.iter().map(|(name, entry)| (name, entry.round));
         let held = self.rounds.end(known, now, grace);
         if held.is_none() {
@@ -156,7 +156,7 @@ mod tests {
         rest.collect::<Vec<_>>().join(" ")
     }
 
-    fn round(inventory: &mut Inventory, names: &[&str], now: Instant) -> Option<Held> {
+    fn round(inventory: &mut Inventory, names: &[&str], now: Instant) -> Option<HeldClusters> {
         inventory.begin_round();
         for n in names {
             inventory.upsert(spec(n));
@@ -200,7 +200,7 @@ mod tests {
         round(&mut inventory, &["a", "b", "c"], now);
         assert_eq!(
             round(&mut inventory, &["a"], now),
-            Some(Held { missing: 2, of: 3 })
+            Some(HeldClusters { missing: 2, known: 3 })
         );
         assert!(inventory.sweep(now + 100 * GRACE).is_empty());
         assert_eq!((inventory.held(), inventory.next_sweep()), (2, None));
@@ -248,7 +248,10 @@ mod tests {
         assert_eq!((inventory.len(), inventory.next_sweep()), (2, None));
 
         inventory.begin_discovery();
-        assert_eq!(inventory.synced(now, GRACE), Some(Held { missing: 2, of: 2 }));
+        assert_eq!(
+            inventory.synced(now, GRACE),
+            Some(HeldClusters { missing: 2, known: 2 })
+        );
         assert_eq!(rest(&mut inventory), "+a +b");
         assert_eq!(inventory.held(), 2);
     }

@@ -6,10 +6,10 @@ use mcr_core::{ClusterName, InvalidClusterName};
 
 use crate::MultiError;
 
-/// Splits the name of a cluster into that of its child and that which the child gave it, at the first separator.
+/// Splits the name of a cluster at the first separator, into the name of its child and the name that the child announced.
 ///
-/// What the child gave it may have separators of its own, as where the child is a `MultiProvider` too. `None` if
-/// there is no separator, or nothing before or after it.
+/// The second name may contain separators itself, for example if the child is a `MultiProvider` too. `None` if there is no
+/// separator, or if one of the names is empty.
 ///
 /// ```
 /// use mcr_provider_multi::split_cluster_name;

@@ -6,13 +6,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{MultiHandle, discovery::Running, registry::Registry};
 
-/// Several providers as one; see the [crate's documentation](crate).
+/// A provider that combines several; see the [documentation of the crate](crate).
 ///
 /// Clones share their children.
 ///
 /// # Cancellation
-/// A discovery has no task of its own: dropping it, or cancelling its token, ends those of all children. The
-/// children stay for the next one.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, ends the discoveries of all children.
+/// The children remain for the next discovery.
 #[derive(Clone)]
 pub struct MultiProvider {
     pub(crate) name: Arc<str>,
@@ -20,7 +20,7 @@ pub struct MultiProvider {
 }
 
 impl MultiProvider {
-    /// What adds and removes children. Take it before the provider is given to the fleet.
+    /// The handle that adds and removes children. Take it before the fleet takes the provider.
     pub fn handle(&self) -> MultiHandle {
         MultiHandle(self.registry.clone())
     }

@@ -1,26 +1,26 @@
-//! What is told of children.
+//! The status of children.
 
 use std::{sync::Arc, time::SystemTime};
 
-/// How a child of a [`MultiProvider`](crate::MultiProvider) is; made by
-/// [`MultiHandle::status`](crate::MultiHandle::status).
+/// The status of a child of a [`MultiProvider`](crate::MultiProvider).
+/// [`MultiHandle::status`](crate::MultiHandle::status) creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChildStatus {
-    /// Its name.
+    /// The name of the child.
     pub name: Arc<str>,
-    /// Whether its discovery runs.
+    /// Whether the discovery of the child runs.
     pub state: ChildState,
-    /// Whether it has said everything since the discovery of all children began.
+    /// Whether the child has announced all its clusters since the discovery of all children began.
     pub synced: bool,
-    /// How often its discovery failed and was started again.
+    /// How often the discovery of the child has failed and was started again.
     pub restarts: u64,
-    /// Why it failed the last time, though it may have recovered since.
+    /// The error of the last failure. The child may have recovered since.
     pub last_error: Option<Arc<str>>,
-    /// How many clusters of it are announced, broken ones too.
+    /// The number of announced clusters, with broken ones.
     pub clusters: usize,
-    /// How many of them it no longer names but are kept, because they are most of its clusters; see
-    /// [`MultiHandle::release_held`](crate::MultiHandle::release_held).
+    /// The number of held clusters: the child no longer announces them, but they stay, because they are most of its
+    /// clusters. See [`MultiHandle::release_held`](crate::MultiHandle::release_held).
     pub held: usize,
 }
 
@@ -30,13 +30,14 @@ pub struct ChildStatus {
 pub enum ChildState {
     /// No discovery runs: the fleet has not started, has stopped, or pauses.
     Waiting,
-    /// It runs.
+    /// The discovery runs.
     Running,
-    /// It failed, and has not said everything again since. It is started again and again.
+    /// The discovery has failed, and the child has not announced all its clusters since. It is started again after
+    /// growing pauses.
     Failing {
-        /// Why it failed the last time.
+        /// The error of the last failure.
         error: Arc<str>,
-        /// When it began to fail.
+        /// The time of the first failure.
         since: SystemTime,
     },
 }

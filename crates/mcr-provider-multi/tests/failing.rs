@@ -64,7 +64,7 @@ const PANICKED: &str = "the provider's discovery panicked, which is a fault in i
 async fn whichever_way_a_child_fails_the_others_run_and_it_comes_back() {
     let ways = [
         (Fail("no hub"), "no hub"),
-        (End, "the provider ended its discovery without being told to"),
+        (End, "the provider ended its discovery before it was stopped"),
         (Panic, PANICKED),
         (NoStart, PANICKED),
     ];

@@ -9,7 +9,7 @@ use crate::{
     provider::{Config, ENDPOINT},
 };
 
-/// Builds a [`NamespaceProvider`]; made by [`NamespaceProvider::builder`].
+/// Builds a [`NamespaceProvider`]. [`NamespaceProvider::builder`] creates it.
 #[derive(Clone)]
 pub struct NamespaceProviderBuilder {
     name: Arc<str>,
@@ -20,7 +20,8 @@ pub struct NamespaceProviderBuilder {
 }
 
 impl NamespaceProvider {
-    /// A builder. It wants to know how the host is reached; everything else has a default.
+    /// A builder. [`access`](NamespaceProviderBuilder::access) or [`client`](NamespaceProviderBuilder::client) is required;
+    /// all other options have defaults.
     pub fn builder() -> NamespaceProviderBuilder {
         NamespaceProviderBuilder::new()
     }
@@ -44,29 +45,29 @@ impl NamespaceProviderBuilder {
         self
     }
 
-    /// Sets how the host cluster is reached: the one whose namespaces are the clusters.
+    /// Sets how to reach the host: the cluster whose namespaces become clusters.
     #[must_use]
     pub fn access(mut self, access: impl Into<Access>) -> Self {
         self.access = Some(access.into());
         self
     }
 
-    /// Sets how the host cluster is reached, by a client that is ready.
+    /// Sets a client of the host.
     #[must_use]
     pub fn client(self, client: kube::Client) -> Self {
         self.access(client)
     }
 
-    /// Sets whether namespaces keep their real names inside. Default: no, the only namespace of each cluster is
-    /// `default`.
+    /// Sets whether a namespace keeps its real name inside its cluster. Default: no, the only namespace of each cluster
+    /// is `default`.
     #[must_use]
     pub fn keep_names(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Takes only namespaces that match a label selector, such as `team,tier!=test`; the API server applies it.
-    /// Default: all.
+    /// Takes only namespaces that match a label selector, such as `team,tier!=test`. The API server applies the
+    /// selector. Default: all.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
@@ -80,8 +81,8 @@ impl NamespaceProviderBuilder {
         self
     }
 
-    /// Takes only namespaces whose names fit. It is asked for every object that is seen, so it must be quick, and must
-    /// always say the same of a name. Default: all.
+    /// Takes only namespaces for whose names `takes` returns `true`. It is called for every object of the host, so it must
+    /// be quick, and must always return the same result for a name. Default: all.
     #[must_use]
     pub fn filter(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.choice.filter = Some(Arc::new(takes));
@@ -91,7 +92,7 @@ impl NamespaceProviderBuilder {
     /// Builds the provider. Connects to nothing yet.
     ///
     /// # Errors
-    /// [`NamespaceError`] if there is no host, the label selector is empty, or an excluded name is none.
+    /// [`NamespaceError`] if there is no host, the label selector is empty, or an excluded name is no valid name.
     pub fn build(self) -> Result<NamespaceProvider, NamespaceError> {
         let access = self.access.ok_or(NamespaceError::NoHost)?;
         if self

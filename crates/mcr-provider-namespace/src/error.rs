@@ -1,22 +1,22 @@
 //! What can go wrong.
 
-/// Why a [`NamespaceProvider`](crate::NamespaceProvider) can't be built from its options.
+/// The error of building a [`NamespaceProvider`](crate::NamespaceProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// Nothing says where the namespaces are.
+    /// There is neither an access nor a client of the host.
     #[error("there is no host cluster; say how to reach it with `access` or `client`")]
     NoHost,
-    /// A name that no namespace can have.
+    /// An invalid name of a namespace.
     #[error(
         "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct or \
          remove it"
     )]
     Name(String),
-    /// The host is a place in a scope, which can't be connected to.
+    /// The host is a place in a scope, which has no connection of its own.
     #[error("the host cluster is itself a place in a scope; use a cluster that is reached directly")]
     HostInScope,
-    /// A label selector that is empty.
+    /// The label selector is empty.
     #[error("the label selector is empty; leave `labels` out to take all namespaces")]
     Selector,
 }

@@ -55,7 +55,7 @@ impl Provider for NamespaceProvider {
         &self.name
     }
 
-    /// Starts a discovery. Must be polled within a tokio runtime that has its time driver enabled.
+    /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let start = Step::Connect(self.clone());
         stream::unfold(start, async |step| match step {

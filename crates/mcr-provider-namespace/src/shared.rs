@@ -15,10 +15,10 @@ use crate::{
     send::send,
 };
 
-/// The mapping between clusters that are namespaces and their host, without a fleet: for programs that want the client of
-/// one namespace as if it were a cluster.
+/// The mapping between namespaces as clusters and their host, without a fleet: for programs that need a client for which one
+/// namespace is a whole cluster.
 ///
-/// Clones share what they know of the host's kinds, so use one for each host.
+/// Clones share a cache of the kinds of the host, so use one mapping for each host.
 ///
 /// ```
 /// use mcr_provider_namespace::NamespaceMapping;
@@ -40,17 +40,17 @@ impl NamespaceMapping {
         Self::default()
     }
 
-    /// Whether the namespace keeps its real name inside. Default: no.
+    /// Sets whether the namespace keeps its real name inside its cluster. Default: no.
     #[must_use]
     pub fn keep_names(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
     }
 
-    /// A client of the cluster that a namespace of the host is. Whether the namespace exists is not looked at.
+    /// A client for which `namespace` of the host is a whole cluster. It does not check that the namespace exists.
     ///
     /// # Errors
-    /// If the name can't be one of a namespace.
+    /// [`NamespaceError::Name`] if the name is no valid name of a namespace.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.

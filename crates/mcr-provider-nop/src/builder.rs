@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::NopProvider;
 
-/// Builds a [`NopProvider`]; made by [`NopProvider::builder`].
+/// Builds a [`NopProvider`]. [`NopProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct NopProviderBuilder {
     name: Arc<str>,
@@ -14,7 +14,7 @@ impl NopProvider {
         Self::builder().build()
     }
 
-    /// A builder, to give it another name.
+    /// A builder, to set another name.
     pub fn builder() -> NopProviderBuilder {
         NopProviderBuilder { name: "nop".into() }
     }

@@ -4,10 +4,10 @@ use futures::{StreamExt, stream};
 use mcr_core::{Change, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-/// A provider without clusters: it says [`Change::Synced`] and nothing else, ever.
+/// A provider without clusters: it announces [`Change::Synced`] and nothing else.
 ///
 /// # Cancellation
-/// Its discovery holds nothing and ends as soon as it is told to stop.
+/// A discovery has no task of its own. It ends as soon as its token is cancelled.
 #[derive(Debug, Clone)]
 pub struct NopProvider {
     pub(crate) name: Arc<str>,

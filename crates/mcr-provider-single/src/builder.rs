@@ -4,7 +4,7 @@ use mcr_core::{Access, ClusterName, ClusterSpec};
 
 use crate::SingleProvider;
 
-/// Builds a [`SingleProvider`]; made by [`SingleProvider::builder`].
+/// Builds a [`SingleProvider`]. [`SingleProvider::builder`] creates it.
 #[derive(Debug, Clone)]
 pub struct SingleProviderBuilder {
     name: Arc<str>,
@@ -12,12 +12,12 @@ pub struct SingleProviderBuilder {
 }
 
 impl SingleProvider {
-    /// One cluster with a name and a way to reach it.
+    /// A provider of the cluster with this name and access.
     pub fn new(name: ClusterName, access: impl Into<Access>) -> Self {
         Self::builder(name, access).build()
     }
 
-    /// A builder, to give the cluster labels, properties or an identity as well.
+    /// A builder, to set labels, properties and an identity of the cluster as well.
     pub fn builder(name: ClusterName, access: impl Into<Access>) -> SingleProviderBuilder {
         SingleProviderBuilder::new(ClusterSpec::new(name, access.into()))
     }
@@ -44,21 +44,21 @@ impl SingleProviderBuilder {
         self
     }
 
-    /// Declares what makes the cluster this cluster; see [`ClusterSpec::identity`]. Default: the fleet finds out.
+    /// Declares the [identity](ClusterSpec::identity) of the cluster. Default: the fleet determines it.
     #[must_use]
     pub fn identity(mut self, identity: impl Into<Arc<str>>) -> Self {
         self.spec = self.spec.identity(identity);
         self
     }
 
-    /// Adds a label to select the cluster by, or replaces it.
+    /// Adds or replaces a label to select the cluster by.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.spec = self.spec.label(key, value);
         self
     }
 
-    /// Adds a property, or replaces it.
+    /// Adds or replaces a property.
     #[must_use]
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.spec = self.spec.property(key, value);

@@ -4,10 +4,10 @@ use futures::{StreamExt, stream};
 use mcr_core::{Change, ClusterSpec, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-/// A provider of one cluster that is always there.
+/// A provider of one cluster that never changes.
 ///
 /// # Cancellation
-/// Its discovery holds no task and no file; it ends as soon as it is told to stop.
+/// A discovery has no task of its own. It ends as soon as its token is cancelled.
 #[derive(Debug, Clone)]
 pub struct SingleProvider {
     pub(crate) name: Arc<str>,

@@ -1,54 +1,56 @@
-//! What a fleet did, counted where it happens and summed over its clusters: a cluster that leaves takes nothing
-//! away from a sum.
+//! The counts of a fleet: sums over all its clusters, also those that have left.
 
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use mcr_access::internal::lock;
 use mcr_watch::{
     KindCounts, WatchRequest,
     internal::{KindCounters, count},
 };
 
-use super::ClusterState;
+use super::state::ClusterState;
 
-/// What a fleet did since it was built; made by [`Fleet::counts`](super::Fleet::counts).
+/// The counts of a fleet since it was built. [`Fleet::counts`](super::Fleet::counts) returns them.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetCounts {
     /// How often clusters entered each state. `Discovered` counts those that joined, `Gone` those that left.
     pub states: BTreeMap<&'static str, u64>,
-    /// What came of new credentials.
+    /// The results of new credentials.
     pub credentials: CredentialCounts,
-    /// What watches did, by `<plural>` or `<plural>.<group>`.
+    /// The counts of watches, by kind: `<plural>` or `<plural>.<group>`.
     pub kinds: BTreeMap<Arc<str>, KindCounts>,
 }
 
-/// What came of new credentials, whether a source renewed them or a provider announced them.
+/// The results of new credentials: of those that a source renewed, and of those that a provider announced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CredentialCounts {
-    /// They were put to use.
+    /// New credentials were put to use.
     pub renewed: u64,
-    /// The source had nothing newer.
+    /// The source had no newer credentials.
     pub unchanged: u64,
-    /// There were none, or the cluster did not take them.
+    /// The source failed, or the API server refused the new credentials.
     pub failed: u64,
 }
 
-/// Watches of kinds beyond this many are counted together: names of kinds may come from outside.
+/// How many kinds have counts of their own. Further kinds are counted together, because names of kinds may come from
+/// outside of the program.
 const MAX_KINDS: usize = 256;
 const OTHER_KINDS: &str = "other";
 
-/// The counts as they grow.
+/// The counts of a fleet, while they grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
+    /// In the order of [`ClusterState::NAMES`].
     states: [AtomicU64; ClusterState::NAMES.len()],
     pub(crate) renewed: AtomicU64,
     pub(crate) unchanged: AtomicU64,
@@ -72,7 +74,7 @@ impl Counts {
 
     pub(crate) fn kind(&self, request: &WatchRequest) -> Arc<KindCounters> {
         let name = request.resource_name();
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = lock(&self.kinds);
         if let Some(known) = kinds.get(name.as_str()) {
             return known.clone();
         }
@@ -85,10 +87,11 @@ impl Counts {
     }
 
     pub(crate) fn read(&self) -> FleetCounts {
-        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kinds = lock(&self.kinds).clone();
         FleetCounts {
             states: ClusterState::NAMES
-                .into_iter()
+                .iter()
+                .copied()
                 .zip(self.states.iter().map(read))
                 .collect(),
             credentials: CredentialCounts {

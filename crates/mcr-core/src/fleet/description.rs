@@ -1,15 +1,15 @@
-//! What a provider has said about a cluster, as it is held.
+//! The spec of a cluster, as the fleet stores it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Access, Availability, ClusterName, ClusterSpec};
+use crate::{Access, Availability, ClusterName, ClusterSpec, ScopedAccess};
 
-/// A [`ClusterSpec`], held for as long as the cluster is there.
+/// A [`ClusterSpec`] in a form that takes little memory.
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) name: ClusterName,
     pub(crate) access: Access,
-    /// The namespace of requests that name none; not known if the access is a kubeconfig that can't be used.
+    /// The namespace of requests that name none. None for a kubeconfig that can't be used, and for an access by a scope.
     pub(crate) default_namespace: Option<Arc<str>>,
     pub(crate) identity: Option<Arc<str>>,
     pub(crate) labels: Pairs,
@@ -42,7 +42,36 @@ impl From<ClusterSpec> for Description {
     }
 }
 
-/// Names and values, in the order of the names. Clusters have a few, and a map has room for eleven: 544 bytes.
+impl Description {
+    /// The reason why the cluster is suspended, if it is.
+    pub(crate) fn suspended(&self) -> Option<Arc<str>> {
+        match &self.availability {
+            Availability::Available => None,
+            Availability::Suspended { reason } => Some(reason.clone()),
+        }
+    }
+
+    /// The access of the cluster, if the cluster is in a scope.
+    pub(crate) fn scoped(&self) -> Option<&ScopedAccess> {
+        match &self.access {
+            Access::Scoped(scoped) => Some(scoped),
+            _ => None,
+        }
+    }
+}
+
+/// A cluster as a provider announces it.
+#[derive(Debug, Clone)]
+pub(crate) struct DesiredCluster {
+    pub(crate) provider: Arc<str>,
+    pub(crate) spec: Arc<Description>,
+    /// Counts how often the name was removed. If the number has changed, the cluster was removed and announced again, so
+    /// its engagement ends even if the spec is the same.
+    pub(crate) claim: u64,
+}
+
+/// Names and values, in the order of the names. Takes less memory than a map, whose smallest node has room for eleven
+/// entries (544 bytes).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pairs(Box<[(Box<str>, Box<str>)]>);
 

@@ -1,4 +1,6 @@
-//! Which clusters there should be, by what the providers have said. No I/O, no clock of its own.
+//! The table of claims: which provider announced which cluster, and which clusters there should be.
+//!
+//! The table does no I/O and has no clock of its own. Each change of it returns effects, which the caller applies.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -7,52 +9,52 @@ use tokio::time::Instant;
 use super::description::Description;
 use crate::{
     BrokenCluster, ClusterName, ClusterSpec,
-    rounds::{Held, Rounds},
+    rounds::{HeldClusters, Rounds},
 };
 
-/// Numbers the providers of a fleet.
+/// The index of a provider in the fleet.
 pub(crate) type ProviderId = usize;
 
-/// What has to be done after something was said.
+/// The effect of a change of the table.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
-    /// The cluster should be as this provider says.
+    /// The cluster should be engaged, with the spec that this provider announces.
     Set(ProviderId, Arc<Description>),
-    /// The cluster should not be there.
+    /// The cluster should not be engaged.
     Unset(ClusterName),
-    /// What is shown of the cluster has changed, and nothing else.
+    /// Only the status of the cluster has changed.
     Shown(ClusterName),
-    /// Another provider has the name already; this one's cluster waits.
+    /// Two providers announce the same name. The cluster of the late one waits.
     Clash {
         name: ClusterName,
         holder: ProviderId,
         late: ProviderId,
     },
-    /// More than half of what a provider had is missing after a restart of its discovery, so nothing is removed.
-    Held(ProviderId, Held),
+    /// A restarted discovery no longer names more than half of the clusters of its provider, so none is removed.
+    Held(ProviderId, HeldClusters),
 }
 
-/// See the module.
+/// The table of claims.
 #[derive(Debug, Default)]
 pub(crate) struct Desired {
-    /// Claims in the order they came; the first one is in force.
+    /// The claims of each name, in the order of their first announcement. The first claim is in force.
     clusters: HashMap<ClusterName, Vec<Claim>>,
-    /// Each provider is judged by what itself has claimed.
+    /// Each provider is judged by its own clusters.
     rounds: HashMap<ProviderId, Rounds>,
 }
 
 #[derive(Debug)]
 struct Claim {
     provider: ProviderId,
-    /// The last good description; none if there never was one.
+    /// The last good description. None if there never was one.
     spec: Option<Arc<Description>>,
     broken: Option<Box<BrokenCluster>>,
-    /// The last round of discovery in which the provider named it.
+    /// The last round of discovery in which the provider named the cluster.
     round: u64,
 }
 
 impl Desired {
-    /// A provider starts to say everything anew.
+    /// The discovery of a provider starts, and announces all its clusters again.
     pub(crate) fn begin_round(&mut self, provider: ProviderId) {
         self.rounds.entry(provider).or_default().begin();
     }
@@ -64,7 +66,7 @@ impl Desired {
             .iter()
             .position(|claim| claim.provider == provider)
             .unwrap_or_else(|| {
-                // Nearly all names have one claim.
+                // Nearly all names have one claim, so spare capacity would add up.
                 claims.reserve_exact(1);
                 claims.push(Claim {
                     provider,
@@ -78,6 +80,7 @@ impl Desired {
         (at, &mut claims[at])
     }
 
+    /// A provider announces a cluster.
     pub(crate) fn upsert(&mut self, provider: ProviderId, spec: ClusterSpec) -> Vec<Effect> {
         let name = spec.name.clone();
         let spec = Arc::new(Description::from(spec));
@@ -99,6 +102,7 @@ impl Desired {
         }
     }
 
+    /// A provider announces a description that can't be used.
     pub(crate) fn broken(&mut self, provider: ProviderId, broken: BrokenCluster) -> Vec<Effect> {
         let name = broken.name.clone();
         let (_, claim) = self.claim(provider, &name);
@@ -106,6 +110,7 @@ impl Desired {
         vec![Effect::Shown(name)]
     }
 
+    /// A provider removes a cluster. The next provider that has announced the name inherits it.
     pub(crate) fn remove(&mut self, provider: ProviderId, name: &ClusterName) -> Vec<Effect> {
         self.rounds.entry(provider).or_default().forget(name);
         let Some(claims) = self.clusters.get_mut(name) else {
@@ -134,7 +139,7 @@ impl Desired {
         effects
     }
 
-    /// A provider has said everything: what it did not name is missing.
+    /// A provider has announced all its clusters. Clusters that it has not named in this round are missing.
     pub(crate) fn synced(&mut self, provider: ProviderId, now: Instant, grace: Duration) -> Vec<Effect> {
         let claims = self.clusters.iter().filter_map(|(name, claims)| {
             let claim = claims.iter().find(|claim| claim.provider == provider)?;
@@ -147,12 +152,12 @@ impl Desired {
             .collect()
     }
 
-    /// Removes what has been missing for longer than its grace.
+    /// Removes the clusters whose grace period is over.
     pub(crate) fn sweep(&mut self, now: Instant) -> Vec<Effect> {
         self.remove_all(|rounds| rounds.due(now))
     }
 
-    /// Lets the clusters go that were held after a great loss.
+    /// Removes the clusters that are held.
     pub(crate) fn release_held(&mut self) -> Vec<Effect> {
         self.remove_all(Rounds::held)
     }
@@ -170,24 +175,24 @@ impl Desired {
         effects
     }
 
-    /// When to sweep. Asked after each thing that any provider says, so it must not look at every cluster.
+    /// When to sweep. Called after each change of any provider, so it must not iterate over all clusters.
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
         self.rounds.values().filter_map(Rounds::next_due).min()
     }
 
-    /// What is wrong with the description of a cluster, if anything is.
+    /// The error of the description of a cluster, if the description can't be used.
     pub(crate) fn broken_of(&self, name: &str) -> Option<&BrokenCluster> {
         self.clusters.get(name)?.first()?.broken.as_deref()
     }
 
-    /// Whether a cluster is kept only because too many were lost at once.
+    /// Whether a cluster is held: it is missing, but too many clusters of its provider are missing at once.
     pub(crate) fn is_held(&self, name: &str) -> bool {
         let first = self.clusters.get(name).and_then(|claims| claims.first());
         let rounds = first.and_then(|claim| self.rounds.get(&claim.provider));
         rounds.is_some_and(|rounds| rounds.is_held(name))
     }
 
-    /// The clusters that were never described well enough to be engaged.
+    /// The clusters whose description was never usable.
     pub(crate) fn never_good(&self) -> impl Iterator<Item = (ProviderId, &BrokenCluster)> {
         self.clusters.values().filter_map(|claims| {
             let claim = claims.first()?;
@@ -220,7 +225,7 @@ mod tests {
                 Effect::Unset(name) => format!("unset {name}"),
                 Effect::Shown(name) => format!("shown {name}"),
                 Effect::Clash { name, holder, late } => format!("clash {name} {holder} {late}"),
-                Effect::Held(_, Held { missing, of }) => format!("held {missing}/{of}"),
+                Effect::Held(_, HeldClusters { missing, known }) => format!("held {missing}/{known}"),
             })
             .collect::<Vec<_>>()
             .join(", ")
@@ -313,7 +318,7 @@ mod tests {
         assert_eq!(desired.next_sweep(), None);
         assert_eq!(short(&desired.sweep(now + 100 * GRACE)), "");
         assert!(desired.is_held("a"));
-        // Half of the large one is more than all of the small one, and believed.
+        // Half of the large provider are more clusters than all of the small one, and are removed.
         desired.begin_round(0);
         for n in &large[50..] {
             desired.upsert(0, spec(n));

@@ -1,29 +1,67 @@
-//! Runs the providers and turns what they say into clusters that are there or not.
+//! Runs the discoveries of the providers, and engages and removes clusters as they announce.
 
 use std::{
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
+use mcr_access::internal::lock;
 use mcr_client::internal::{
     Backoff,
     user_code::{ANNOUNCED, catch_panic},
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    FleetShared, RunningProvider,
+    context::FleetContext,
     desired::{Desired, Effect, ProviderId},
-    supervisor,
+    snapshot::ProviderStatus,
+    supervisor::Supervisors,
 };
-use crate::{Access, Change, Provider, attempt::Attempt, rounds::Held};
+use crate::{Access, AccessPolicy, Change, Provider, attempt::Attempt, rounds::HeldClusters};
 
-impl FleetShared {
-    pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
-        self.desired.lock().unwrap_or_else(PoisonError::into_inner)
+/// The discoveries of a fleet.
+pub(crate) struct Discoveries {
+    supervisors: Arc<Supervisors>,
+    pub(crate) providers: Vec<RunningProvider>,
+    desired: Mutex<Desired>,
+    /// Locked while a change is made and applied.
+    change: Mutex<()>,
+    sweep_changed: Notify,
+}
+
+impl Discoveries {
+    pub(crate) fn new(supervisors: Arc<Supervisors>, providers: Vec<Arc<dyn Provider>>) -> Self {
+        Self {
+            supervisors,
+            providers: providers.into_iter().map(RunningProvider::new).collect(),
+            desired: Mutex::default(),
+            change: Mutex::default(),
+            sweep_changed: Notify::new(),
+        }
     }
 
-    /// Runs one provider, over and over, until the fleet stops.
+    pub(crate) fn desired(&self) -> MutexGuard<'_, Desired> {
+        lock(&self.desired)
+    }
+
+    fn fleet(&self) -> &FleetContext {
+        &self.supervisors.fleet
+    }
+
+    fn token(&self) -> &CancellationToken {
+        self.fleet().token()
+    }
+
+    fn access_policy(&self) -> &AccessPolicy {
+        &self.fleet().settings().access_policy
+    }
+
+    /// Runs the discovery of one provider until the fleet stops. Starts it again whenever it ends.
     pub(crate) async fn run_provider(self: Arc<Self>, id: ProviderId) {
         let RunningProvider { name, provider, .. } = &self.providers[id];
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
@@ -53,7 +91,7 @@ impl FleetShared {
         }
     }
 
-    /// Takes what a provider says, until its discovery ends; returns why.
+    /// Applies the changes of one discovery until it ends. Returns why it ended.
     async fn listen(self: &Arc<Self>, id: ProviderId, provider: &dyn Provider) -> String {
         let mut attempt = match Attempt::begin(provider, self.token().child_token()) {
             Ok(attempt) => attempt,
@@ -67,26 +105,27 @@ impl FleetShared {
             if let Change::Upsert(spec) = &change {
                 self.read(&spec.access).await;
             }
-            // What it takes the place of is dropped, and is a user's. Once everything has been said anew, nothing is lost.
+            // The values that the change replaces are dropped here, and are code of users. A panic loses no change, because the
+            // provider is started again and announces everything again.
             if let Err(panicked) = catch_panic(ANNOUNCED, || self.take(id, change)) {
                 return panicked.to_string();
             }
         }
     }
 
-    /// Reads a kubeconfig before its cluster joins: a client can be taken from then on, and has to know the default
+    /// Reads a kubeconfig before its cluster joins. Users can take a client from then on, which needs the default
     /// namespace.
     async fn read(&self, access: &Access) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if !access.is_unread() {
             return;
         }
-        let (read, policy) = (access.clone(), self.settings.access_policy.clone());
-        // Off the executor, since it may be long.
+        let (read, policy) = (access.clone(), self.access_policy().clone());
+        // Off the executor, because parsing may take long.
         let reading = tokio::task::spawn_blocking(move || read.read(&policy));
         if timeout(PATIENCE, reading).await.is_err() {
-            // The threads there are for such things wait for files that don't come; the other clusters must not.
-            access.read(&self.settings.access_policy);
+            // All threads for blocking work may be waiting for slow files. Other clusters must not wait for those files.
+            access.read(self.access_policy());
         }
     }
 
@@ -94,41 +133,40 @@ impl FleetShared {
         let name = &self.providers[id].name;
         match change {
             Change::Upsert(mut spec) => {
-                spec.access = spec.access.settled(&self.settings.access_policy);
-                self.change_desired(|desired| desired.upsert(id, spec));
+                spec.access = spec.access.settled(self.access_policy());
+                self.change(|desired| desired.upsert(id, spec));
             }
             Change::Broken(broken) => {
-                let told = self
+                let known = self
                     .desired()
                     .broken_of(&broken.name)
                     .is_some_and(|known| known.error == broken.error);
-                if !told {
+                if !known {
                     tracing::warn!(provider = %name, cluster = %broken.name, object = %broken.object, error = %broken.error, "the description of a cluster can't be used");
                 }
-                self.change_desired(|desired| desired.broken(id, broken));
+                self.change(|desired| desired.broken(id, broken));
             }
-            Change::Remove(cluster) => self.change_desired(|desired| desired.remove(id, &cluster)),
+            Change::Remove(cluster) => self.change(|desired| desired.remove(id, &cluster)),
             Change::Synced => {
                 self.providers[id].update(|status| status.synced = true);
-                let grace = self.settings().removal_grace;
-                self.change_desired(|desired| desired.synced(id, Instant::now(), grace));
+                let grace = self.fleet().settings().removal_grace;
+                self.change(|desired| desired.synced(id, Instant::now(), grace));
             }
         }
         self.sweep_changed.notify_one();
     }
 
-    /// Changes what should be and does what follows, as one step: two providers must not overtake each other
-    /// between the two.
-    pub(crate) fn change_desired(self: &Arc<Self>, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
-        let _acting = self.acting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Clusters in scopes leave and move at once, on whichever thread says so.
-        let _entered = self.runtime.get().map(tokio::runtime::Handle::enter);
+    /// Changes the table of claims and applies the effects, as one step: no other change comes between the two.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
+        let _change = lock(&self.change);
+        // Clusters in scopes leave and move at once, on the thread of the caller, which may be outside of a runtime.
+        let _entered = self.fleet().resources.enter_runtime();
         let effects = change(&mut self.desired());
-        // Not under the lock of what is desired: this waits for sinks, which may look for a cluster.
+        // Without the lock of the table: this waits for sinks, and a sink may look up a cluster.
         self.apply(effects);
     }
 
-    /// Removes what has been missing for long enough, until the fleet stops.
+    /// Removes the clusters whose grace period is over, until the fleet stops.
     pub(crate) async fn run_sweeper(self: Arc<Self>) {
         loop {
             let next = self.desired().next_sweep();
@@ -140,9 +178,9 @@ impl FleetShared {
             };
             tokio::select! {
                 () = due => {
-                    let sweep = || self.change_desired(|desired| desired.sweep(Instant::now()));
+                    let sweep = || self.change(|desired| desired.sweep(Instant::now()));
                     if let Err(error) = catch_panic(ANNOUNCED, sweep) {
-                        tracing::error!(%error, "a cluster that is gone may stay");
+                        tracing::error!(%error, "removing a cluster panicked, so the cluster may stay in the fleet");
                     }
                 }
                 () = self.sweep_changed.notified() => {}
@@ -151,26 +189,81 @@ impl FleetShared {
         }
     }
 
-    fn apply(self: &Arc<Self>, effects: Vec<Effect>) {
+    fn apply(&self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Set(provider, spec) => {
                     let provider = self.providers[provider].name.clone();
-                    supervisor::set(self, provider, spec);
+                    self.supervisors.set(provider, spec);
                 }
-                Effect::Unset(name) => supervisor::unset(self, &name),
-                Effect::Shown(name) => self.publish(&name),
+                Effect::Unset(name) => self.supervisors.unset(&name),
+                Effect::Shown(name) => self.fleet().publish(&name),
                 Effect::Clash { name, holder, late } => {
                     let (holder, late) = (&self.providers[holder].name, &self.providers[late].name);
                     tracing::error!(cluster = %name, %holder, provider = %late, "two providers announce a cluster of the same name: the first keeps it and the second waits. Put a prefix layer on one of them");
                 }
-                Effect::Held(provider, Held { missing, of }) => tracing::error!(
+                Effect::Held(provider, HeldClusters { missing, known }) => tracing::error!(
                     provider = %self.providers[provider].name,
                     missing,
-                    of,
+                    of = known,
                     "a restarted discovery no longer names most clusters of its provider: none is removed. If they are really gone, call Fleet::release_held"
                 ),
             }
         }
+    }
+
+    /// Logs why the fleet has no clusters, if it has none after some time. A controller without clusters shows no error
+    /// otherwise.
+    pub(crate) async fn warn_if_empty(self: Arc<Self>) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        tokio::select! {
+            () = sleep(PATIENCE) => {}
+            () = self.token().cancelled() => return,
+        }
+        if self.fleet().registry.len() > 0 {
+            return;
+        }
+        let broken = self.desired().never_good().count();
+        for provider in &self.providers {
+            let status = provider.status();
+            let state = match (&status.last_error, status.synced) {
+                (Some(error), _) => format!("its discovery fails: {error}"),
+                (None, true) => "it has looked everywhere and found none".to_owned(),
+                (None, false) => "it has not finished looking".to_owned(),
+            };
+            tracing::warn!(provider = %provider.name, %state, broken, "the fleet has no clusters after {} s", PATIENCE.as_secs());
+        }
+    }
+}
+
+/// A provider whose discovery the fleet runs.
+pub(crate) struct RunningProvider {
+    pub(crate) name: Arc<str>,
+    provider: Arc<dyn Provider>,
+    status: Mutex<ProviderStatus>,
+}
+
+impl RunningProvider {
+    fn new(provider: Arc<dyn Provider>) -> Self {
+        let name: Arc<str> = provider.name().into();
+        let status = ProviderStatus {
+            name: name.clone(),
+            synced: false,
+            restarts: 0,
+            last_error: None,
+        };
+        Self {
+            name,
+            provider,
+            status: Mutex::new(status),
+        }
+    }
+
+    fn update(&self, change: impl FnOnce(&mut ProviderStatus)) {
+        change(&mut lock(&self.status));
+    }
+
+    pub(crate) fn status(&self) -> ProviderStatus {
+        lock(&self.status).clone()
     }
 }

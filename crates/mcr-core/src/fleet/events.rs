@@ -1,108 +1,44 @@
-//! Who is told when the fleet changes.
+//! The events of a fleet.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::{collections::HashMap, sync::Arc};
 
-use tokio::sync::Notify;
+use super::{cluster::Cluster, context::FleetContext, observers::Pending};
+use crate::ClusterName;
 
-use super::FleetShared;
-use crate::{Cluster, ClusterName};
-
-/// What happened to a cluster.
+/// A change of one cluster of the fleet.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FleetEvent {
-    /// The cluster has joined the fleet. It need not be connected yet.
+    /// The cluster has joined the fleet. It may not be connected yet.
     Engaged(Cluster),
-    /// Its state, labels, properties or default namespace have changed. Several changes may be told as one.
+    /// The state, labels, properties or default namespace of the cluster have changed. One event may stand for several
+    /// changes.
     Updated(Cluster),
-    /// The cluster has left, or another one takes its name (which is told next). This is never a deletion of
-    /// its objects.
+    /// The cluster has left, or another cluster has taken its name, for which an [`Engaged`](Self::Engaged) follows. The
+    /// objects of the cluster are not deleted.
     Disengaged {
-        /// The cluster's name.
+        /// The name of the cluster.
         name: ClusterName,
-        /// Which engagement has ended.
+        /// The number of the engagement that has ended.
         epoch: u64,
     },
 }
 
-/// The names of the clusters that one subscriber has yet to look at: never more than there are clusters,
-/// however slow the subscriber is.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    queue: Mutex<(VecDeque<ClusterName>, HashSet<ClusterName>)>,
-    notify: Notify,
-}
-
-impl Pending {
-    fn push(&self, name: &ClusterName) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.1.insert(name.clone()) {
-            queue.0.push_back(name.clone());
-            drop(queue);
-            self.notify.notify_one();
-        }
-    }
-
-    fn pop(&self) -> Option<ClusterName> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = queue.0.pop_front()?;
-        queue.1.remove(&name);
-        Some(name)
-    }
-
-    fn has(&self, name: &ClusterName) -> bool {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.1.contains(name)
-    }
-}
-
-/// All subscribers of a fleet.
-#[derive(Debug, Default)]
-pub(crate) struct Subscribers(Mutex<Vec<Weak<Pending>>>);
-
-impl Subscribers {
-    pub(crate) fn add(&self) -> Arc<Pending> {
-        let pending = Arc::new(Pending::default());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(&pending));
-        pending
-    }
-
-    pub(crate) fn publish(&self, name: &ClusterName) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for pending in all.iter().filter_map(Weak::upgrade) {
-            pending.push(name);
-        }
-    }
-
-    /// Whether anyone has yet to look at a cluster.
-    pub(crate) fn are_behind(&self, name: &ClusterName) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter()
-            .filter_map(Weak::upgrade)
-            .any(|pending| pending.has(name))
-    }
-}
-
-/// Follows the fleet; made by [`Fleet::subscribe`](super::Fleet::subscribe).
+/// A subscription to the events of a fleet. [`Fleet::subscribe`](super::Fleet::subscribe) returns it.
 ///
-/// The clusters that are there come first, each as [`FleetEvent::Engaged`]. For each cluster the events are
-/// in order; a slow follower is told the newest state and never makes anyone wait.
+/// The engaged clusters come first, each as [`FleetEvent::Engaged`]. The events of each cluster are in order. A slow
+/// subscriber misses intermediate changes, but gets the newest state; the fleet never waits for it.
 #[derive(Debug)]
 pub struct FleetEvents {
-    fleet: Arc<FleetShared>,
+    fleet: Arc<FleetContext>,
     pending: Arc<Pending>,
     seen: HashMap<ClusterName, u64>,
 }
 
 impl FleetEvents {
-    pub(crate) fn new(fleet: Arc<FleetShared>) -> Self {
-        let pending = fleet.subscribers().add();
-        for cluster in fleet.clusters() {
+    pub(crate) fn new(fleet: Arc<FleetContext>) -> Self {
+        let pending = fleet.resources.observers.subscribe();
+        for cluster in fleet.registry.clusters() {
             pending.push(cluster.name());
         }
         Self {
@@ -118,7 +54,7 @@ impl FleetEvents {
             if let Some(event) = self.try_next() {
                 return event;
             }
-            self.pending.notify.notified().await;
+            self.pending.pushed().await;
         }
     }
 
@@ -126,7 +62,7 @@ impl FleetEvents {
     pub fn try_next(&mut self) -> Option<FleetEvent> {
         while let Some(name) = self.pending.pop() {
             let known = self.seen.get(&name).copied();
-            let now = self.fleet.cluster(&name);
+            let now = self.fleet.registry.get(&name);
             match (known, now) {
                 (None, Some(cluster)) => {
                     self.seen.insert(name, cluster.epoch());

@@ -1,4 +1,4 @@
-//! Asking a cluster whether it answers, who it is, and whether it takes a credential.
+//! Probes: whether a cluster answers, the UID that identifies it, and whether it accepts a credential.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,12 +9,12 @@ use mcr_client::{Channel, explain_error as explain, internal::LastRequest};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-/// Why a cluster can't be used, in words for people.
+/// Why a probe failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeError {
     /// The API server answered 401.
     Unauthorized,
-    /// It did not answer, or not as an API server does.
+    /// There was no answer, or none of a working API server. The text is for people.
     Unreachable(String),
 }
 
@@ -27,24 +27,25 @@ impl ProbeError {
     }
 }
 
-/// What becomes of the connection a question was asked over.
+/// What happens to the HTTP connection after a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Afterwards {
-    /// Kept for the requests that are about to follow.
+pub(crate) enum ProbeConnection {
+    /// It is kept for the requests that follow.
     Keep,
-    /// Closed. A cluster that is well has its watches' connections and needs no other; one more for each would double what an idle
-    /// fleet holds. TLS sessions are resumed, so making the next one is cheap.
+    /// It is closed. A healthy cluster has the connections of its watches; one more for each cluster would double the
+    /// connections of an idle fleet. The next connection is cheap, because it resumes the TLS session.
     Close,
 }
 
-/// An answer to a probe is a few hundred bytes; a server that sends more is not worth listening to.
+/// The size limit of an answer, in bytes. An answer to a probe has a few hundred bytes.
 const MAX_ANSWER: usize = 256 << 10;
 
-/// Asks for the `kube-system` namespace: proves that the server answers and takes the credential, and tells
-/// its UID where it may be read.
+/// Reads the UID of the `kube-system` namespace. The UID is none if the credential may not read it.
+///
+/// An answer proves that the server answers and accepts the credential.
 pub(crate) async fn identify(
     channel: &Channel,
-    afterwards: Afterwards,
+    after: ProbeConnection,
     limit: Duration,
 ) -> Result<Option<Arc<str>>, ProbeError> {
     #[derive(Deserialize)]
@@ -59,30 +60,24 @@ pub(crate) async fn identify(
         header::ACCEPT,
         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
     );
-    let (_, body) = ask(channel, request, Body::empty(), afterwards, limit).await?;
+    let (_, body) = ask(channel, request, Body::empty(), after, limit).await?;
     Ok(serde_json::from_slice::<Namespace>(&body)
         .ok()
         .map(|namespace| namespace.metadata.uid.into()))
 }
 
-/// Asks for the version: the cheapest question there is.
+/// Reads the version of the API server, which is the cheapest request.
 pub(crate) async fn alive(
     channel: &Channel,
-    afterwards: Afterwards,
+    after: ProbeConnection,
     limit: Duration,
 ) -> Result<(), ProbeError> {
-    ask(
-        channel,
-        Request::get("/version"),
-        Body::empty(),
-        afterwards,
-        limit,
-    )
-    .await
-    .map(|_| ())
+    ask(channel, Request::get("/version"), Body::empty(), after, limit)
+        .await
+        .map(|_| ())
 }
 
-/// Asks who we are, to find out whether a credential is taken before it replaces one that works.
+/// Checks whether the API server accepts a credential, before the credential replaces one that works.
 pub(crate) async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ProbeError> {
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(header::CONTENT_TYPE, "application/json");
@@ -91,13 +86,13 @@ pub(crate) async fn try_credential(channel: &Channel, limit: Duration) -> Result
         channel,
         request,
         Body::from(body.to_vec()),
-        Afterwards::Keep,
+        ProbeConnection::Keep,
         limit,
     )
     .await?;
-    // Servers without the API, and those that forbid it, still check who asks on a cheap read.
+    // Some API servers lack this API or forbid it. They check the credential of any other request as well.
     if status == StatusCode::NOT_FOUND || status == StatusCode::FORBIDDEN {
-        alive(channel, Afterwards::Keep, limit).await?;
+        alive(channel, ProbeConnection::Keep, limit).await?;
     }
     Ok(())
 }
@@ -106,14 +101,14 @@ async fn ask(
     channel: &Channel,
     request: http::request::Builder,
     body: Body,
-    afterwards: Afterwards,
+    after: ProbeConnection,
     limit: Duration,
 ) -> Result<(StatusCode, bytes::Bytes), ProbeError> {
     let unreachable = |reason: String| ProbeError::Unreachable(reason);
     let mut request = request
         .body(body)
         .map_err(|error| unreachable(format!("the request can't be made: {error}")))?;
-    if afterwards == Afterwards::Close {
+    if after == ProbeConnection::Close {
         request.extensions_mut().insert(LastRequest);
     }
     let answer = async {

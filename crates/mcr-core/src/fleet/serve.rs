@@ -1,4 +1,4 @@
-//! Looking after a cluster that answers: its health, its credentials, and what its provider says of it.
+//! Supervising a cluster that answers: its health, its credentials, and changes of its spec.
 
 use std::{
     sync::Arc,
@@ -10,55 +10,59 @@ use mcr_watch::internal::{Health, Phase, count};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    ClusterState, FleetShared,
-    connect::{Given, NotConnected, Source, dial, refresh_time, resolved, shape},
+    connection::{
+        ConnectError, EndpointCredentials, IssuedCredential, dial, refresh_time, resolve, resolved_spec,
+    },
     description::Description,
-    life::{End, Life},
-    probe::{self, Afterwards, ProbeError},
-    state::{SpecChange, classify, suspended},
+    drain::End,
+    engagement::Engagement,
+    probe::{self, ProbeConnection, ProbeError},
+    resources::Resources,
+    spec_change::{SpecChange, classify},
+    state::ClusterState,
 };
 use crate::{Fingerprint, Refresh};
 
-/// What is to be done for a cluster at some time.
+/// The action for which a timer runs.
 #[derive(Clone, Copy)]
 enum Due {
-    /// Its credential is renewed.
+    /// Renew the credential.
     Renewal,
-    /// A description that could not be followed is tried again.
+    /// Try again a spec that could not be followed.
     Spec,
-    /// It is asked who it is.
+    /// Read the identity of the cluster.
     Identity,
-    /// It is asked whether it answers, if nothing was heard of it.
+    /// Probe the cluster if it is silent.
     Probe,
 }
 
-impl Life<'_> {
-    /// Looks after a cluster that answers, until something happens.
+impl Engagement<'_> {
+    /// Supervises a cluster that answers, until one event has been handled.
     pub(super) async fn serve(&mut self) -> Option<End> {
-        let Some(link) = &self.link else {
-            self.unreachable(NotConnected::new("the connection was given up"));
+        let Some(connection) = &self.connection else {
+            self.unreachable(ConnectError::new("the connection was closed"));
             return None;
         };
         let transport = self.cluster.transport().clone();
-        let line = self.cluster.health().clone();
-        let known_failures = line.outcomes.read(|outcomes| outcomes.failures);
+        let health = self.cluster.health().clone();
+        let known_failures = health.outcomes.read(|seen| seen.failures);
         let heard = transport
             .last_heard_at()
             .unwrap_or(self.last_probe)
             .max(self.last_probe);
         let probe_at = heard + self.fleet.probe_after();
         let soonest = [
-            (link.refresh_at, Due::Renewal),
-            (self.pending, Due::Spec),
+            (connection.refresh_at, Due::Renewal),
+            (self.retry_spec_at, Due::Spec),
             (self.identify_at, Due::Identity),
             (Some(probe_at), Due::Probe),
         ];
         let soonest = soonest.into_iter().filter_map(|(at, due)| Some((at?, due)));
-        // One timer for all: each takes room in the task for as long as the cluster is there.
+        // One timer for all actions: each timer would take memory in the task for the whole life of the cluster.
         let (at, due) = soonest
             .min_by_key(|(at, _)| *at)
             .unwrap_or((probe_at, Due::Probe));
-        // What is done now and then is in boxes: a task has the size of the largest thing it ever does.
+        // Rare actions are in boxes, because a task reserves memory for its largest future.
         tokio::select! {
             changed = self.changes.changed() => {
                 if changed.is_err() {
@@ -79,19 +83,21 @@ impl Life<'_> {
                     if heard.elapsed() >= self.fleet.probe_after() { Box::pin(self.check()).await } else { None }
                 }
             },
-            () = failed_since(&line, known_failures) => Box::pin(self.check()).await,
+            () = failed_since(&health, known_failures) => Box::pin(self.check()).await,
         }
     }
 
-    /// Finds out who the cluster is, where that was put off.
-    pub(super) async fn identify_now(&mut self) {
+    /// Reads the identity of the cluster, if that was postponed.
+    async fn identify_now(&mut self) {
         if self.identify_at.take().is_none() {
             return;
         }
-        let Some(link) = &self.link else { return };
+        let Some(connection) = &self.connection else {
+            return;
+        };
         let answer = probe::identify(
-            &link.channel,
-            Afterwards::Close,
+            &connection.channel,
+            ProbeConnection::Close,
             self.fleet.settings().probe_timeout,
         )
         .await;
@@ -100,15 +106,14 @@ impl Life<'_> {
             (Ok(uid), Some(identity)) => {
                 identity.uid = uid;
                 let shown = identity.shown();
-                self.cluster
-                    .change_facts(|facts| facts.identity.clone_from(&shown));
+                self.cluster.change_info(|info| info.identity.clone_from(&shown));
             }
             (Ok(_), None) => {}
             (Err(error), _) => self.unreachable(error.into()),
         }
     }
 
-    /// Takes note of an identity that began to be declared, or no longer is, for the cluster as it is connected.
+    /// Follows a provider that begins or ceases to declare the identity of a connected cluster.
     fn redeclare(&mut self, declared: Option<Arc<str>>) {
         let Some(identity) = &mut self.identity else {
             return;
@@ -119,32 +124,31 @@ impl Life<'_> {
         identity.declared = declared;
         let shown = identity.shown();
         if shown.is_none() {
-            // Nothing is left to tell it from another cluster by.
+            // Without a UID, the fleet could not distinguish the cluster from another one.
             self.identify_at = Some(Instant::now());
         }
-        self.cluster
-            .change_facts(|facts| facts.identity.clone_from(&shown));
+        self.cluster.change_info(|info| info.identity.clone_from(&shown));
     }
 
-    /// Asks the cluster whether it still answers, and whether it is still the same one: it may have been deleted and
-    /// made anew at the same address while nobody looked.
-    pub(super) async fn check(&mut self) -> Option<End> {
-        const AT_MOST_EVERY: Duration = Duration::from_millis(500);
-        let next = self.last_probe + AT_MOST_EVERY;
+    /// Probes whether the cluster still answers, and whether it is still the same cluster. It may have been deleted and
+    /// created again at the same address.
+    async fn check(&mut self) -> Option<End> {
+        const MIN_INTERVAL: Duration = Duration::from_millis(500);
+        let next = self.last_probe + MIN_INTERVAL;
         sleep_until(next).await;
-        let link = self.link.as_ref()?;
+        let connection = self.connection.as_ref()?;
         let limit = self.fleet.settings().probe_timeout;
         let known = self.identity.as_ref().filter(|known| known.declared.is_none());
         let known = known.and_then(|known| known.uid.clone());
         let answer = match &known {
-            Some(_) => probe::identify(&link.channel, Afterwards::Close, limit).await,
-            None => probe::alive(&link.channel, Afterwards::Close, limit)
+            Some(_) => probe::identify(&connection.channel, ProbeConnection::Close, limit).await,
+            None => probe::alive(&connection.channel, ProbeConnection::Close, limit)
                 .await
                 .map(|()| None),
         };
         self.last_probe = Instant::now();
         self.cluster
-            .change_facts(|facts| facts.last_probe = Some(SystemTime::now()));
+            .change_info(|info| info.last_probe = Some(SystemTime::now()));
         match answer {
             Ok(Some(is)) if known.as_ref() != Some(&is) => {
                 tracing::warn!(cluster = %self.cluster.name(), was = known.as_deref(), %is, "another cluster answers at the same address");
@@ -157,27 +161,29 @@ impl Life<'_> {
         None
     }
 
-    /// Makes the connection what the description now asks for.
+    /// Makes the connection follow the newest spec.
     async fn follow_spec(&mut self) -> Option<End> {
-        self.pending = None;
-        let spec = self.wanted.spec.clone();
-        if suspended(&spec).is_some() {
+        self.retry_spec_at = None;
+        let spec = self.desired.spec.clone();
+        if spec.suspended().is_some() {
             return None;
         }
-        let resolved = resolved(self.fleet, &spec).await;
-        let shape = match resolved.and_then(|resolved| shape(&spec, &resolved)) {
-            Ok(shape) => shape,
+        let resolved = resolve(&self.fleet.resources, &spec).await;
+        let new = match resolved.and_then(|resolved| resolved_spec(&spec, &resolved)) {
+            Ok(new) => new,
             Err(error) => {
                 self.keep_last_good(&error);
-                self.pending = Some(self.later());
+                self.retry_spec_at = Some(self.later());
                 return None;
             }
         };
-        // Resolving may have read files; what happened meanwhile is looked at before anything is done.
-        let Some(link) = &self.link else { return None };
-        match classify(&link.shape, &shape) {
-            SpecChange::Facts => {
-                self.cluster.change_facts(|facts| facts.warning = None);
+        // The connection may have ended while files were read.
+        let Some(connection) = &self.connection else {
+            return None;
+        };
+        match classify(&connection.spec, &new) {
+            SpecChange::Info => {
+                self.cluster.change_info(|info| info.warning = None);
                 self.redeclare(spec.identity.clone());
                 self.use_default_namespace();
                 None
@@ -187,7 +193,8 @@ impl Life<'_> {
             SpecChange::Endpoint => {
                 tracing::info!(cluster = %self.cluster.name(), "the cluster has another address; connecting to it");
                 self.identify_now().await;
-                // Nothing may act on what could be another cluster before it is known which one it is.
+                // Another cluster may answer at the new address. No watch and no request may use it before its identity
+                // is known.
                 self.cluster.set_phase(Phase::Down);
                 self.cluster
                     .transport()
@@ -198,59 +205,65 @@ impl Life<'_> {
         }
     }
 
-    /// Tries new credentials and, if they are taken, uses them from now on.
+    /// Tries new credentials, and swaps to them if the API server accepts them.
     async fn swap_credentials(&mut self, spec: &Arc<Description>) -> Option<End> {
         let prefix = self.prefix();
         let attempt = async {
-            let connected = dial(self.fleet, spec, Refresh::First, &prefix).await?;
+            let new = dial(&self.fleet.resources, spec, Refresh::First, &prefix).await?;
             let limit = self.fleet.settings().probe_timeout;
-            probe::try_credential(&connected.link.channel, limit).await?;
-            Ok::<_, NotConnected>(connected)
+            probe::try_credential(&new.connection.channel, limit).await?;
+            Ok::<_, ConnectError>(new)
         };
         let result = tokio::select! {
             result = attempt => result,
             _ = self.changes.changed() => {
-                self.pending = Some(Instant::now());
+                self.retry_spec_at = Some(Instant::now());
                 return self.take_change();
             }
         };
         match result {
-            Ok(connected) => {
+            Ok(new) => {
                 tracing::info!(cluster = %self.cluster.name(), "credentials swapped");
                 count(&self.fleet.counts().renewed);
-                self.adopt(connected);
+                self.adopt(new);
             }
             Err(error) => {
                 count(&self.fleet.counts().failed);
                 self.keep_last_good(&format!("its new credentials are not taken: {}", error.reason));
-                self.pending = Some(self.later());
+                self.retry_spec_at = Some(self.later());
             }
         }
         None
     }
 
-    /// When to try again what could not be followed.
+    /// When to try again a spec that could not be followed.
     fn later(&mut self) -> Instant {
         Instant::now() + self.backoff.pause().max(Duration::from_secs(1))
     }
 
-    pub(super) fn keep_last_good(&self, problem: &str) {
+    /// Shows a problem as a warning. The cluster continues with the spec and the credential in use.
+    fn keep_last_good(&self, problem: &str) {
         let warning: Arc<str> = format!("{problem}; the last good one goes on").into();
-        let told = self.cluster.facts().warning.as_ref() == Some(&warning);
-        if !told {
-            tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster goes on as it was");
+        let known = self.cluster.info().warning.as_ref() == Some(&warning);
+        if !known {
+            tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster continues as before");
             self.cluster
-                .change_facts(|facts| facts.warning = Some(warning.clone()));
-            self.shown();
+                .change_info(|info| info.warning = Some(warning.clone()));
+            self.notify();
         }
     }
 
-    /// Gets a fresh credential from the source in use, and uses it if it is taken.
+    /// Fetches a new credential from the source in use, and swaps to it if the API server accepts it.
     async fn renew(&mut self, why: Refresh) {
         let transport = self.cluster.transport().clone();
-        let Some(link) = &mut self.link else { return };
-        let renewed = match &link.source {
-            Some(source) => fresh(self.fleet, source, link.credential, why).await.map(Some),
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let renewed = match &connection.access {
+            Some(access) => {
+                let renewed = renew_credential(&self.fleet.resources, access, connection.credential, why);
+                renewed.await.map(Some)
+            }
             None => Ok(None),
         };
         let counts = self.fleet.counts();
@@ -261,28 +274,28 @@ impl Life<'_> {
             Err(_) => count(&counts.failed),
         }
         let (every, problem) = match renewed {
-            Ok(Some((Given { credential, every }, Some(channel)))) => {
-                link.refresh_backoff.reset();
-                link.refresh_at = refresh_time(&credential, every);
-                link.credential = credential.fingerprint();
-                link.channel = channel.clone();
+            Ok(Some((IssuedCredential { credential, every }, Some(channel)))) => {
+                connection.refresh_backoff.reset();
+                connection.refresh_at = refresh_time(&credential, every);
+                connection.credential = credential.fingerprint();
+                connection.channel = channel.clone();
                 transport.swap(channel);
                 transport.refresh_done();
                 self.cluster
-                    .change_facts(|facts| facts.credential_expires = credential.expires_at);
+                    .change_info(|info| info.credential_expires = credential.expires_at);
                 tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
                 return;
             }
-            // The source has no other one yet.
-            Ok(given) => (given.and_then(|(given, _)| given.every), None),
+            // The source has no newer credential yet.
+            Ok(issued) => (issued.and_then(|(issued, _)| issued.every), None),
             Err(error) => (None, Some(error.reason)),
         };
         let pause = match (every, &problem) {
-            // Nothing new is the normal case for a file that is read every minute.
+            // A source with an interval, such as a file that is read every minute, rarely has a newer credential.
             (Some(every), None) => every,
-            _ => link.refresh_backoff.pause(),
+            _ => connection.refresh_backoff.pause(),
         };
-        link.refresh_at = link.source.is_some().then(|| Instant::now() + pause);
+        connection.refresh_at = connection.access.is_some().then(|| Instant::now() + pause);
         transport.refresh_done();
         if let Some(problem) = problem {
             self.keep_last_good(&format!("its credential can't be renewed: {problem}"));
@@ -290,15 +303,17 @@ impl Life<'_> {
         self.check_refused(why).await;
     }
 
-    /// A credential was refused and there is no other: the cluster can't be used until there is.
+    /// Checks whether the API server still refuses the credential in use, if that is why it was to be renewed.
     async fn check_refused(&mut self, why: Refresh) {
         if why != Refresh::Unauthorized {
             return;
         }
-        let Some(link) = &self.link else { return };
+        let Some(connection) = &self.connection else {
+            return;
+        };
         let answer = probe::alive(
-            &link.channel,
-            Afterwards::Close,
+            &connection.channel,
+            ProbeConnection::Close,
             self.fleet.settings().probe_timeout,
         )
         .await;
@@ -309,24 +324,25 @@ impl Life<'_> {
     }
 }
 
-/// What the source hands out now, with a channel that uses it if it is another credential than the one in use and the API
-/// server takes it.
-async fn fresh(
-    fleet: &FleetShared,
-    source: &Source,
+/// Fetches a credential. If it differs from the one in use, tries it and returns a channel that uses it.
+async fn renew_credential(
+    resources: &Resources,
+    access: &EndpointCredentials,
     in_use: Fingerprint,
     why: Refresh,
-) -> Result<(Given, Option<Channel>), NotConnected> {
-    let given = source.credential(fleet, why).await?;
-    if given.credential.fingerprint() == in_use {
-        return Ok((given, None));
+) -> Result<(IssuedCredential, Option<Channel>), ConnectError> {
+    let issued = access.credential(resources, why).await?;
+    if issued.credential.fingerprint() == in_use {
+        return Ok((issued, None));
     }
-    let channel = source.channel(fleet, &given.credential)?;
-    probe::try_credential(&channel, fleet.settings().probe_timeout).await?;
-    Ok((given, Some(channel)))
+    let channel = access.channel(resources, &issued.credential)?;
+    probe::try_credential(&channel, resources.settings.probe_timeout).await?;
+    Ok((issued, Some(channel)))
 }
 
-fn failed_since(line: &Health, known: u64) -> impl Future<Output = ()> {
-    line.outcomes
-        .wait(move |outcomes| (outcomes.failures != known).then_some(()))
+/// Waits until a watch has failed since the known number of failures.
+fn failed_since(health: &Health, known: u64) -> impl Future<Output = ()> {
+    health
+        .outcomes
+        .wait(move |seen| (seen.failures != known).then_some(()))
 }

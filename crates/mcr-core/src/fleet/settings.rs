@@ -1,40 +1,40 @@
-//! Knobs of a fleet.
+//! The settings of a fleet.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{AccessPolicy, WatchSettings};
 
-/// How a fleet behaves. The defaults are meant to be left alone.
+/// The settings of a fleet. Most programs need no other values than the defaults.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FleetSettings {
-    /// How long a cluster that a restarted discovery no longer names stays. Default 30 seconds.
+    /// How long a cluster stays that a restarted discovery no longer names. Default 30 seconds.
     pub removal_grace: Duration,
     /// How long running work of a leaving cluster may take to end. Default 10 seconds.
     pub drain_grace: Duration,
-    /// How many clusters are being dialled at once. Default 64.
+    /// How many clusters connect at once. Default 64. 0 counts as 1.
     pub connects: usize,
-    /// How many lists are under way at once. Default 32.
+    /// How many lists run at once. Default 32. 0 counts as 1.
     pub lists: usize,
-    /// A cluster from which nothing was heard for this long is probed. Default 20 seconds, so that a silent
-    /// one is known to be unreachable within 30. Later where [`probes_per_second`](Self::probes_per_second) asks for it.
+    /// The time of silence after which a cluster is probed. Default 20 seconds, so that a silent cluster is Unreachable
+    /// within 30 seconds. It is longer in large fleets, see [`probes_per_second`](Self::probes_per_second).
     pub probe_after: Duration,
-    /// How many clusters are probed in a second, of those from which nothing is heard. Default 100, which takes about a
-    /// hundredth of a core. So in a fleet of more than 2,000 a silent one is known later. 0 counts as 1.
+    /// How many silent clusters are probed in a second. Default 100, which takes about a hundredth of a core. So in a
+    /// fleet of more than 2,000 clusters, a silent cluster is noticed later. 0 counts as 1.
     pub probes_per_second: u32,
     /// How long a probe may take. Default 8 seconds.
     pub probe_timeout: Duration,
     /// The longest pause between attempts to reach a cluster. Default 20 seconds.
     pub reconnect_cap: Duration,
-    /// How long getting a credential may take. Default 35 seconds.
+    /// How long fetching a credential may take. Default 35 seconds.
     pub credential_timeout: Duration,
     /// What untrusted kubeconfigs may do.
     pub access_policy: AccessPolicy,
-    /// How lists and watches behave.
+    /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,
     /// The `reportingComponent` of Kubernetes events. Default `mcr`.
     pub event_reporter: String,
-    /// Times of connections, which tests shorten and stretch. Not part of the API.
+    /// Time limits of connections, which tests change. Not part of the API.
     #[doc(hidden)]
     pub transport: Arc<mcr_client::Settings>,
 }
@@ -60,7 +60,7 @@ impl Default for FleetSettings {
 }
 
 impl FleetSettings {
-    /// After how long of silence a cluster is probed in a fleet of so many.
+    /// The time of silence after which a cluster is probed, in a fleet of `clusters` clusters.
     ///
     /// ```
     /// use mcr_core::FleetSettings;

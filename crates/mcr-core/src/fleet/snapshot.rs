@@ -1,44 +1,46 @@
-//! The state of the fleet as data.
+//! The status of the fleet, as data.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use super::ClusterState;
-use crate::{Cluster, ClusterName, KindStatus, WatchRequest, WatchStatus};
+use super::{
+    cluster::{Cluster, KindStatus},
+    state::ClusterState,
+};
+use crate::{ClusterName, WatchRequest, WatchStatus};
 
-/// The state of the whole fleet at one moment; made by [`Fleet::snapshot`](super::Fleet::snapshot).
+/// The status of the whole fleet at one moment. [`Fleet::snapshot`](super::Fleet::snapshot) returns it.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetSnapshot {
-    /// The clusters, by name.
+    /// The clusters, in the order of their names.
     pub clusters: Vec<ClusterStatus>,
-    /// The providers, in the order they were given.
+    /// The providers, in the order in which they were added.
     pub providers: Vec<ProviderStatus>,
-    /// The endpoints of scopes that clusters stand behind.
+    /// The scope endpoints that have clusters.
     pub scopes: Vec<ScopeStatus>,
 }
 
-/// The state of one cluster.
+/// The status of one cluster.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ClusterStatus {
-    /// Its name.
+    /// The name of the cluster.
     pub name: ClusterName,
-    /// The provider that announced it.
+    /// The name of the provider that announced it.
     pub provider: Arc<str>,
-    /// What makes it this cluster, as far as is known.
+    /// The identity of the cluster, if it is known: see [`Cluster::identity`].
     pub identity: Option<Arc<str>>,
-    /// `Discovered`, `Connecting`, `Ready`, `Unreachable`, `Suspended`, `Draining`, or `Broken` for a cluster
-    /// whose description was never usable.
+    /// The name of its [`ClusterState`], or `Broken` for a cluster whose description was never usable.
     pub state: &'static str,
-    /// Since when.
+    /// The time at which the cluster entered its state.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub since: Option<SystemTime>,
-    /// Why it is in this state, in words.
+    /// Why the cluster is in this state, as text for people.
     pub reason: Option<Arc<str>>,
-    /// What else is wrong: a new description that can't be used while the last good one goes on, credentials
-    /// that can't be renewed, a removal that is held back.
+    /// Problems that do not interrupt the cluster: a new description that can't be used, credentials that can't be
+    /// renewed, a removal that is held.
     pub warnings: Vec<Arc<str>>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -47,29 +49,29 @@ pub struct ClusterStatus {
     /// When anything was last received from it.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_heard: Option<SystemTime>,
-    /// When anything was last heard on one of its watches.
+    /// When anything was last received on one of its watches.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_event: Option<SystemTime>,
-    /// When it was last asked whether it answers.
+    /// When it was last probed.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_probe: Option<SystemTime>,
     /// When its credentials expire.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub credential_expires: Option<SystemTime>,
-    /// How many of its watches are listed.
+    /// The number of its watches that have read a complete list.
     pub kinds_listed: usize,
-    /// How many of its watches can't be listed before someone changes something.
+    /// The number of its watches that can't be listed before something is changed in the cluster.
     pub kinds_blocked: usize,
-    /// How many objects are held of it.
+    /// The number of objects in its stores.
     pub objects: usize,
-    /// How many bytes of JSON are held of it.
+    /// The number of bytes of JSON in its stores.
     pub bytes: usize,
     /// Its watches.
     pub kinds: Vec<KindStatus>,
 }
 
 impl ClusterStatus {
-    /// Whether it answers and every watch of it is listed and without a problem.
+    /// Whether the cluster answers, and every watch of it is listed and has no problem.
     pub fn is_healthy(&self) -> bool {
         self.state == "Ready"
             && self
@@ -79,25 +81,24 @@ impl ClusterStatus {
     }
 
     pub(crate) fn of(cluster: &Cluster) -> Self {
-        let facts = cluster.facts();
+        let info = cluster.info();
         let state = cluster.state();
         let kinds = cluster.kinds();
         let connection = cluster.connection();
-        let connected = connection.facts();
         Self {
             name: cluster.name().clone(),
             provider: cluster.provider().into(),
-            identity: facts.identity.clone(),
+            identity: info.identity.clone(),
             state: state.as_str(),
             since: Some(cluster.state_since()),
             reason: state.reason().map(Arc::from),
-            warnings: facts.warning.iter().cloned().collect(),
-            labels: facts.spec.labels.to_map(),
-            properties: facts.spec.properties.to_map(),
-            last_heard: connection.last_heard(),
+            warnings: info.warning.iter().cloned().collect(),
+            labels: info.spec.labels.to_map(),
+            properties: info.spec.properties.to_map(),
+            last_heard: connection.last_heard,
             last_event: kinds.iter().filter_map(|kind| kind.last_event).max(),
-            last_probe: connected.last_probe,
-            credential_expires: connected.credential_expires,
+            last_probe: connection.info.last_probe,
+            credential_expires: connection.info.credential_expires,
             kinds_listed: kinds.iter().filter(|kind| kind.synced).count(),
             kinds_blocked: kinds.iter().filter(|kind| kind.blocked).count(),
             objects: kinds.iter().map(|kind| kind.objects).sum(),
@@ -130,75 +131,75 @@ impl ClusterStatus {
     }
 }
 
-/// The state of a provider's discovery.
+/// The status of a provider and its discovery.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ProviderStatus {
-    /// Its name.
+    /// The name of the provider.
     pub name: Arc<str>,
-    /// Whether it has said everything at least once.
+    /// Whether it has announced all its clusters at least once.
     pub synced: bool,
     /// How often its discovery ended and was started again.
     pub restarts: u64,
-    /// Why it ended the last time.
+    /// Why its discovery ended the last time.
     pub last_error: Option<String>,
 }
 
-/// The state of one endpoint of a scope.
+/// The status of one scope endpoint.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ScopeStatus {
-    /// The scope.
+    /// The name of the scope.
     pub scope: Arc<str>,
-    /// The endpoint.
+    /// The name of the endpoint.
     pub endpoint: Arc<str>,
-    /// As of a cluster: `Connecting`, `Ready`, `Unreachable`, or `Suspended` while the scope has no such endpoint.
+    /// The name of a [`ClusterState`]. The endpoint is `Suspended` while the scope has no endpoint of that name.
     pub state: &'static str,
-    /// Since when.
+    /// The time at which the endpoint entered its state.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub since: Option<SystemTime>,
-    /// Why it is in this state, in words.
+    /// Why the endpoint is in this state, as text for people.
     pub reason: Option<Arc<str>>,
-    /// What else is wrong.
+    /// Problems that do not interrupt the endpoint.
     pub warnings: Vec<Arc<str>>,
-    /// How many clusters of the fleet stand behind it.
+    /// The number of clusters of the fleet behind it.
     pub clusters: usize,
     /// When anything was last received from it.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_heard: Option<SystemTime>,
-    /// When it was last asked whether it answers.
+    /// When it was last probed.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_probe: Option<SystemTime>,
     /// When its credentials expire.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub credential_expires: Option<SystemTime>,
-    /// Its watches, each for all clusters behind it.
+    /// Its watches. Each is for all clusters behind the endpoint.
     pub watches: Vec<ScopeWatchStatus>,
 }
 
-/// The state of one watch of an endpoint of a scope.
+/// The status of one watch of a scope endpoint.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ScopeWatchStatus {
-    /// What is watched: the kind and which of its objects.
+    /// The request of the watch, as text: the kind and its selectors.
     pub watch: String,
-    /// Whether it has been listed completely.
+    /// Whether a complete list has been read.
     pub synced: bool,
-    /// At how many places objects are held, those that are no cluster of the fleet included.
+    /// The number of places that have objects, also of those for which the fleet has no cluster.
     pub places: usize,
-    /// How many clusters read from it.
+    /// The number of clusters that read from the watch.
     pub clusters: usize,
-    /// How many objects could not be read and belong to nobody known.
+    /// The number of objects that could not be read and whose place is unknown.
     pub skipped: u64,
-    /// How many complete lists have been read.
+    /// The number of complete lists that have been read.
     pub lists: u64,
-    /// When something was last heard.
+    /// When anything was last received on this watch.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_event: Option<SystemTime>,
-    /// What stands in the way, in words.
+    /// The current problem of the watch, as text for people.
     pub problem: Option<String>,
 }
 
@@ -211,22 +212,19 @@ impl ScopeStatus {
         watches: Vec<ScopeWatchStatus>,
     ) -> Self {
         let state = connection.map_or(ClusterState::Connecting, Cluster::state);
-        let facts = connection.map(Cluster::facts);
-        let facts = facts.as_deref();
+        let info = connection.map(Cluster::info);
+        let info = info.as_deref();
         Self {
             scope: scope.into(),
             endpoint: endpoint.clone(),
             state: state.as_str(),
             since: connection.map(Cluster::state_since),
             reason: state.reason().map(Arc::from),
-            warnings: facts
-                .and_then(|facts| facts.warning.clone())
-                .into_iter()
-                .collect(),
+            warnings: info.and_then(|info| info.warning.clone()).into_iter().collect(),
             clusters,
             last_heard: connection.and_then(Cluster::last_heard),
-            last_probe: facts.and_then(|facts| facts.last_probe),
-            credential_expires: facts.and_then(|facts| facts.credential_expires),
+            last_probe: info.and_then(|info| info.last_probe),
+            credential_expires: info.and_then(|info| info.credential_expires),
             watches,
         }
     }

@@ -1,173 +1,337 @@
-//! One task per cluster name, for as long as anyone wants a cluster of that name.
+//! The supervision of every announced name: by a task of its own, or as a member of a scope.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
+use mcr_access::internal::lock;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use super::{
-    FleetShared,
-    description::Description,
-    life::{End, Life},
-    member::{self, Member},
+    cluster::Cluster,
+    context::FleetContext,
+    description::{Description, DesiredCluster},
+    drain::End,
+    engagement::Engagement,
+    scoped::{MemberContext, Next, ScopeEndpoint, ScopeEndpoints, ScopeMember},
 };
-use crate::{ClusterName, ClusterSpec};
+use crate::{Access, ClusterName, ClusterSpec};
 
-/// What a provider wants a cluster to be. A new `claim` number means that it was taken back in between, so
-/// that the cluster must end even if the same name comes again at once.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub(super) provider: Arc<str>,
-    pub(super) spec: Arc<Description>,
-    pub(super) claim: u64,
+/// The supervision of all announced names.
+pub(crate) struct Supervisors {
+    pub(crate) fleet: Arc<FleetContext>,
+    pub(crate) endpoints: ScopeEndpoints,
+    /// All tasks of the fleet.
+    pub(crate) tasks: TaskTracker,
+    names: Mutex<Names>,
 }
 
-impl Wanted {
-    /// An endpoint of a scope, which is nobody's claim.
-    pub(super) fn of_endpoint(scope: &str, spec: ClusterSpec) -> Self {
-        Self {
-            provider: scope.into(),
-            spec: Arc::new(spec.into()),
-            claim: 0,
-        }
-    }
-}
+type Names = HashMap<ClusterName, Supervision>;
 
-/// Where a name is looked after.
-#[derive(Debug)]
-pub(crate) enum Slot {
-    /// By a task of its own, which is told here what to do.
-    Supervised {
-        wanted: watch::Sender<Option<Wanted>>,
+/// How a name is supervised.
+enum Supervision {
+    /// By a task, which receives the newest announcement through the channel.
+    Task {
+        desired: watch::Sender<Option<DesiredCluster>>,
         claim: u64,
     },
-    /// As one of many behind an endpoint.
-    Member(Member),
+    /// Without a task, because the cluster is in a scope.
+    Member(ScopeMember),
 }
 
-pub(crate) type Slots = HashMap<ClusterName, Slot>;
-
-pub(super) fn slots(fleet: &FleetShared) -> MutexGuard<'_, Slots> {
-    fleet.slots.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The cluster should be there and look like this.
-pub(crate) fn set(fleet: &Arc<FleetShared>, provider: Arc<str>, spec: Arc<Description>) {
-    if fleet.token().is_cancelled() {
-        return;
+impl Supervisors {
+    pub(crate) fn new(fleet: Arc<FleetContext>) -> Self {
+        Self {
+            fleet,
+            endpoints: ScopeEndpoints::default(),
+            tasks: TaskTracker::new(),
+            names: Mutex::default(),
+        }
     }
-    let provider = spec.announced_by.clone().unwrap_or(provider);
-    let name = spec.name.clone();
-    let mut wanted = Wanted {
-        provider,
-        spec,
-        claim: 0,
-    };
-    let mut slots = slots(fleet);
-    match slots.get_mut(&name) {
-        Some(Slot::Supervised { wanted: told, claim }) => {
-            wanted.claim = *claim;
-            told.send_replace(Some(wanted));
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        lock(&self.names)
+    }
+
+    /// Engages a cluster, or gives it a new spec.
+    pub(crate) fn set(self: &Arc<Self>, provider: Arc<str>, spec: Arc<Description>) {
+        if self.fleet.token().is_cancelled() {
+            return;
         }
-        Some(Slot::Member(member)) => {
-            member.set(wanted);
-            member::settle(fleet, &mut slots, &name);
+        let provider = spec.announced_by.clone().unwrap_or(provider);
+        let name = spec.name.clone();
+        let mut desired = DesiredCluster {
+            provider,
+            spec,
+            claim: 0,
+        };
+        let mut names = self.names();
+        match names.get_mut(&name) {
+            Some(Supervision::Task {
+                desired: sender,
+                claim,
+            }) => {
+                desired.claim = *claim;
+                sender.send_replace(Some(desired));
+            }
+            Some(Supervision::Member(member)) => {
+                member.set(desired);
+                self.settle(&mut names, &name);
+            }
+            None if desired.spec.scoped().is_some() => {
+                names.insert(name.clone(), Supervision::Member(ScopeMember::new(desired)));
+                self.settle(&mut names, &name);
+            }
+            None => self.start_task(&mut names, desired),
         }
-        None if member::scoped(&wanted.spec).is_some() => {
-            slots.insert(name.clone(), Slot::Member(Member::new(Some(wanted), 0)));
-            member::settle(fleet, &mut slots, &name);
+    }
+
+    /// Ends the engagement of a cluster.
+    pub(crate) fn unset(self: &Arc<Self>, name: &ClusterName) {
+        let mut names = self.names();
+        match names.get_mut(name) {
+            Some(Supervision::Task { desired, claim }) => {
+                *claim += 1;
+                desired.send_replace(None);
+            }
+            Some(Supervision::Member(member)) => {
+                member.unset();
+                self.settle(&mut names, name);
+            }
+            None => {}
         }
-        None => supervise_from(fleet, &mut slots, wanted, 0),
+    }
+
+    /// Stops supervising the members of scopes when the fleet stops. They have no task that would notice it.
+    pub(crate) async fn stop_members(self: Arc<Self>) {
+        self.fleet.token().cancelled().await;
+        let mut names = self.names();
+        let members: Vec<ClusterName> = names
+            .iter()
+            .filter(|(_, supervision)| matches!(supervision, Supervision::Member(_)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in members {
+            self.settle(&mut names, &name);
+        }
     }
 }
 
-/// The cluster should not be there.
-pub(crate) fn unset(fleet: &Arc<FleetShared>, name: &ClusterName) {
-    let mut slots = slots(fleet);
-    match slots.get_mut(name) {
-        Some(Slot::Supervised { wanted, claim }) => {
-            *claim += 1;
-            wanted.send_replace(None);
+/// Clusters with a task.
+impl Supervisors {
+    fn start_task(self: &Arc<Self>, names: &mut Names, desired: DesiredCluster) {
+        let (name, claim) = (desired.spec.name.clone(), desired.claim);
+        let (desired, changes) = watch::channel(Some(desired));
+        names.insert(name.clone(), Supervision::Task { desired, claim });
+        self.tasks.spawn(supervise(self.clone(), name, changes));
+    }
+
+    /// Ends the task of a name that is not announced any more, or is announced in a scope now. Returns false if the
+    /// name is announced for the task again.
+    fn end_task(
+        self: &Arc<Self>,
+        name: &ClusterName,
+        changes: &watch::Receiver<Option<DesiredCluster>>,
+    ) -> bool {
+        let mut names = self.names();
+        let desired = changes.borrow().clone();
+        match desired {
+            None => {
+                names.remove(name);
+            }
+            Some(desired) if desired.spec.scoped().is_some() => {
+                names.insert(name.clone(), Supervision::Member(ScopeMember::new(desired)));
+                self.settle(&mut names, name);
+            }
+            Some(_) => return false,
         }
-        Some(Slot::Member(member)) => {
-            member.unset();
-            member::settle(fleet, &mut slots, name);
-        }
-        None => {}
+        true
     }
 }
 
-/// Gives a name a task of its own.
-pub(super) fn supervise_from(fleet: &Arc<FleetShared>, slots: &mut Slots, wanted: Wanted, claim: u64) {
-    let name = wanted.spec.name.clone();
-    let (wanted, changes) = watch::channel(Some(Wanted { claim, ..wanted }));
-    slots.insert(name.clone(), Slot::Supervised { wanted, claim });
-    fleet.tasks.spawn(supervise(fleet.clone(), name, changes));
-}
-
-async fn supervise(fleet: Arc<FleetShared>, name: ClusterName, mut changes: watch::Receiver<Option<Wanted>>) {
+/// The task of a name, which runs its engagements one after the other.
+async fn supervise(
+    supervisors: Arc<Supervisors>,
+    name: ClusterName,
+    mut changes: watch::Receiver<Option<DesiredCluster>>,
+) {
     loop {
-        let wanted = changes.borrow_and_update().clone();
-        let has_life = wanted
-            .as_ref()
-            .is_some_and(|wanted| member::scoped(&wanted.spec).is_none());
-        let (Some(wanted), true) = (wanted, has_life) else {
-            if give_up(&fleet, &name, &changes) {
+        let desired = changes.borrow_and_update().clone();
+        let Some(desired) = desired.filter(|desired| desired.spec.scoped().is_none()) else {
+            if supervisors.end_task(&name, &changes) {
                 return;
             }
             continue;
         };
-        let end = Life::begin(&fleet, wanted, &mut changes, None).run().await;
-        if end == End::Stopped {
+        let engagement = Engagement::begin(&supervisors.fleet, desired, &mut changes, None);
+        if engagement.run(|_| ()).await == End::Stopped {
             return;
         }
     }
 }
 
-/// Ends the task of a name that nobody wants, or that is wanted in a scope; false if that has changed meanwhile.
-fn give_up(fleet: &Arc<FleetShared>, name: &ClusterName, changes: &watch::Receiver<Option<Wanted>>) -> bool {
-    let mut slots = slots(fleet);
-    let wanted = changes.borrow().clone();
-    match wanted {
-        None => {
-            slots.remove(name);
+/// Clusters in scopes.
+impl Supervisors {
+    /// Takes steps for a member until nothing more can be done at once.
+    fn settle(self: &Arc<Self>, names: &mut Names, name: &ClusterName) {
+        loop {
+            let Some(Supervision::Member(member)) = names.get_mut(name) else {
+                return;
+            };
+            let next = self.with_context(|context| member.step(context));
+            if !self.follow(names, name, next) {
+                return;
+            }
         }
-        Some(wanted) if member::scoped(&wanted.spec).is_some() => {
-            let claim = wanted.claim;
-            slots.insert(name.clone(), Slot::Member(Member::new(Some(wanted), claim)));
-            member::settle(fleet, &mut slots, name);
-        }
-        Some(_) => return false,
     }
-    true
+
+    /// Replaces a cluster, because another server answers at its endpoint.
+    fn replace(self: &Arc<Self>, cluster: &Cluster, endpoint: &ScopeEndpoint) {
+        let name = cluster.name();
+        let mut names = self.names();
+        let Some(Supervision::Member(member)) = names.get_mut(name) else {
+            return;
+        };
+        let next = self.with_context(|context| member.replace(context, cluster, endpoint));
+        if self.follow(&mut names, name, next) {
+            self.settle(&mut names, name);
+        }
+    }
+
+    /// Does what a step of a member asks for. Returns whether another step has to follow.
+    fn follow(self: &Arc<Self>, names: &mut Names, name: &ClusterName, next: Next) -> bool {
+        match next {
+            Next::Again => return true,
+            Next::Done => {}
+            Next::Forget => {
+                names.remove(name);
+            }
+            Next::Supervise(desired) => {
+                names.remove(name);
+                self.start_task(names, desired);
+            }
+            Next::AwaitTasks(cluster, placement) => {
+                let supervisors = self.clone();
+                self.tasks.spawn(async move {
+                    supervisors.fleet.wait_for_tasks(&cluster).await;
+                    supervisors.with_context(|context| context.end_drain(&cluster, &placement));
+                    let name = cluster.name();
+                    let mut names = supervisors.names();
+                    if let Some(Supervision::Member(member)) = names.get_mut(name) {
+                        member.drained();
+                    }
+                    supervisors.settle(&mut names, name);
+                });
+            }
+        }
+        false
+    }
+
+    fn with_context<T>(self: &Arc<Self>, act: impl FnOnce(&MemberContext<'_>) -> T) -> T {
+        let start_endpoint = |endpoint: &Arc<ScopeEndpoint>| {
+            self.tasks
+                .spawn(supervise_endpoint(self.clone(), endpoint.clone()));
+        };
+        act(&MemberContext {
+            fleet: &self.fleet,
+            endpoints: &self.endpoints,
+            start_endpoint: &start_endpoint,
+        })
+    }
+}
+
+/// The task of a scope endpoint, which keeps it connected until its last cluster has left.
+async fn supervise_endpoint(supervisors: Arc<Supervisors>, endpoint: Arc<ScopeEndpoint>) {
+    let mut endpoints = endpoint.scope.subscribe();
+    let mut access = endpoints.borrow_and_update().get(&endpoint.endpoint).cloned();
+    let (desired, mut changes) = watch::channel(Some(desired_endpoint(&endpoint, access.as_deref())));
+    let follow = async {
+        while endpoints.changed().await.is_ok() {
+            let now = endpoints.borrow_and_update().get(&endpoint.endpoint).cloned();
+            // A change of another endpoint of the scope must not interrupt an attempt to connect this one.
+            if now.as_ref().map(Arc::as_ptr) != access.as_ref().map(Arc::as_ptr) {
+                desired.send_replace(Some(desired_endpoint(&endpoint, now.as_deref())));
+                access = now;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let run = async {
+        loop {
+            let desired = changes.borrow_and_update().clone();
+            let Some(desired) = desired else { return };
+            let engagement =
+                Engagement::begin(&supervisors.fleet, desired, &mut changes, Some(endpoint.clone()));
+            let replace_clusters = |end: End| {
+                if end != End::Stopped {
+                    for cluster in endpoint.clusters() {
+                        supervisors.replace(&cluster, &endpoint);
+                    }
+                }
+            };
+            if engagement.run(replace_clusters).await == End::Stopped {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = run => {}
+        () = follow => {}
+    }
+}
+
+/// A scope endpoint as the provider of the scope announces it. It is suspended while the scope has no such endpoint.
+fn desired_endpoint(endpoint: &ScopeEndpoint, access: Option<&Access>) -> DesiredCluster {
+    let (name, scope) = (endpoint.name.clone(), &endpoint.scope);
+    let spec = match access {
+        Some(access) => ClusterSpec::new(name, access.clone()),
+        None => {
+            let reason = format!(
+                "scope {} has no endpoint {:?} at the moment",
+                scope.name(),
+                endpoint.endpoint
+            );
+            let unknown = scope.place(endpoint.endpoint.clone(), "");
+            ClusterSpec::new(name, unknown).suspended(reason)
+        }
+    };
+    DesiredCluster {
+        provider: scope.name().into(),
+        spec: Arc::new(spec.into()),
+        claim: 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Fleet, Trust};
+    use crate::{Trust, fleet::FleetSettings};
 
-    /// Every cluster that is not in a scope has such a task for as long as it is there.
+    /// Every cluster that is not in a scope has such a task for its whole life.
     #[test]
     fn the_task_of_a_cluster_is_small() {
-        let fleet = Fleet::builder().build();
+        let fleet = Arc::new(FleetContext::new(FleetSettings::default()));
         let spec = ClusterSpec::new(
             ClusterName::unchecked("a"),
             Access::kubeconfig("", Trust::Trusted),
         );
-        let wanted = Wanted::of_endpoint("test", spec);
-        let (_wanted, mut changes) = watch::channel(Some(wanted.clone()));
+        let desired = DesiredCluster {
+            provider: "test".into(),
+            spec: Arc::new(spec.into()),
+            claim: 0,
+        };
+        let (_sender, mut changes) = watch::channel(Some(desired.clone()));
         let task = size_of_val(&supervise(
-            fleet.0.clone(),
+            Arc::new(Supervisors::new(fleet.clone())),
             ClusterName::unchecked("a"),
             changes.clone(),
         ));
-        let life = size_of_val(&*Life::begin(&fleet.0, wanted, &mut changes, None));
+        let engagement = size_of_val(&*Engagement::begin(&fleet, desired, &mut changes, None));
         assert!(
-            task + life < 1_600,
-            "{task} bytes for the task and {life} for what it keeps"
+            task + engagement < 1_600,
+            "{task} bytes for the task and {engagement} for what it keeps"
         );
     }
 }

@@ -5,17 +5,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Change, ClusterName, ClusterSpec, Discovery, Provider};
 
-/// A provider that leaves clusters out; made by [`filter`].
+/// A provider that announces some of the clusters of another. [`filter`] creates it.
 pub struct Filter<P> {
     keep: Arc<dyn Fn(&ClusterSpec) -> bool + Send + Sync>,
     inner: P,
 }
 
-/// Keeps only the clusters for which `keep` says so.
+/// Announces only the clusters for which `keep` returns `true`.
 ///
-/// The question is asked anew each time the provider says something about a cluster: one that no longer
-/// matches is removed, one that comes to match is added. A broken description says nothing to decide by, so
-/// it passes only for clusters that are in.
+/// The layer calls `keep` for each spec that the provider announces. A cluster that no longer matches is removed, and a cluster
+/// that begins to match is added. A [`Change::Broken`] has no spec to decide by, so it passes only for clusters that matched
+/// before.
 ///
 /// ```
 /// use mcr_core::{Provider, layer};
@@ -57,8 +57,8 @@ impl<P: Provider> Provider for Filter<P> {
                         kept.insert(spec.name.clone());
                         Some(Ok(Change::Upsert(spec)))
                     }
-                    // A restarted discovery does not know what its forerunner kept, so a cluster that does
-                    // not match is always taken back: removing what is not there is harmless.
+                    // This discovery can't know which clusters an earlier one announced, so it removes every cluster that
+                    // does not match. Removing an unknown cluster is harmless.
                     Ok(Change::Upsert(spec)) => {
                         kept.remove(&spec.name);
                         Some(Ok(Change::Remove(spec.name)))

@@ -5,18 +5,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{BoxError, Change, Discovery, Provider};
 
-/// Several providers as one; made by [`merge`].
+/// A provider that combines several. [`merge`] creates it.
 pub struct Merge {
     name: String,
     children: Vec<Arc<dyn Provider>>,
 }
 
-/// Merges providers into one stream.
+/// Combines several providers into one.
 ///
-/// The merged provider is synced once all of its children are. Names are not changed: put a
-/// [`prefix`](super::prefix) on each child unless their names can't clash. A child whose discovery fails is
-/// logged and ends the merged discovery, which the fleet then starts anew; children that must not disturb
-/// each other are better given to the fleet one by one.
+/// The merged provider is synced once all its children are synced. The layer does not change names: put a
+/// [`prefix`](super::prefix) on each child if two children could announce the same name. If the discovery of one child fails,
+/// the merged discovery fails too, and the fleet starts all children again. To keep children independent of each other, give
+/// each of them to the fleet as a provider of its own.
 ///
 /// ```
 /// use mcr_core::{Provider, layer};
@@ -44,8 +44,8 @@ impl std::fmt::Debug for Merge {
     }
 }
 
-/// A child that ends without having been told to stop must end the merged discovery too, or its clusters
-/// would silently stop changing. The pause keeps a child that ends at once from spinning.
+/// A child that ends before it was stopped ends the merged discovery. Otherwise changes of its clusters would be missed without
+/// notice. The pause keeps a child that ends at once from being started in a tight loop.
 const CHILD_ENDED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Provider for Merge {

@@ -3,15 +3,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{BoxError, BrokenCluster, Change, ClusterName, Discovery, Provider};
 
-/// A provider whose cluster names get a prefix; made by [`prefix`].
+/// A provider that puts a prefix in front of the names of another. [`prefix`] creates it.
 #[derive(Debug, Clone)]
 pub struct Prefix<P> {
     prefix: String,
     inner: P,
 }
 
-/// Puts `prefix` in front of every cluster name of a provider: `prefix("kind#", kind)` turns `dev` into
-/// `kind#dev`. A name that is too long with its prefix is reported and left out; the others are not touched.
+/// Puts `prefix` in front of the names of all clusters of a provider: `prefix("kind#", kind)` turns `dev` into `kind#dev`.
+///
+/// A cluster whose name with the prefix is not a valid [`ClusterName`] is logged as an error and left out. The other clusters are
+/// announced.
 ///
 /// ```
 /// use mcr_core::{Provider, layer};

@@ -400,7 +400,7 @@ async fn a_client_reaches_its_own_workspace_and_nothing_else() {
         assert!(of_all || own, "{}", asked.path);
     }
     let able = zoo.capabilities();
-    assert!(!able.server_side_apply && !able.streaming_lists && able.cluster_scoped_kinds);
+    assert!(!able.server_side_apply() && !able.streaming_lists() && able.cluster_scoped_kinds());
     assert_eq!(zoo.scope().as_deref(), Some("workspaces"));
     running.stop().await;
 }

@@ -83,7 +83,7 @@ async fn what_is_missing_is_named() {
     );
     assert_eq!(
         error(builder(&engine).engine(Engine::Nerdctl)).await,
-        "nerdctl is not there (chosen by the option `engine`); install it, or choose another engine with `engine`"
+        "nerdctl is not installed (chosen by the option `engine`); install it, or choose another engine with `engine`"
     );
     let unknown = error(builder(&engine).env("KIND_EXPERIMENTAL_PROVIDER", "lxc")).await;
     assert!(

@@ -202,7 +202,7 @@ async fn kinds_that_are_not_in_namespaces_are_refused_and_events_are_about_the_n
     tokio::time::timeout(PATIENCE, island.wait_for(|state| *state == ClusterState::Ready))
         .await
         .or_fail();
-    assert!(!island.capabilities().cluster_scoped_kinds && island.capabilities().server_side_apply);
+    assert!(!island.capabilities().cluster_scoped_kinds() && island.capabilities().server_side_apply());
 
     let mut refused = Vec::new();
     for request in [WatchRequest::of::<Node>(), WatchRequest::of::<Namespace>()] {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcr_core::{
     Cluster, ClusterName, FleetEvent, FleetEvents, WatchHandle,
-    internal::{Backoff, lock},
+    internal::{jitter, lock},
 };
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
@@ -236,7 +236,7 @@ impl Follower {
         if ready && followed.parked {
             // The fleet spreads the first connections. Clusters that are reachable again need a spread here.
             let jitter = if followed.was_ready {
-                Backoff::spread(core.plan.release_jitter)
+                jitter(core.plan.release_jitter)
             } else {
                 Duration::ZERO
             };

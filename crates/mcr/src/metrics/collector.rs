@@ -79,7 +79,10 @@ impl FleetCollector {
     fn fleet(&self, out: &mut Encoder<'_>, report: &FleetReport, with_series: usize) -> fmt::Result {
         let counts = self.fleet.counts();
         out.one(names::BUILD, [env!("CARGO_PKG_VERSION")], 1u64)?;
-        let states = ClusterState::NAMES.into_iter().filter(|state| *state != "Gone");
+        let states = ClusterState::NAMES
+            .iter()
+            .copied()
+            .filter(|state| *state != "Gone");
         out.family(names::CLUSTERS, |series| {
             for state in states.chain([BROKEN]) {
                 let count = report

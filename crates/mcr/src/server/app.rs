@@ -189,7 +189,8 @@ impl ClusterFilter {
 fn state(wanted: &str) -> Result<&'static str, String> {
     let states = || {
         ClusterState::NAMES
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|state| *state != "Gone")
             .chain(["Broken"])
     };

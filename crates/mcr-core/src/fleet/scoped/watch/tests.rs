@@ -1,4 +1,5 @@
-//! Whatever comes in whatever order: each watch holds, and has been told, what a map of its place says.
+//! After any sequence of lists, events and moves, the cache of each watch equals a map of its place, and so do the changes that
+//! the sink of the watch has received.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +46,7 @@ type Objects = BTreeMap<String, (u8, u32)>;
 #[derive(Debug, Clone)]
 enum Op {
     Begin(usize),
-    /// Listed or told, of a place or, beyond the last one, of none.
+    /// Scope, place, name and UID. The place number `PLACES` means: belongs to no place.
     Put(usize, usize, u8, u8),
     Delete(usize, usize, u8),
     Finish(usize, bool),
@@ -73,7 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Holds what it was told, and finds what contradicts it.
+/// Applies the changes that it receives, and records changes that contradict the earlier ones.
 #[derive(Default)]
 struct Told(Mutex<(Objects, Vec<String>)>);
 
@@ -99,16 +100,17 @@ impl ChangeSink for Told {
     }
 }
 
-/// One endpoint's watch, and what it should hold.
+/// The watch of one endpoint, and the expected objects.
 struct Scoped {
     watch: Arc<ScopeWatch>,
+    /// How often the callback for the last reader was called.
     unread: Arc<AtomicUsize>,
     places: [Objects; PLACES],
     unseen: Option<BTreeSet<(usize, String)>>,
-    /// Who waits for a list, and for whom the one under way is, in the order they came: what two of them bring along to
-    /// the same place may differ.
-    arriving: Vec<usize>,
-    boarding: Vec<usize>,
+    /// The watches that wait for a list, in the order of their arrival: two watches may bring different objects to the same
+    /// place.
+    awaiting_next_list: Vec<usize>,
+    awaiting_current_list: Vec<usize>,
     synced: bool,
     lists: u64,
     problem: bool,
@@ -135,8 +137,8 @@ impl Scoped {
             unread,
             places: Default::default(),
             unseen: None,
-            arriving: Vec::new(),
-            boarding: Vec::new(),
+            awaiting_next_list: Vec::new(),
+            awaiting_current_list: Vec::new(),
             synced: false,
             lists: 0,
             problem: false,
@@ -144,12 +146,12 @@ impl Scoped {
     }
 }
 
-/// What one cluster watches, and what it should hold.
+/// The watch of one cluster, and the expected objects.
 struct Reading {
     watch: Arc<SharedWatch>,
     told: Arc<Told>,
     at: Option<(usize, usize)>,
-    /// What it brought along, until a list that began after it came has ended.
+    /// The objects that the watch brought from elsewhere, until a list that began after its arrival has ended.
     waits: Option<Objects>,
     synced: bool,
 }
@@ -222,7 +224,7 @@ impl World {
                 let keys =
                     all.flat_map(|(place, objects)| objects.keys().map(move |name| (place, name.clone())));
                 scope.unseen = Some(keys.collect());
-                scope.boarding.append(&mut scope.arriving);
+                scope.awaiting_current_list.append(&mut scope.awaiting_next_list);
             }
             Op::Put(s, place, name, uid) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
@@ -254,23 +256,23 @@ impl World {
                 let scope = &mut self.scopes[s];
                 scope.watch.abort_listing();
                 scope.unseen = None;
-                scope.arriving.append(&mut scope.boarding);
+                scope.awaiting_next_list.append(&mut scope.awaiting_current_list);
             }
             Op::Fail(s) => {
                 self.scopes[s].watch.failed(WatchError::Unauthorized);
                 self.scopes[s].problem = true;
             }
             Op::Heard(s) => {
-                self.scopes[s].watch.heard();
+                self.scopes[s].watch.recovered();
                 self.scopes[s].problem = false;
             }
             Op::Join(w, s, place) => self.join(w, s, place),
             Op::Leave(w) => {
-                self.leave_line(w);
+                self.stop_waiting(w);
                 let left = std::mem::replace(&mut self.readings[w], Reading::new());
                 let before = left.told.0.lock().unwrap().0.clone();
                 left.watch.stop();
-                // Leaving is not deleting.
+                // A watch that leaves receives no deletes.
                 assert_eq!(left.told.0.lock().unwrap().0, before);
                 if let Some((s, _)) = left.at {
                     let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == s));
@@ -289,10 +291,10 @@ impl World {
         }
     }
 
-    fn leave_line(&mut self, w: usize) {
+    fn stop_waiting(&mut self, w: usize) {
         for scope in &mut self.scopes {
-            scope.arriving.retain(|waits| *waits != w);
-            scope.boarding.retain(|waits| *waits != w);
+            scope.awaiting_next_list.retain(|waits| *waits != w);
+            scope.awaiting_current_list.retain(|waits| *waits != w);
         }
     }
 
@@ -304,13 +306,13 @@ impl World {
                 scope.places[place].remove(&name);
             }
         }
-        for w in std::mem::take(&mut scope.boarding) {
+        for w in std::mem::take(&mut scope.awaiting_current_list) {
             let reading = &mut self.readings[w];
             let (Some((_, place)), Some(own)) = (reading.at, reading.waits.take()) else {
-                panic!("nobody waits who has left");
+                panic!("a watch that has left still waits");
             };
             if !complete {
-                // By such a list nothing is deleted, wherever it was known from.
+                // An incomplete list deletes no object, wherever the object came from.
                 for (name, object) in own {
                     scope.places[place].entry(name).or_insert(object);
                 }
@@ -333,8 +335,8 @@ impl World {
         let before = reading.at.replace((s, place));
         if before.is_some_and(|before| before != (s, place)) {
             reading.waits = Some(own);
-            self.leave_line(w);
-            self.scopes[s].arriving.push(w);
+            self.stop_waiting(w);
+            self.scopes[s].awaiting_next_list.push(w);
         }
         if let Some((left, _)) = before.filter(|before| before.0 != s) {
             let alone = !self.readings.iter().any(|r| r.at.is_some_and(|at| at.0 == left));
@@ -349,7 +351,7 @@ impl World {
             let there = (0..PLACES).filter(|place| !scope.places[*place].is_empty() || readers(*place) > 0);
             let all: usize = (0..PLACES).map(readers).sum();
             assert_eq!(scope.watch.counts(), (there.count(), all));
-            assert_eq!(scope.watch.is_unread(), all == 0);
+            assert_eq!(scope.watch.has_readers(), all > 0);
             assert_eq!(
                 scope.watch.objects(),
                 scope.places.iter().map(BTreeMap::len).sum::<usize>()
@@ -398,7 +400,7 @@ proptest! {
             world.take(op);
             world.check();
         }
-        // Nothing is left when everyone has left and everything is gone.
+        // No place is left once all watches have left and all objects are deleted.
         for w in 0..WATCHES {
             world.take(&Op::Leave(w));
         }

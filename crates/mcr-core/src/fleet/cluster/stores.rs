@@ -1,48 +1,33 @@
-//! What is watched in a cluster, and the stores of it.
+//! The stores and watches of a cluster, as users get them.
 
 use std::{
     fmt,
-    sync::{Arc, MutexGuard, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Weak},
     time::SystemTime,
 };
 
 use kube::Resource;
+use mcr_access::internal::lock;
+use mcr_store::Indexer;
 use mcr_watch::{
-    ChangeSink, Store, StoreError, WatchRequest,
+    ChangeSink, Store, StoreError, WatchRequest, WatchStatus,
     internal::{DriverEnv, SharedWatch, drive},
 };
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, Inner, Standing};
-use crate::fleet::Seat;
-
-#[derive(Default)]
-pub(super) struct Watches {
-    /// One for each request. A cluster has few.
-    entries: Vec<Entry>,
-    closed: bool,
-}
-
-impl Watches {
-    fn get(&mut self, request: &WatchRequest) -> Option<&mut Entry> {
-        self.entries
-            .iter_mut()
-            .find(|entry| entry.watch.request() == request)
-    }
-}
-
-struct Entry {
-    watch: Arc<SharedWatch>,
-    handles: usize,
-}
+use super::{
+    attachment::ScopePlacement,
+    handle::{Cluster, Inner},
+    watches::{Entry, Watches},
+};
 
 impl Cluster {
     /// The store of a kind that is watched. Never starts a watch.
     ///
     /// # Errors
-    /// [`StoreError::NotWatched`] if nobody watches the kind here, [`StoreError::Ambiguous`] if several
-    /// watches with different selectors exist and none is of everything, [`StoreError::Gone`] if the cluster
-    /// has left.
+    /// - [`StoreError::NotWatched`] if the kind is not watched in this cluster.
+    /// - [`StoreError::Ambiguous`] if several watches of the kind exist, and none of them is of all its objects.
+    /// - [`StoreError::Gone`] if the cluster has left the fleet.
     pub fn store<K>(&self) -> Result<Store<K>, StoreError>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -50,10 +35,10 @@ impl Cluster {
         self.find_store(&WatchRequest::of::<K>())
     }
 
-    /// The store of a kind known at run time; see [`store`](Self::store).
+    /// The store of a kind whose type is known at run time only; see [`store`](Self::store).
     ///
     /// # Errors
-    /// As of [`store`](Self::store).
+    /// Like [`store`](Self::store).
     pub fn store_with<K>(&self, dynamic: &K::DynamicType) -> Result<Store<K>, StoreError>
     where
         K: Resource + DeserializeOwned,
@@ -61,10 +46,10 @@ impl Cluster {
         self.find_store(&WatchRequest::with::<K>(dynamic))
     }
 
-    /// The store of exactly this watch.
+    /// The store of the watch with exactly this request.
     ///
     /// # Errors
-    /// [`StoreError::NotWatched`] if there is no such watch, [`StoreError::Gone`] if the cluster has left.
+    /// [`StoreError::NotWatched`] if there is no such watch, [`StoreError::Gone`] if the cluster has left the fleet.
     pub fn store_of<K: DeserializeOwned>(&self, request: &WatchRequest) -> Result<Store<K>, StoreError> {
         let mut watches = self.watches()?;
         let entry = watches.get(request).ok_or_else(|| self.not_watched(request))?;
@@ -99,7 +84,7 @@ impl Cluster {
     }
 
     fn watches(&self) -> Result<MutexGuard<'_, Watches>, StoreError> {
-        let watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let watches = lock(&self.0.watches);
         if watches.closed {
             Err(StoreError::Gone {
                 cluster: self.0.name.clone(),
@@ -109,13 +94,13 @@ impl Cluster {
         }
     }
 
-    /// Watches a kind for as long as the handle lives, sharing the watch with everyone who asks for the same.
+    /// Watches a kind for as long as the handle lives. Equal requests share one watch.
     ///
-    /// Returns at once; the list begins when the cluster is connected. A `sink` is first told every object
-    /// that is already there, then every change.
+    /// Returns at once; the list begins when the cluster is connected. The `sink` receives every object of the store
+    /// first, then every change.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] if the cluster has left.
+    /// [`StoreError::Gone`] if the cluster has left the fleet.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -133,7 +118,7 @@ impl Cluster {
                 }
                 None => {
                     let watch = Arc::new(SharedWatch::new(request, self.0.token.child_token()));
-                    // There are as many of these as clusters.
+                    // Each cluster has such a list, so spare capacity would add up.
                     watches.entries.reserve_exact(1);
                     watches.entries.push(Entry {
                         watch: watch.clone(),
@@ -146,7 +131,7 @@ impl Cluster {
         if new {
             self.start(&watch);
         }
-        // Outside of the lock: telling a sink what is there takes as long as there is much.
+        // Without the lock: a sink receives all objects of the store here, which may take long.
         let sink = sink.map(|sink| watch.subscribe(sink));
         Ok(WatchHandle {
             cluster: Arc::downgrade(&self.0),
@@ -156,59 +141,43 @@ impl Cluster {
     }
 
     fn start(&self, watch: &Arc<SharedWatch>) {
-        if let Standing::Seated(seat) = &self.0.standing {
-            return seat.join(watch);
+        if let Some(placement) = self.placement() {
+            return placement.join(watch);
         }
         if let Err(error) = watch.request().check() {
             return watch.refuse(error);
         }
-        if let Some(env) = self.driver_env(watch.request()) {
-            if let Some(fleet) = self.0.fleet.upgrade() {
-                for (name, indexer) in fleet.indexers_of(watch.request()) {
-                    watch.cache().store().add_index(name, indexer);
-                }
-            }
-            self.0.tasks.spawn(drive(watch.clone(), env));
+        for (name, indexer) in self.0.resources.kinds.indexers(watch.request()) {
+            watch.cache().store().add_index(name, indexer);
         }
+        let env = self.driver_env(watch.request());
+        self.0.tasks.spawn(drive(watch.clone(), env));
     }
 
-    /// What a watch of this cluster runs with; none if there is no fleet any more.
-    pub(crate) fn driver_env(&self, request: &WatchRequest) -> Option<DriverEnv> {
-        let fleet = self.0.fleet.upgrade()?;
-        Some(DriverEnv {
+    /// The environment of the driver of a watch of this cluster.
+    pub(crate) fn driver_env(&self, request: &WatchRequest) -> DriverEnv {
+        let resources = &self.0.resources;
+        DriverEnv {
             cluster: self.0.name.clone(),
             transport: self.transport().clone(),
             health: self.health().clone(),
-            list_permits: fleet.list_permits(),
-            settings: fleet.settings().watch.clone(),
-            counts: fleet.counts().kind(request),
-            templates: fleet.templates(request),
-        })
+            list_permits: resources.permits.lists(),
+            settings: resources.settings.watch.clone(),
+            counts: resources.observers.counts.kind(request),
+            templates: resources.kinds.templates(request),
+        }
     }
 
-    /// Lets every watch read from where the cluster now is in its scope.
-    pub(crate) fn rejoin(&self, seat: &Seat) {
+    /// Makes every watch read from the place to which the cluster has moved.
+    pub(crate) fn rejoin(&self, placement: &dyn ScopePlacement) {
         let watches: Vec<Arc<SharedWatch>> = {
             let Ok(watches) = self.watches() else { return };
             watches.entries.iter().map(|entry| entry.watch.clone()).collect()
         };
-        watches.iter().for_each(|watch| seat.join(watch));
+        watches.iter().for_each(|watch| placement.join(watch));
     }
 
-    /// Ends all watches for good.
-    pub(super) fn close_watches(&self) {
-        let ended: Vec<Entry> = {
-            let mut watches = self.0.watches.lock().unwrap_or_else(PoisonError::into_inner);
-            watches.closed = true;
-            std::mem::take(&mut watches.entries)
-        };
-        // Without the lock: it waits for sinks, which may look at their cluster.
-        for entry in ended {
-            entry.watch.mark_gone();
-        }
-    }
-
-    /// How the cluster's watches are doing.
+    /// The status of each watch of the cluster.
     pub fn kinds(&self) -> Vec<KindStatus> {
         let Ok(watches) = self.watches() else {
             return Vec::new();
@@ -239,10 +208,10 @@ impl Cluster {
         kinds
     }
 
-    /// Adds an index to the watches of a kind that already run.
-    pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &mcr_store::Indexer) {
-        // Those of a scope are indexed where they are held.
-        if self.is_seated() {
+    /// Adds an index to the running watches of a kind.
+    pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
+        // The objects of a scope are indexed by the watches of its endpoints.
+        if self.placement().is_some() {
             return;
         }
         let Ok(watches) = self.watches() else { return };
@@ -260,37 +229,36 @@ impl Cluster {
     }
 }
 
-/// How one watch of a cluster is doing, as data.
+/// The status of one watch of a cluster.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct KindStatus {
-    /// What is watched: the kind and which of its objects.
+    /// The request of the watch, as text: the kind and its selectors.
     pub watch: String,
     /// The kind: `<plural>` or `<plural>.<group>`.
     pub kind: String,
-    /// Whether it has been listed completely.
+    /// Whether a complete list has been read.
     pub synced: bool,
-    /// How many objects are held.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// How many bytes of JSON are held.
+    /// The number of bytes of JSON in the store.
     pub bytes: usize,
-    /// How many objects were left out because they could not be read.
+    /// The number of objects that are missing in the store because they could not be read.
     pub skipped: u64,
-    /// How many complete lists have been read.
+    /// The number of complete lists that have been read.
     pub lists: u64,
-    /// When something was last heard.
+    /// When anything was last received on this watch.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
     pub last_event: Option<SystemTime>,
-    /// What stands in the way, in words.
+    /// The current problem of the watch, as text.
     pub problem: Option<String>,
-    /// Whether someone has to change something before it can be listed: it is forbidden, or its kind is not
-    /// served.
+    /// Whether a change in the cluster is needed before the kind can be listed: it is forbidden, or not served.
     pub blocked: bool,
 }
 
-/// Keeps a watch alive; made by [`Cluster::watch`]. Dropping the last handle of a watch ends it and frees its
-/// store.
+/// Keeps a watch alive. [`Cluster::watch`] returns it. Dropping the last handle of a watch ends the watch and frees
+/// its store.
 pub struct WatchHandle {
     cluster: Weak<Inner>,
     watch: Arc<SharedWatch>,
@@ -298,13 +266,13 @@ pub struct WatchHandle {
 }
 
 impl WatchHandle {
-    /// What is watched.
+    /// The request of the watch.
     pub fn request(&self) -> &WatchRequest {
         self.watch.request()
     }
 
-    /// How the watch is doing.
-    pub fn status(&self) -> crate::WatchStatus {
+    /// The status of the watch.
+    pub fn status(&self) -> WatchStatus {
         self.watch.status()
     }
 }
@@ -317,7 +285,7 @@ impl Drop for WatchHandle {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
-        let mut watches = cluster.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = lock(&cluster.watches);
         let Some(at) = watches
             .entries
             .iter()
@@ -329,7 +297,7 @@ impl Drop for WatchHandle {
         entry.handles -= 1;
         if entry.handles == 0 {
             watches.entries.swap_remove(at);
-            // Without the lock: it waits for sinks, which may look at their cluster.
+            // Without the lock: `stop` waits for sinks, and a sink may use the cluster.
             drop(watches);
             self.watch.stop();
         }

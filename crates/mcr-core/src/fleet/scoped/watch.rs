@@ -1,16 +1,17 @@
-//! One watch of one kind for all clusters behind one endpoint.
+//! One watch of one kind for all clusters behind one scope endpoint.
 
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::SystemTime,
 };
 
 use futures::future::BoxFuture;
+use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{
     Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectStore, ParsedObject, RawObject,
@@ -23,53 +24,55 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::ScopeLayout;
+use crate::ScopeLayout;
 
-/// Takes the objects of a whole endpoint apart into those of its clusters.
+/// Distributes the objects of an endpoint to the caches of its places, and lets the watches of clusters read those caches.
 ///
-/// Objects of places that no cluster of the fleet stands for are held as well, so that a cluster that joins
-/// finds its objects without a list.
+/// It also keeps the objects of places that belong to no cluster of the fleet. A cluster that joins later finds its objects
+/// without a list.
 pub(crate) struct ScopeWatch {
     layout: Arc<dyn ScopeLayout>,
-    /// As the clusters ask for it.
+    /// The request of the clusters.
     request: WatchRequest,
-    /// As the endpoint is asked for it.
+    /// The request to the endpoint.
     query: WatchRequest,
-    places: Mutex<Places>,
+    state: Mutex<State>,
     indexers: Mutex<Vec<(Arc<str>, Indexer)>>,
     status: Observable<WatchStatus>,
-    /// Objects that could not be read, of no cluster that is known.
+    /// The number of unreadable objects whose place is not known.
     skipped: AtomicU64,
     relist: Notify,
-    /// Called, with no lock held, when the last watch has left.
-    unread: Box<dyn Fn(&WatchRequest) + Send + Sync>,
+    /// Called without any lock when the last reader has left.
+    on_last_reader_left: Box<dyn Fn(&WatchRequest) + Send + Sync>,
     stop: CancellationToken,
 }
 
 #[derive(Default)]
-struct Places {
-    cache: HashMap<Arc<str>, Place>,
-    /// Who reads what, by the watch's id.
+struct State {
+    places: HashMap<Arc<str>, PlaceCache>,
+    /// By the id of the watch.
     readers: HashMap<u64, Reader>,
-    /// Those that came from another endpoint and wait for a list that began after they came.
-    arriving: Vec<u64>,
-    /// Those of them that the list under way is for.
-    boarding: Vec<u64>,
+    /// Ids of readers that came from another endpoint and wait for a list that begins after they came.
+    awaiting_next_list: Vec<u64>,
+    /// Ids of readers that wait for the end of the list under way.
+    awaiting_current_list: Vec<u64>,
     listing: bool,
 }
 
+/// The objects of one place, and the number of readers at that place.
 #[derive(Default)]
-struct Place {
+struct PlaceCache {
     cache: Arc<Cache>,
     readers: usize,
 }
 
-/// An object as its cluster sees it, and where that is.
+/// An object in the form that its cluster sees, and the place of that cluster.
 struct Located {
     place: Arc<str>,
     object: Object,
 }
 
+/// The watch of a cluster, and the place where it reads.
 #[derive(Clone)]
 struct Reader {
     watch: Arc<SharedWatch>,
@@ -82,18 +85,18 @@ impl ScopeWatch {
         request: WatchRequest,
         query: WatchRequest,
         indexers: Vec<(Arc<str>, Indexer)>,
-        unread: Box<dyn Fn(&WatchRequest) + Send + Sync>,
+        on_last_reader_left: Box<dyn Fn(&WatchRequest) + Send + Sync>,
     ) -> Self {
         Self {
             layout,
             request,
             query,
-            places: Mutex::default(),
+            state: Mutex::default(),
             indexers: Mutex::new(indexers),
             status: Observable::default(),
             skipped: AtomicU64::new(0),
             relist: Notify::new(),
-            unread,
+            on_last_reader_left,
             stop: CancellationToken::new(),
         }
     }
@@ -112,62 +115,61 @@ impl ScopeWatch {
         status
     }
 
-    /// How many places there are, and how many watches read from them.
+    /// The number of places, and the number of readers.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let places = self.places();
-        (places.cache.len(), places.readers.len())
+        let state = self.state();
+        (state.places.len(), state.readers.len())
     }
 
-    pub(crate) fn is_unread(&self) -> bool {
-        self.places().readers.is_empty()
+    pub(crate) fn has_readers(&self) -> bool {
+        !self.state().readers.is_empty()
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 
     fn indexers(&self) -> MutexGuard<'_, Vec<(Arc<str>, Indexer)>> {
-        self.indexers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.indexers)
     }
 
-    /// Adds an index to what is and will be there; an index of the same name is replaced.
+    /// Adds an index to all caches, including caches of places that come later. Replaces an index of the same name.
     pub(crate) fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
         {
             let mut indexers = self.indexers();
             indexers.retain(|(known, _)| known != name);
             indexers.push((name.clone(), indexer.clone()));
         }
-        let (everything, readers) = {
-            let places = self.places();
-            let readers: Vec<Arc<SharedWatch>> =
-                places.arriving().map(|reader| reader.watch.clone()).collect();
-            (places.all(), readers)
+        let (caches, waiting) = {
+            let state = self.state();
+            let waiting: Vec<Arc<SharedWatch>> = state.waiting().map(|reader| reader.watch.clone()).collect();
+            (state.caches(), waiting)
         };
-        // Those that wait for a list read from contents of their own until then.
-        let own = readers.iter().map(|reader| reader.cache());
-        for cache in everything.into_iter().chain(own) {
+        // A reader that waits for a list reads from a cache of its own until then.
+        let own = waiting.iter().map(|watch| watch.cache());
+        for cache in caches.into_iter().chain(own) {
             cache.store().add_index(name.clone(), indexer.clone());
         }
     }
 
-    fn at(&self, places: &mut Places, place: &str) -> Arc<Cache> {
-        if let Some(known) = places.cache.get(place) {
+    fn cache_of(&self, state: &mut State, place: &str) -> Arc<Cache> {
+        if let Some(known) = state.places.get(place) {
             return known.cache.clone();
         }
-        let new = Place::default();
+        let new = PlaceCache::default();
         for (name, indexer) in self.indexers().iter() {
             new.cache.store().add_index(name.clone(), indexer.clone());
         }
-        if places.listing {
+        if state.listing {
             new.cache.store().begin_listing();
         }
         let cache = new.cache.clone();
-        places.cache.insert(place.into(), new);
+        state.places.insert(place.into(), new);
         cache
     }
 
-    fn cache_at(&self, place: &str) -> Arc<Cache> {
-        self.at(&mut self.places(), place)
+    fn cache(&self, place: &str) -> Arc<Cache> {
+        self.cache_of(&mut self.state(), place)
     }
 
     /// Changes the objects of a place.
@@ -176,97 +178,99 @@ impl ScopeWatch {
         C: IntoIterator<Item = ObjectChange>,
     {
         loop {
-            let cache = self.cache_at(place);
+            let cache = self.cache(place);
             cache.apply(&self.request, &change);
-            // Whoever leaves takes an empty place along, which may have been this one a moment ago.
-            if Arc::ptr_eq(&cache, &self.cache_at(place)) {
+            // A reader that leaves removes an empty cache, perhaps this cache just before the change. The change is then
+            // applied again, to the new cache of the place.
+            if Arc::ptr_eq(&cache, &self.cache(place)) {
                 return;
             }
         }
     }
 
-    /// Counts a watch of a cluster among those that read from here, and gives it the objects of its place; none if it
-    /// reads there already.
+    /// Adds a reader, and returns the cache of its place. `None` if the watch reads there already.
     pub(crate) fn admit(&self, watch: &Arc<SharedWatch>, place: &Arc<str>) -> Option<Arc<Cache>> {
-        let mut places = self.places();
+        let mut state = self.state();
         let reader = Reader {
             watch: watch.clone(),
             place: place.clone(),
         };
-        if places.reads_at(watch.id(), place) {
+        if state.reads_at(watch.id(), place) {
             return None;
         }
-        if let Some(before) = places.readers.insert(watch.id(), reader) {
-            // It goes from one place to another behind the same endpoint.
-            places.leave_line(watch.id());
-            places.left(&before.place);
+        if let Some(before) = state.readers.insert(watch.id(), reader) {
+            // The cluster moves to another place behind the same endpoint.
+            state.stop_waiting(watch.id());
+            state.leave_place(&before.place);
         }
-        let cache = self.at(&mut places, place);
-        if let Some(at) = places.cache.get_mut(place) {
+        let cache = self.cache_of(&mut state, place);
+        if let Some(at) = state.places.get_mut(place) {
             at.readers += 1;
         }
         Some(cache)
     }
 
-    /// Where an object belongs; none if it belongs to no cluster.
+    /// The place and the localized form of an object. `None` if the object belongs to no cluster, or if the clusters did not
+    /// request its namespace.
     fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Located>, NotAnObject> {
-        let opened = item?;
-        let Some(placement) = guarded("place", || self.layout.place(opened.metadata()))? else {
+        let raw = item?;
+        let Some(placement) = catch_panic("place", || self.layout.place(raw.metadata()))? else {
             return Ok(None);
         };
-        let namespace = placement.namespace.as_deref();
-        let object = if guarded("localizes", || self.layout.localizes(&self.request))? {
-            let localized = self.localize(&opened, &placement.place)?;
-            let opened = ParsedObject::read(&localized)?;
-            opened.object().encode(namespace, encoder)
+        let (place, namespace) = (placement.place(), placement.namespace());
+        let object = if catch_panic("localizes", || self.layout.localizes(&self.request))? {
+            let localized = self.localize(&raw, place)?;
+            ParsedObject::read(&localized)?
+                .object()
+                .encode(namespace, encoder)
         } else {
-            opened.encode(namespace, encoder)
+            raw.encode(namespace, encoder)
         };
         let object = object.map_err(|error| {
-            self.cache_at(&placement.place).skip(&error);
-            self.places().prune(&placement.place);
-            error.at(&placement.place)
+            self.cache(place).skip(&error);
+            self.state().remove_if_idle(place);
+            error.at(place)
         })?;
         let wanted = self.request.namespace_name();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
         Ok(Some(Located {
-            place: placement.place.as_ref().into(),
+            place: place.into(),
             object,
         }))
     }
 
     fn localize(&self, object: &RawObject<'_>, place: &str) -> Result<Box<RawValue>, NotAnObject> {
-        let fault = |error: serde_json::Error| NotAnObject::nameless(mcr_store::describe(&error));
-        let mut value: serde_json::Value = serde_json::from_slice(&object.json()).map_err(fault)?;
-        guarded("localize", || self.layout.localize(place, &mut value))?;
-        serde_json::value::to_raw_value(&value).map_err(fault)
+        let unreadable = |error: serde_json::Error| NotAnObject::nameless(mcr_store::describe(&error));
+        let mut value: serde_json::Value = serde_json::from_slice(&object.json()).map_err(unreadable)?;
+        catch_panic("localize", || self.layout.localize(place, &mut value))?;
+        serde_json::value::to_raw_value(&value).map_err(unreadable)
     }
 }
 
-/// A layout that panics on one object must not end the watch of all clusters: the object counts as one that can't be
-/// read, so it is left out and nothing is taken for deleted.
-fn guarded<T>(function: &str, call: impl FnOnce() -> T) -> Result<T, NotAnObject> {
+/// Calls a function of the layout. A panic makes the object unreadable: the watch of all clusters continues without it, and
+/// deletes nothing that is missing in a list.
+fn catch_panic<T>(function: &str, call: impl FnOnce() -> T) -> Result<T, NotAnObject> {
     catch_unwind(AssertUnwindSafe(call))
         .map_err(|_| NotAnObject::nameless(format!("the scope's layout panicked in {function}")))
 }
 
-impl Places {
-    /// Who waits for a list.
-    fn arriving(&self) -> impl Iterator<Item = &Reader> {
-        let waiting = self.arriving.iter().chain(&self.boarding);
+impl State {
+    /// The readers that wait for a list.
+    fn waiting(&self) -> impl Iterator<Item = &Reader> {
+        let waiting = self.awaiting_next_list.iter().chain(&self.awaiting_current_list);
         waiting.filter_map(|id| self.readers.get(id))
     }
 
-    fn all(&self) -> Vec<Arc<Cache>> {
-        self.cache.values().map(|place| place.cache.clone()).collect()
+    fn caches(&self) -> Vec<Arc<Cache>> {
+        self.places.values().map(|place| place.cache.clone()).collect()
     }
 
-    /// It does not wait for a list any more. Should it come back, the list that it waits for then is another one.
-    fn leave_line(&mut self, watch: u64) {
-        self.arriving.retain(|id| *id != watch);
-        self.boarding.retain(|id| *id != watch);
+    /// Removes a watch from the readers that wait for a list. If the watch comes back, it waits for a later list.
+    fn stop_waiting(&mut self, watch: u64) {
+        self.awaiting_next_list.retain(|id| *id != watch);
+        self.awaiting_current_list.retain(|id| *id != watch);
     }
 
     fn reads_at(&self, watch: u64, place: &str) -> bool {
@@ -275,24 +279,23 @@ impl Places {
             .is_some_and(|reader| &*reader.place == place)
     }
 
-    /// A place has one reader less.
-    fn left(&mut self, place: &str) -> Option<Arc<Cache>> {
-        let at = self.cache.get_mut(place)?;
+    /// Counts one reader less at a place.
+    fn leave_place(&mut self, place: &str) -> Option<Arc<Cache>> {
+        let at = self.places.get_mut(place)?;
         at.readers -= 1;
         let cache = at.cache.clone();
-        self.prune(place);
+        self.remove_if_idle(place);
         Some(cache)
     }
 
-    /// Forgets a place that has no objects and that nobody reads.
-    fn prune(&mut self, place: &str) {
-        if self.cache.get(place).is_some_and(Place::is_idle) {
-            self.cache.remove(place);
+    fn remove_if_idle(&mut self, place: &str) {
+        if self.places.get(place).is_some_and(PlaceCache::is_idle) {
+            self.places.remove(place);
         }
     }
 }
 
-impl Place {
+impl PlaceCache {
     fn is_idle(&self) -> bool {
         self.readers == 0 && self.cache.store().is_empty()
     }
@@ -307,28 +310,27 @@ impl Feed for ScopeWatch {
         self.status.read(|status| status.last_event)
     }
 
-    /// A cluster does not read from here any more.
     fn leave(&self, watch: &SharedWatch) {
         let cache = {
-            let mut places = self.places();
-            let Some(reader) = places.readers.remove(&watch.id()) else {
+            let mut state = self.state();
+            let Some(reader) = state.readers.remove(&watch.id()) else {
                 return;
             };
-            places.leave_line(watch.id());
-            places.left(&reader.place)
+            state.stop_waiting(watch.id());
+            state.leave_place(&reader.place)
         };
         if let Some(cache) = cache {
             cache.unsubscribe_watch(watch.id());
         }
-        if self.is_unread() {
-            (self.unread)(&self.request);
+        if !self.has_readers() {
+            (self.on_last_reader_left)(&self.request);
         }
     }
 
-    /// A watch comes from another endpoint. What this one has of its cluster is old until it is listed again: were it
-    /// believed at once, what has not arrived yet would be taken for deleted.
+    /// The caches here may be older than the cache that the watch brings from another endpoint. Before this endpoint has been
+    /// listed again, a missing object is no proof of a delete.
     fn await_list(&self, watch: &SharedWatch) {
-        self.places().arriving.push(watch.id());
+        self.state().awaiting_next_list.push(watch.id());
         self.relist.notify_one();
     }
 }
@@ -343,45 +345,44 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn objects(&self) -> usize {
-        let all = self.places().all();
-        all.iter().map(|cache| cache.store().len()).sum()
+        let caches = self.state().caches();
+        caches.iter().map(|cache| cache.store().len()).sum()
     }
 
     fn begin_listing(&self) {
-        let mut places = self.places();
-        places.listing = true;
-        let arriving = std::mem::take(&mut places.arriving);
-        places.boarding.extend(arriving);
-        for place in places.cache.values() {
+        let mut state = self.state();
+        state.listing = true;
+        let waiting = std::mem::take(&mut state.awaiting_next_list);
+        state.awaiting_current_list.extend(waiting);
+        for place in state.places.values() {
             place.cache.store().begin_listing();
         }
     }
 
     fn finish_listing(&self, complete: bool) {
-        let everything = {
-            let mut places = self.places();
-            places.listing = false;
-            places.all()
+        let caches = {
+            let mut state = self.state();
+            state.listing = false;
+            state.caches()
         };
-        for cache in everything {
+        for cache in caches {
             cache.apply(&self.request, |store| store.finish_listing(complete));
         }
         let arrived = {
-            let mut places = self.places();
-            places.cache.retain(|_, place| !place.is_idle());
-            let boarding = std::mem::take(&mut places.boarding);
-            let arrived = boarding.iter().filter_map(|id| places.readers.get(id));
+            let mut state = self.state();
+            state.places.retain(|_, place| !place.is_idle());
+            let waiting = std::mem::take(&mut state.awaiting_current_list);
+            let arrived = waiting.iter().filter_map(|id| state.readers.get(id));
             arrived.cloned().collect::<Vec<Reader>>()
         };
         for Reader { watch, place } in arrived {
             watch.arrive(|| {
-                let mut places = self.places();
-                let still = places.reads_at(watch.id(), &place);
-                let cache = still.then(|| self.at(&mut places, &place))?;
-                drop(places);
+                let mut state = self.state();
+                let still = state.reads_at(watch.id(), &place);
+                let cache = still.then(|| self.cache_of(&mut state, &place))?;
+                drop(state);
                 if !complete {
-                    // Nothing may be taken for deleted by such a list, nor may one object that can't be read keep
-                    // clusters from arriving.
+                    // An incomplete list deletes nothing. Nor may one unreadable object keep clusters from arriving.
                     cache.add_missing(&self.request, &watch.cache());
                 }
                 Some(cache)
@@ -391,11 +392,11 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn abort_listing(&self) {
-        let mut places = self.places();
-        places.listing = false;
-        let boarding = std::mem::take(&mut places.boarding);
-        places.arriving.extend(boarding);
-        for place in places.cache.values() {
+        let mut state = self.state();
+        state.listing = false;
+        let waiting = std::mem::take(&mut state.awaiting_current_list);
+        state.awaiting_next_list.extend(waiting);
+        for place in state.places.values() {
             place.cache.store().finish_listing(false);
         }
     }
@@ -428,7 +429,7 @@ impl WatchTarget for ScopeWatch {
         };
         let object = Arc::new(object);
         self.apply(&place, |store| store.delete(object.clone()));
-        self.places().prune(&place);
+        self.state().remove_if_idle(&place);
         Ok(Some(PlacedObject {
             place: Some(place),
             object,
@@ -441,8 +442,8 @@ impl WatchTarget for ScopeWatch {
 
     fn status_changed(&self) {
         let readers: Vec<Arc<SharedWatch>> = {
-            let places = self.places();
-            places
+            let state = self.state();
+            state
                 .readers
                 .values()
                 .map(|reader| reader.watch.clone())
@@ -454,12 +455,12 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn may_list_from_cache(&self) -> bool {
-        // What a cluster brought along from another endpoint may be newer than what is in a cache.
-        Self::status(self).lists == 0 && self.objects() == 0 && self.places().arriving.is_empty()
+        // The cache that a cluster brings from another endpoint may be newer than the cache of the API server.
+        Self::status(self).lists == 0 && self.objects() == 0 && self.state().awaiting_next_list.is_empty()
     }
 
     fn relist_failed(&self) {
-        if !self.places().arriving.is_empty() {
+        if !self.state().awaiting_next_list.is_empty() {
             self.relist.notify_one();
         }
     }

@@ -1,0 +1,79 @@
+//! Building a fleet.
+
+use std::{fmt, sync::Arc};
+
+use futures::{StreamExt, stream};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::{handle::Fleet, settings::FleetSettings};
+use crate::{Access, Change, ClusterName, ClusterSpec, Discovery, Provider};
+
+/// Builds a [`Fleet`].
+#[derive(Default)]
+#[must_use]
+pub struct FleetBuilder {
+    providers: Vec<Arc<dyn Provider>>,
+    settings: FleetSettings,
+}
+
+impl FleetBuilder {
+    /// Adds a provider. Providers are independent of each other. If two providers announce the same name, the first one
+    /// keeps it.
+    pub fn provider(mut self, provider: impl Provider) -> Self {
+        self.providers.push(Arc::new(provider));
+        self
+    }
+
+    /// Changes settings.
+    pub fn settings(mut self, change: impl FnOnce(&mut FleetSettings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// Builds the fleet. It does nothing before [`Fleet::run`].
+    #[must_use]
+    pub fn build(self) -> Fleet {
+        Fleet::new(self.providers, self.settings)
+    }
+}
+
+impl fmt::Debug for FleetBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let providers: Vec<&str> = self.providers.iter().map(|provider| provider.name()).collect();
+        f.debug_struct("FleetBuilder")
+            .field("providers", &providers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of the only cluster of [`Fleet::single`].
+pub const SINGLE_CLUSTER: &str = "local";
+
+/// Building fleets.
+impl Fleet {
+    /// Starts to build a fleet.
+    pub fn builder() -> FleetBuilder {
+        FleetBuilder::default()
+    }
+
+    /// A fleet with one cluster, named `local`, which `client` connects to. It runs the same program on a single cluster.
+    pub fn single(client: Client) -> Self {
+        struct Single(Access);
+        impl Provider for Single {
+            fn name(&self) -> &str {
+                "single"
+            }
+            fn discover(&self, stop: CancellationToken) -> Discovery {
+                let only = ClusterName::new(SINGLE_CLUSTER)
+                    .map(|name| Change::Upsert(ClusterSpec::new(name, self.0.clone())))
+                    .map_err(Into::into);
+                stream::iter([only, Ok(Change::Synced)])
+                    .chain(stream::pending())
+                    .take_until(stop.cancelled_owned())
+                    .boxed()
+            }
+        }
+        Self::builder().provider(Single(Access::from(client))).build()
+    }
+}

@@ -1,0 +1,52 @@
+//! How a cluster is connected.
+
+use std::{sync::Arc, time::SystemTime};
+
+use mcr_client::Transport;
+use mcr_watch::internal::SharedWatch;
+
+use super::info::ClusterInfo;
+use crate::{Capabilities, ClusterName};
+
+/// How a cluster is connected.
+pub(crate) enum Attachment {
+    /// The cluster has its own connection.
+    Own,
+    /// The handle is that of a scope endpoint: it has its own connection, but it is no cluster of the fleet.
+    Endpoint,
+    /// The cluster uses the connection of its scope endpoint.
+    Scoped(Arc<dyn ScopePlacement>),
+}
+
+/// The placement of a cluster in a scope: its scope endpoint and its place there.
+///
+/// A trait, because a scope endpoint knows its clusters: their handle can't name its type.
+pub(crate) trait ScopePlacement: Send + Sync {
+    /// The name of the scope.
+    fn scope(&self) -> Arc<str>;
+
+    /// The number of the scope endpoint, unique in the process.
+    fn endpoint_id(&self) -> u64;
+
+    /// The capabilities of the clusters of the scope.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The namespace of requests that name none.
+    fn default_namespace(&self) -> String;
+
+    /// Creates the transport of the cluster, which sends requests through the layout of the scope.
+    fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport;
+
+    /// The connection of the scope endpoint; none before the first one and between two servers.
+    fn connection(&self) -> Option<ConnectionInfo>;
+
+    /// Makes a watch read the objects of this place.
+    fn join(&self, watch: &Arc<SharedWatch>);
+}
+
+/// The state of a connection, for the snapshot of the fleet.
+pub(crate) struct ConnectionInfo {
+    pub(crate) info: Arc<ClusterInfo>,
+    /// When anything was last received.
+    pub(crate) last_heard: Option<SystemTime>,
+}

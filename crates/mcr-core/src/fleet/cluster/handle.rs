@@ -1,0 +1,357 @@
+//! The handle of one cluster.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock},
+    time::SystemTime,
+};
+
+use arc_swap::ArcSwap;
+use kube::{
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
+    runtime::events::{Recorder, Reporter},
+};
+use mcr_client::{Transport, internal::Observable};
+use mcr_watch::internal::{Health, Phase};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    attachment::{Attachment, ConnectionInfo, ScopePlacement},
+    info::{ClusterInfo, StateSince},
+    lazy_transport::LazyTransport,
+    watches::Watches,
+};
+use crate::{
+    Capabilities, ClusterName,
+    fleet::{resources::Resources, state::ClusterState},
+};
+
+/// A handle of one cluster of the fleet, for one engagement.
+///
+/// A handle is cheap to clone. It works across new credentials and new addresses of its cluster. When the cluster
+/// leaves the fleet, or another cluster takes its name, the engagement ends: [`token`](Self::token) is cancelled, the
+/// stores return [`StoreError::Gone`](crate::StoreError::Gone), and requests of the client fail at once. A handle
+/// never becomes a handle of the next cluster of that name.
+#[derive(Clone)]
+pub struct Cluster(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) name: ClusterName,
+    provider: Arc<str>,
+    epoch: u64,
+    info: ArcSwap<ClusterInfo>,
+    state: Observable<StateSince>,
+    transport: LazyTransport,
+    /// None for clusters in scopes.
+    health: OnceLock<Arc<Health>>,
+    pub(super) token: CancellationToken,
+    /// The tasks that must end before the cluster is gone: its watches and running reconciles.
+    pub(super) tasks: TaskTracker,
+    pub(super) watches: Mutex<Watches>,
+    recorder: OnceLock<Box<Recorder>>,
+    attachment: Attachment,
+    pub(super) resources: Arc<Resources>,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        name: ClusterName,
+        provider: Arc<str>,
+        epoch: u64,
+        info: ClusterInfo,
+        resources: &Arc<Resources>,
+        attachment: Attachment,
+    ) -> Self {
+        let first = StateSince {
+            state: ClusterState::Discovered,
+            since: SystemTime::now(),
+        };
+        if !matches!(attachment, Attachment::Endpoint) {
+            resources.observers.counts.entered(&first.state);
+        }
+        let cluster = Self(Arc::new(Inner {
+            name,
+            provider,
+            epoch,
+            info: ArcSwap::from_pointee(info),
+            state: Observable::new(first),
+            transport: LazyTransport::default(),
+            health: OnceLock::new(),
+            token: resources.token.child_token(),
+            tasks: TaskTracker::new(),
+            watches: Mutex::default(),
+            recorder: OnceLock::new(),
+            attachment,
+            resources: resources.clone(),
+        }));
+        if cluster.placement().is_none() {
+            // Its supervisor connects it in a moment.
+            cluster.transport();
+        }
+        cluster
+    }
+
+    /// The name of the cluster.
+    pub fn name(&self) -> &ClusterName {
+        &self.0.name
+    }
+
+    /// The name of the provider that announced the cluster.
+    pub fn provider(&self) -> &str {
+        &self.0.provider
+    }
+
+    /// The number of the engagement. A cluster that joins later, also under the same name, has a higher one.
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch
+    }
+
+    /// The labels that its provider announced last.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.0.info.load().spec.labels.to_map()
+    }
+
+    /// The value of one label.
+    pub fn label(&self, key: &str) -> Option<String> {
+        self.0.info.load().spec.labels.get(key).map(str::to_owned)
+    }
+
+    /// The properties that its provider announced last.
+    pub fn properties(&self) -> BTreeMap<String, String> {
+        self.0.info.load().spec.properties.to_map()
+    }
+
+    /// The identity of the cluster: the one that its provider declares, or else the UID of its `kube-system`
+    /// namespace. `None` while neither is known.
+    pub fn identity(&self) -> Option<Arc<str>> {
+        self.0.info.load().identity.clone()
+    }
+
+    /// The current state.
+    pub fn state(&self) -> ClusterState {
+        self.0.state.read(|now| now.state.clone())
+    }
+
+    /// The time at which the cluster entered its current state.
+    pub fn state_since(&self) -> SystemTime {
+        self.0.state.read(|now| now.since)
+    }
+
+    /// Waits until the cluster is in a state that `wanted` accepts, and returns that state.
+    ///
+    /// Returns [`ClusterState::Gone`] if the engagement ends first. Cancel safe.
+    pub async fn wait_for(&self, mut wanted: impl FnMut(&ClusterState) -> bool) -> ClusterState {
+        let found = |now: &StateSince| {
+            (wanted(&now.state) || now.state == ClusterState::Gone).then(|| now.state.clone())
+        };
+        self.0.state.wait(found).await
+    }
+
+    /// A token that is cancelled when the cluster leaves the fleet. Work for the cluster should end then.
+    pub fn token(&self) -> &CancellationToken {
+        &self.0.token
+    }
+
+    /// A client of this cluster.
+    ///
+    /// All clients of a cluster share one connection pool, which is built on first use. They work for the cluster's
+    /// whole life: credentials and addresses change below them. While the cluster is not connected, or is suspended,
+    /// requests fail at once with the reason. No request waits longer than its deadline.
+    ///
+    /// The default namespace is that of the kubeconfig's context, of the [`EndpointAccess`](crate::EndpointAccess), of the ready client,
+    /// or that of the layout of the scope. If the provider announces another one, clients that are taken later have
+    /// it. Clients that were taken earlier keep theirs.
+    ///
+    /// # Panics
+    /// If called for the first time outside of a tokio runtime.
+    pub fn client(&self) -> Client {
+        let transport = self.transport();
+        match self.placement() {
+            Some(placement) => transport.client(&placement.default_namespace()),
+            None => transport.client(&self.0.info.load().default_namespace),
+        }
+    }
+
+    /// An API for the objects of a kind in all namespaces.
+    pub fn api<K: Resource<DynamicType: Default>>(&self) -> Api<K> {
+        Api::all(self.client())
+    }
+
+    /// An API for the objects of a kind in one namespace.
+    pub fn namespaced<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        Api::namespaced(self.client(), namespace)
+    }
+
+    /// The recorder for Kubernetes events of this cluster.
+    ///
+    /// Each cluster has its own recorder, because a recorder counts equal events as one event.
+    ///
+    /// # Panics
+    /// If called for the first time outside of a tokio runtime.
+    pub fn recorder(&self) -> Recorder {
+        let reporter = || Reporter {
+            controller: self.0.resources.settings.event_reporter.clone(),
+            instance: None,
+        };
+        self.0
+            .recorder
+            .get_or_init(|| Box::new(Recorder::new(self.client(), reporter())))
+            .as_ref()
+            .clone()
+    }
+
+    /// Spawns a future that belongs to the cluster: the cluster is not [`Gone`](ClusterState::Gone) before the future
+    /// has ended.
+    ///
+    /// The future should end soon after [`token`](Self::token) is cancelled.
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    pub fn spawn<F>(&self, future: F) -> tokio::task::JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.tasks.spawn(future)
+    }
+
+    /// The features of its API that some API servers lack.
+    pub fn capabilities(&self) -> Capabilities {
+        self.placement()
+            .map_or_else(Capabilities::default, |placement| placement.capabilities())
+    }
+
+    /// The name of its scope, if the cluster is in a scope.
+    pub fn scope(&self) -> Option<Arc<str>> {
+        self.placement().map(|placement| placement.scope())
+    }
+
+    /// Its placement, if the cluster is in a scope.
+    pub(crate) fn placement(&self) -> Option<&Arc<dyn ScopePlacement>> {
+        match &self.0.attachment {
+            Attachment::Scoped(placement) => Some(placement),
+            Attachment::Own | Attachment::Endpoint => None,
+        }
+    }
+
+    /// The connection that its requests use: that of its scope endpoint, or its own.
+    pub(crate) fn connection(&self) -> ConnectionInfo {
+        let endpoint = self.placement().and_then(|placement| placement.connection());
+        endpoint.unwrap_or_else(|| ConnectionInfo {
+            info: self.info(),
+            last_heard: self.last_heard(),
+        })
+    }
+
+    /// Whether this and the other are handles of the same engagement of the same cluster.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn info(&self) -> Arc<ClusterInfo> {
+        self.0.info.load_full()
+    }
+
+    pub(crate) fn change_info(&self, change: impl Fn(&mut ClusterInfo)) {
+        self.0.info.rcu(|info| {
+            let mut info = ClusterInfo::clone(info);
+            change(&mut info);
+            info
+        });
+    }
+
+    /// The transport that its requests go through, created on first use.
+    pub(crate) fn transport(&self) -> &Transport {
+        let name = &self.0.name;
+        self.0.transport.get(|| match self.placement() {
+            Some(placement) => placement.clone().transport(name),
+            None => {
+                let settings = self.0.resources.settings.transport.clone();
+                Transport::with_settings(name.clone(), settings)
+            }
+        })
+    }
+
+    /// When anything was last received through its own transport.
+    pub(crate) fn last_heard(&self) -> Option<SystemTime> {
+        self.0.transport.created()?.last_heard()
+    }
+
+    /// Makes requests fail at once with a reason. `None` lets them through again.
+    pub(crate) fn block(&self, reason: Option<Arc<str>>) {
+        self.0.transport.block(reason);
+    }
+
+    /// Closes its transport for good.
+    pub(crate) fn close_transport(&self) {
+        self.0.transport.close();
+    }
+
+    /// The channel between its supervisor and the drivers of its watches.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        self.0.health.get_or_init(|| Arc::new(Health::new(Phase::Down)))
+    }
+
+    /// Sets the default namespace of clients that are taken from now on. Returns whether it differs from the one before.
+    pub(crate) fn set_default_namespace(&self, namespace: &Arc<str>) -> bool {
+        let changed = self.0.info.load().default_namespace != *namespace;
+        if changed {
+            self.change_info(|info| info.default_namespace.clone_from(namespace));
+        }
+        changed
+    }
+
+    /// Enters a state. Returns whether it differs from the state before.
+    pub(crate) fn set_state(&self, state: ClusterState) -> bool {
+        self.set_state_if(state, |_| true)
+    }
+
+    /// Enters a state if `may` accepts the current one. Returns whether the state has changed.
+    pub(crate) fn set_state_if(&self, state: ClusterState, may: impl FnOnce(&ClusterState) -> bool) -> bool {
+        self.0.state.change_if(|current| {
+            if !may(&current.state) {
+                return false;
+            }
+            let changed = current.state != state;
+            // The cluster stays in the state since the same time if only the reason is new.
+            if !current.state.same_kind(&state) {
+                current.since = SystemTime::now();
+                if !matches!(self.0.attachment, Attachment::Endpoint) {
+                    self.0.resources.observers.counts.entered(&state);
+                }
+            }
+            current.state = state;
+            changed
+        })
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.health().set_phase(phase);
+    }
+
+    /// Cancels its token, ends its watches and accepts no new task. No store is readable after this.
+    pub(crate) fn close(&self) {
+        self.0.token.cancel();
+        Watches::close(&self.0.watches);
+        self.0.tasks.close();
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("name", &self.0.name)
+            .field("provider", &self.0.provider)
+            .field("epoch", &self.0.epoch)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

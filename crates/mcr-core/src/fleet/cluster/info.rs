@@ -1,0 +1,45 @@
+//! The properties of a cluster that change during one engagement.
+
+use std::{sync::Arc, time::SystemTime};
+
+use mcr_access::internal::namespace;
+
+use crate::fleet::{description::Description, state::ClusterState};
+
+/// The properties of a cluster that can change without replacing the cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterInfo {
+    /// The newest description. Its labels and properties are shown.
+    pub(crate) spec: Arc<Description>,
+    pub(crate) identity: Option<Arc<str>>,
+    /// The default namespace of the description in use.
+    pub(crate) default_namespace: Arc<str>,
+    pub(crate) credential_expires: Option<SystemTime>,
+    pub(crate) last_probe: Option<SystemTime>,
+    /// A problem that does not interrupt the cluster, such as a new description that can't be used.
+    pub(crate) warning: Option<Arc<str>>,
+}
+
+impl ClusterInfo {
+    /// The properties of a cluster that has just been announced.
+    pub(crate) fn announced(spec: &Arc<Description>) -> Self {
+        Self {
+            spec: spec.clone(),
+            identity: spec.identity.clone(),
+            default_namespace: spec
+                .default_namespace
+                .clone()
+                .unwrap_or_else(namespace::default_name),
+            credential_expires: None,
+            last_probe: None,
+            warning: None,
+        }
+    }
+}
+
+/// A state, and the time since when the cluster is in it.
+#[derive(Debug, Clone)]
+pub(crate) struct StateSince {
+    pub(crate) state: ClusterState,
+    pub(crate) since: SystemTime,
+}

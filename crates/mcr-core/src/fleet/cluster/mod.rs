@@ -1,0 +1,13 @@
+//! The handle of one cluster, and its parts.
+
+mod attachment;
+mod handle;
+mod info;
+mod lazy_transport;
+mod stores;
+mod watches;
+
+pub(crate) use attachment::{Attachment, ConnectionInfo, ScopePlacement};
+pub use handle::Cluster;
+pub(crate) use info::ClusterInfo;
+pub use stores::{KindStatus, WatchHandle};

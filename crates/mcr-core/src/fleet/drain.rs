@@ -1,0 +1,64 @@
+//! The end of an engagement.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{cluster::Cluster, context::FleetContext, state::ClusterState};
+
+/// Why an engagement ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The cluster was removed. It may have been announced again since.
+    Left,
+    /// Another cluster has taken its name or its address.
+    Replaced,
+    /// The fleet stops.
+    Stopped,
+}
+
+/// The steps of draining a cluster, in this order.
+impl FleetContext {
+    /// Takes a cluster out of the fleet: it accepts no new work from now on.
+    pub(super) fn begin_drain(&self, cluster: &Cluster, end: End) {
+        let (name, epoch) = (cluster.name(), cluster.epoch());
+        cluster.set_state(ClusterState::Draining);
+        self.registry.insert_draining(cluster);
+        if end == End::Replaced {
+            // Another cluster may answer at the address already, so no further request may go there.
+            cluster.close_transport();
+        }
+        // Before subscribers are notified: once they know that the cluster has left, none of its stores is readable.
+        cluster.close();
+        self.registry.remove(cluster);
+        if cluster.placement().is_some() {
+            tracing::debug!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+        } else {
+            tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+        }
+        self.publish(name);
+    }
+
+    /// Waits until the tasks of a cluster have ended, for a limited time.
+    pub(super) async fn wait_for_tasks(&self, cluster: &Cluster) {
+        // Owners of work abort it after the grace period. A task that outlives the additional seconds is a bug.
+        let limit = self.settings().drain_grace + Duration::from_secs(5);
+        if timeout(limit, cluster.tasks().wait()).await.is_err() {
+            tracing::error!(cluster = %cluster.name(), epoch = cluster.epoch(), tasks = cluster.tasks().len(), "work for the cluster is still running {} s after it left", limit.as_secs());
+        }
+    }
+
+    /// Closes the transport of a cluster and forgets the cluster.
+    pub(super) fn end_drain(&self, cluster: &Cluster) {
+        let (name, epoch) = (cluster.name(), cluster.epoch());
+        cluster.close_transport();
+        self.registry.remove_draining(cluster);
+        cluster.set_state(ClusterState::Gone);
+        if cluster.placement().is_some() {
+            tracing::debug!(cluster = %name, epoch, "cluster is gone");
+        } else {
+            tracing::info!(cluster = %name, epoch, "cluster is gone");
+        }
+        self.publish(name);
+    }
+}

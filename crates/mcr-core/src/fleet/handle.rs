@@ -1,0 +1,316 @@
+//! The handle of a fleet.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::Resource;
+use mcr_store::{Indexer, Object};
+use mcr_watch::{Store, WatchRequest};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cluster::Cluster,
+    context::FleetContext,
+    counts::FleetCounts,
+    desired::Desired,
+    discovery::{Discoveries, RunningProvider},
+    events::FleetEvents,
+    settings::FleetSettings,
+    snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus},
+    supervisor::Supervisors,
+};
+use crate::Provider;
+
+/// The clusters that providers announce. Each of them is supervised by itself.
+///
+/// A fleet does nothing until [`run`](Self::run). After that, clusters join, change and leave as providers announce.
+/// A fleet is usable by itself; the `mcr` crate builds controllers on top of it.
+///
+/// ```no_run
+/// use mcr_core::{Fleet, FleetEvent, Provider};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn example(provider: impl Provider) {
+/// let fleet = Fleet::builder().provider(provider).build();
+/// let mut events = fleet.subscribe();
+/// let stop = CancellationToken::new();
+/// tokio::spawn({ let fleet = fleet.clone(); let stop = stop.clone(); async move { fleet.run(stop).await } });
+/// while let FleetEvent::Engaged(cluster) = events.next().await {
+///     println!("{} joined", cluster.name());
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fleet(Arc<Inner>);
+
+struct Inner {
+    context: Arc<FleetContext>,
+    supervisors: Arc<Supervisors>,
+    discoveries: Arc<Discoveries>,
+    started: AtomicBool,
+}
+
+/// There is no engaged cluster of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cluster {name} not found{}", hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default())]
+#[non_exhaustive]
+pub struct ClusterNotFound {
+    /// The name that was looked up.
+    pub name: String,
+    /// What is known about the name: its description can't be used, or its cluster is leaving.
+    pub hint: Option<String>,
+}
+
+/// By convention, the name of the cluster that holds the objects of the fleet itself. Controllers leave it out unless
+/// they ask for it.
+pub const HUB: &str = "hub";
+
+impl Fleet {
+    pub(super) fn new(providers: Vec<Arc<dyn Provider>>, settings: FleetSettings) -> Self {
+        let context = Arc::new(FleetContext::new(settings));
+        let supervisors = Arc::new(Supervisors::new(context.clone()));
+        let discoveries = Arc::new(Discoveries::new(supervisors.clone(), providers));
+        Self(Arc::new(Inner {
+            context,
+            supervisors,
+            discoveries,
+            started: AtomicBool::new(false),
+        }))
+    }
+
+    /// Runs the fleet until `stop` is cancelled, then drains every cluster.
+    ///
+    /// Returns when no task of the fleet runs any more. A fleet runs once: a second call logs an error and returns at
+    /// once.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the fleet, but does not wait until its clusters are drained. They drain as long as the
+    /// tokio runtime lives.
+    pub async fn run(&self, stop: CancellationToken) {
+        let Inner {
+            context,
+            supervisors,
+            discoveries,
+            started,
+        } = &*self.0;
+        if started.swap(true, Ordering::SeqCst) {
+            tracing::error!("Fleet::run was called a second time; a fleet runs once");
+            return;
+        }
+        context.resources.set_runtime();
+        let _on_drop = context.token().clone().drop_guard();
+        if discoveries.providers.is_empty() {
+            tracing::warn!(
+                "the fleet has no providers, so it will never have a cluster. Add one with FleetBuilder::provider"
+            );
+        }
+        let tasks = &supervisors.tasks;
+        for id in 0..discoveries.providers.len() {
+            tasks.spawn(discoveries.clone().run_provider(id));
+        }
+        tasks.spawn(discoveries.clone().run_sweeper());
+        tasks.spawn(discoveries.clone().warn_if_empty());
+        tasks.spawn(supervisors.clone().stop_members());
+        stop.cancelled().await;
+        context.token().cancel();
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    /// The engaged cluster of a name. Returns at once, without I/O.
+    ///
+    /// # Errors
+    /// [`ClusterNotFound`] if no cluster of that name is engaged. The error contains what is known about the name.
+    pub fn get(&self, name: &str) -> Result<Cluster, ClusterNotFound> {
+        self.0.context.registry.get(name).ok_or_else(|| ClusterNotFound {
+            name: name.to_owned(),
+            hint: self.hint(name),
+        })
+    }
+
+    /// Why a cluster may not be found.
+    fn hint(&self, name: &str) -> Option<String> {
+        if let Some(broken) = self.0.discoveries.desired().broken_of(name) {
+            return Some(format!(
+                "its description can't be used: {}: {}",
+                broken.object, broken.error
+            ));
+        }
+        let draining = self.0.context.registry.is_draining(name);
+        draining.then(|| "it is leaving the fleet".to_owned())
+    }
+
+    /// The engaged clusters, in the order of their names.
+    pub fn clusters(&self) -> Vec<Cluster> {
+        let mut clusters = self.0.context.registry.clusters();
+        clusters.sort_by(|a, b| a.name().cmp(b.name()));
+        clusters
+    }
+
+    /// Subscribes to the events of the fleet. The engaged clusters come first, then every change.
+    pub fn subscribe(&self) -> FleetEvents {
+        FleetEvents::new(self.0.context.clone())
+    }
+
+    /// Adds an index of a kind to all clusters, also to those that join later: [`Store::by_index`] then finds objects by
+    /// the values that `values` returns for them. An index of the same kind and name is replaced.
+    pub fn index<K>(
+        &self,
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+    {
+        let indexer: Indexer =
+            Arc::new(move |object: &Object| object.decode::<K>().ok().map(|object| values(&object)));
+        let (kind, name) = (WatchRequest::of::<K>(), name.into());
+        // Before the running watches, so that a watch that starts meanwhile has the index, too.
+        self.0
+            .context
+            .resources
+            .kinds
+            .register_index(&kind, &name, &indexer);
+        for cluster in self.0.context.registry.clusters() {
+            cluster.add_index(&kind, &name, &indexer);
+        }
+        for endpoint in self.0.supervisors.endpoints.all() {
+            endpoint.add_index(&kind, &name, &indexer);
+        }
+    }
+
+    /// The stores of a kind, of all clusters in which the kind is watched.
+    pub fn stores<K>(&self) -> Vec<(Cluster, Store<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.clusters()
+            .into_iter()
+            .filter_map(|c| c.store::<K>().ok().map(|store| (c, store)))
+            .collect()
+    }
+
+    /// Reads the objects of a kind from all clusters in which the kind is watched, in the order of the clusters' names.
+    ///
+    /// Objects that can't be decoded are left out, with a warning in the log.
+    pub fn list<K>(&self) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.read_all(|store| store.list().ok())
+    }
+
+    /// Reads the objects of a kind that have a value in an index, from all clusters in which the kind is watched, in the
+    /// order of the clusters' names. Register the index with [`index`](Self::index).
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # fn example(fleet: &mcr_core::Fleet) {
+    /// for (cluster, map) in fleet.by_index::<ConfigMap>("type", "human") {
+    ///     println!("{}: {:?}", cluster.name(), map.metadata.name);
+    /// }
+    /// # }
+    /// ```
+    pub fn by_index<K>(&self, index: &str, value: &str) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.read_all(|store| store.by_index(index, value).ok())
+    }
+
+    fn read_all<K>(&self, read: impl Fn(&Store<K>) -> Option<Vec<Arc<K>>>) -> Vec<(Cluster, Arc<K>)>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        // A cluster that leaves between the two reads is left out.
+        let found = self.stores::<K>().into_iter().filter_map(|(cluster, store)| {
+            let objects = read(&store)?;
+            Some(objects.into_iter().map(move |object| (cluster.clone(), object)))
+        });
+        found.flatten().collect()
+    }
+
+    /// The current status of every cluster, provider and scope endpoint.
+    pub fn snapshot(&self) -> FleetSnapshot {
+        let known = self.0.context.registry.with_draining();
+        let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
+        {
+            let desired = self.0.discoveries.desired();
+            for status in &mut clusters {
+                if let Some(broken) = desired.broken_of(&status.name) {
+                    status
+                        .warnings
+                        .push(format!("{}: {}", broken.object, broken.error).into());
+                }
+                if desired.is_held(&status.name) {
+                    status.warnings.push(
+                        "discovery no longer names it, but too many were lost at once to believe it".into(),
+                    );
+                }
+            }
+            for (provider, broken) in desired.never_good() {
+                let provider = self.0.discoveries.providers[provider].name.clone();
+                let reason = format!("{}: {}", broken.object, broken.error);
+                clusters.push(ClusterStatus::broken(
+                    broken.name.clone(),
+                    provider,
+                    reason.into(),
+                ));
+            }
+        }
+        clusters.sort_by(|a, b| a.name.cmp(&b.name));
+        FleetSnapshot {
+            clusters,
+            providers: self.providers(),
+            scopes: self.scopes(),
+        }
+    }
+
+    /// The current status of every scope endpoint that has clusters.
+    pub fn scopes(&self) -> Vec<ScopeStatus> {
+        let endpoints = self.0.supervisors.endpoints.all();
+        let mut scopes: Vec<ScopeStatus> = endpoints.iter().map(|endpoint| endpoint.status()).collect();
+        scopes.sort_by(|a, b| (&a.scope, &a.endpoint).cmp(&(&b.scope, &b.endpoint)));
+        scopes
+    }
+
+    /// The counts of the fleet since it was built. They include clusters that have left.
+    pub fn counts(&self) -> FleetCounts {
+        self.0.context.counts().read()
+    }
+
+    /// The current status of every provider, in the order in which they were added.
+    pub fn providers(&self) -> Vec<ProviderStatus> {
+        let providers = self.0.discoveries.providers.iter();
+        providers.map(RunningProvider::status).collect()
+    }
+
+    /// Whether every provider has announced all its clusters at least once.
+    pub fn is_discovered(&self) -> bool {
+        let mut providers = self.0.discoveries.providers.iter();
+        providers.all(|provider| provider.status().synced)
+    }
+
+    /// Removes the clusters that are held: a restarted discovery no longer names them, but they are more than half of the
+    /// clusters of its provider.
+    pub fn release_held(&self) {
+        self.0.discoveries.change(Desired::release_held);
+    }
+
+    /// How long running work of a leaving cluster may take to end.
+    pub fn drain_grace(&self) -> Duration {
+        self.0.context.settings().drain_grace
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.context.fmt(f)
+    }
+}

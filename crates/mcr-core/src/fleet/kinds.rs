@@ -1,0 +1,53 @@
+//! Tables by kind that all clusters of a fleet share: templates of objects, and registered indexes.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use mcr_access::internal::{WeakCache, lock};
+use mcr_store::{Indexer, TemplateRegistry};
+use mcr_watch::WatchRequest;
+
+/// The tables by kind of a fleet.
+#[derive(Default)]
+pub(crate) struct KindTables {
+    /// A registry lives as long as a watch uses it.
+    templates: WeakCache<TemplateRegistry, WatchRequest>,
+    indexes: Mutex<Vec<RegisteredIndex>>,
+}
+
+struct RegisteredIndex {
+    kind: WatchRequest,
+    name: Arc<str>,
+    indexer: Indexer,
+}
+
+impl KindTables {
+    /// The templates of the objects of a kind.
+    pub(crate) fn templates(&self, request: &WatchRequest) -> Arc<TemplateRegistry> {
+        let make = || Ok::<_, Infallible>(Arc::new(TemplateRegistry::new(request.encoding())));
+        let Ok(templates) = self.templates.get_or_try_insert(request.whole_kind(), make);
+        templates
+    }
+
+    /// Registers an index for the watches that start from now on. It replaces an index of the same kind and name.
+    pub(crate) fn register_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
+        let mut indexes = lock(&self.indexes);
+        indexes.retain(|known| known.name != *name || !known.kind.same_kind(kind));
+        indexes.push(RegisteredIndex {
+            kind: kind.clone(),
+            name: name.clone(),
+            indexer: indexer.clone(),
+        });
+    }
+
+    /// The indexes that are registered for a kind, with their names.
+    pub(crate) fn indexers(&self, kind: &WatchRequest) -> Vec<(Arc<str>, Indexer)> {
+        lock(&self.indexes)
+            .iter()
+            .filter(|index| index.kind.same_kind(kind))
+            .map(|index| (index.name.clone(), index.indexer.clone()))
+            .collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! The observers of a fleet: the subscribers of its events, and its counts.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{Arc, Mutex, Weak},
+};
+
+use mcr_access::internal::lock;
+use tokio::sync::Notify;
+
+use super::counts::Counts;
+use crate::ClusterName;
+
+/// The observers of a fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Observers {
+    subscribers: Mutex<Vec<Weak<Pending>>>,
+    pub(crate) counts: Counts,
+}
+
+impl Observers {
+    pub(crate) fn subscribe(&self) -> Arc<Pending> {
+        let pending = Arc::new(Pending::default());
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|known| known.strong_count() > 0);
+        subscribers.push(Arc::downgrade(&pending));
+        pending
+    }
+
+    /// Notifies all subscribers that a cluster has changed.
+    pub(crate) fn publish(&self, name: &ClusterName) {
+        let subscribers = lock(&self.subscribers);
+        for pending in subscribers.iter().filter_map(Weak::upgrade) {
+            pending.push(name);
+        }
+    }
+
+    /// Whether a subscriber has not looked at a cluster yet.
+    pub(crate) fn is_pending(&self, name: &ClusterName) -> bool {
+        let subscribers = lock(&self.subscribers);
+        subscribers
+            .iter()
+            .filter_map(Weak::upgrade)
+            .any(|pending| pending.contains(name))
+    }
+}
+
+/// The names of the changed clusters that one subscriber has not looked at yet.
+///
+/// Each name is in it once, so a slow subscriber costs no more than one entry for each cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    queue: Mutex<Queue>,
+    notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    order: VecDeque<ClusterName>,
+    names: HashSet<ClusterName>,
+}
+
+impl Pending {
+    pub(crate) fn push(&self, name: &ClusterName) {
+        let mut queue = lock(&self.queue);
+        if queue.names.insert(name.clone()) {
+            queue.order.push_back(name.clone());
+            drop(queue);
+            self.notify.notify_one();
+        }
+    }
+
+    pub(crate) fn pop(&self) -> Option<ClusterName> {
+        let mut queue = lock(&self.queue);
+        let name = queue.order.pop_front()?;
+        queue.names.remove(&name);
+        Some(name)
+    }
+
+    /// Waits until a name is pushed. Cancel safe.
+    pub(crate) async fn pushed(&self) {
+        self.notify.notified().await;
+    }
+
+    fn contains(&self, name: &ClusterName) -> bool {
+        lock(&self.queue).names.contains(name)
+    }
+}

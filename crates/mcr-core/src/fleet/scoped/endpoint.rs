@@ -1,0 +1,306 @@
+//! A scope endpoint: one connection for all clusters behind it.
+//!
+//! A scope endpoint has an engagement like a cluster, but is not shown as a cluster. The
+//! supervisor dials it, probes it, renews its credentials and runs its watches. The clusters behind it follow its state.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mcr_access::internal::lock;
+use mcr_client::Transport;
+use mcr_store::Indexer;
+use mcr_watch::{
+    WatchError, WatchRequest,
+    internal::{SharedWatch, drive},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::watch::ScopeWatch;
+use crate::{
+    BoxError, ClusterName,
+    access::{Scope, ScopedAccess},
+    fleet::{
+        cluster::Cluster,
+        resources::Resources,
+        snapshot::{ScopeStatus, ScopeWatchStatus},
+        state::ClusterState,
+    },
+    layout::ScopeRefusal,
+    upstream::EndpointConnection,
+};
+
+/// A scope endpoint that has clusters.
+pub(crate) struct ScopeEndpoint {
+    /// Unique in the process, also among endpoints of the same scope and name.
+    pub(super) id: u64,
+    /// The name for logs.
+    pub(crate) name: ClusterName,
+    pub(crate) scope: Scope,
+    /// The name of the endpoint in its scope.
+    pub(crate) endpoint: Arc<str>,
+    pub(super) resources: Arc<Resources>,
+    state: Mutex<State>,
+    /// Locked while a cluster takes over the state of the endpoint, so that the cluster ends with the newest one.
+    update: Mutex<()>,
+    /// Cancelled when the last cluster has left.
+    pub(crate) stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    /// None before the first connection and between two servers.
+    connection: Option<Cluster>,
+    watches: HashMap<WatchRequest, Arc<ScopeWatch>>,
+    /// By epoch.
+    clusters: HashMap<u64, Cluster>,
+}
+
+impl ScopeEndpoint {
+    pub(super) fn new(resources: &Arc<Resources>, at: &ScopedAccess) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: ClusterName::unchecked(format!("scope {}, endpoint {}", at.scope.name(), at.endpoint)),
+            scope: at.scope.clone(),
+            endpoint: at.endpoint.clone(),
+            resources: resources.clone(),
+            state: Mutex::default(),
+            update: Mutex::default(),
+            // No child of the fleet's token: after the fleet stops, running work of the clusters may send requests during its
+            // grace period. The connection ends with the last cluster.
+            stop: CancellationToken::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn connection(&self) -> Option<Cluster> {
+        self.state().connection.clone()
+    }
+
+    pub(crate) fn clusters(&self) -> Vec<Cluster> {
+        self.state().clusters.values().cloned().collect()
+    }
+
+    pub(super) fn add_cluster(&self, cluster: &Cluster) {
+        self.state().clusters.insert(cluster.epoch(), cluster.clone());
+    }
+
+    /// Removes a cluster. Stops the endpoint and returns true if it was the last one.
+    pub(super) fn remove_cluster(&self, cluster: &Cluster) -> bool {
+        let mut state = self.state();
+        state.clusters.remove(&cluster.epoch());
+        let last = state.clusters.is_empty();
+        if last {
+            self.stop.cancel();
+        }
+        last
+    }
+
+    /// The state of the clusters behind the endpoint, as far as it depends on the endpoint.
+    fn cluster_state(&self) -> ClusterState {
+        let state = self.connection().map(|connection| connection.state());
+        match state {
+            Some(ClusterState::Ready) => ClusterState::Ready,
+            Some(ClusterState::Unreachable { reason } | ClusterState::Suspended { reason }) => {
+                ClusterState::Unreachable { reason }
+            }
+            _ => ClusterState::Connecting,
+        }
+    }
+
+    /// Makes a cluster take over the state of the endpoint, unless the cluster has moved to another endpoint, is
+    /// suspended itself, or drains.
+    pub(super) fn update_cluster(&self, cluster: &Cluster) {
+        let _update = lock(&self.update);
+        // Checked while the state is set, because all of this can change at any time.
+        let follows = |now: &ClusterState| {
+            let own_state = matches!(
+                now,
+                ClusterState::Suspended { .. } | ClusterState::Draining | ClusterState::Gone
+            );
+            !own_state
+                && cluster
+                    .placement()
+                    .is_some_and(|placement| placement.endpoint_id() == self.id)
+        };
+        if cluster.set_state_if(self.cluster_state(), follows) {
+            self.resources.observers.publish(cluster.name());
+        }
+    }
+}
+
+/// The events of its connection.
+impl ScopeEndpoint {
+    /// A new connection begins. All watches start on it.
+    pub(crate) fn begin_connection(&self, connection: &Cluster) {
+        let watches: Vec<Arc<ScopeWatch>> = {
+            let mut state = self.state();
+            state.connection = Some(connection.clone());
+            state.watches.values().cloned().collect()
+        };
+        for watch in watches {
+            start(connection, watch);
+        }
+    }
+
+    /// Makes all clusters take over the state of the endpoint.
+    pub(crate) fn update_clusters(&self) {
+        for cluster in self.clusters() {
+            self.update_cluster(&cluster);
+        }
+    }
+
+    /// The connection ends. All watches end, because their objects are not those of the next server.
+    pub(crate) fn end_connection(&self) {
+        let watches = {
+            let mut state = self.state();
+            state.connection = None;
+            std::mem::take(&mut state.watches)
+        };
+        for watch in watches.values() {
+            watch.stop();
+        }
+    }
+}
+
+fn start(connection: &Cluster, watch: Arc<ScopeWatch>) {
+    let env = connection.driver_env(watch.request());
+    connection.tasks().spawn(drive(watch, env));
+}
+
+/// The request for a kind that the endpoint receives for all its clusters.
+///
+/// # Errors
+/// If the layout refuses the kind or panics, or if a request is invalid.
+fn endpoint_request(scope: &Scope, wanted: &WatchRequest) -> Result<WatchRequest, WatchError> {
+    wanted.check()?;
+    let query = catch_unwind(AssertUnwindSafe(|| scope.layout().watch(wanted)))
+        .unwrap_or_else(|_| Err(ScopeRefusal::new("the scope's layout panicked when asked for it")))
+        .map_err(|refusal| WatchError::NotInScope {
+            message: refusal.to_string(),
+        })?;
+    query.check()?;
+    Ok(query)
+}
+
+/// The watches of its clusters.
+impl ScopeEndpoint {
+    /// Makes a watch of a cluster read the objects of a place. Only to be called within [`SharedWatch::join_with`].
+    pub(super) fn join(self: &Arc<Self>, watch: &Arc<SharedWatch>, place: &Arc<str>) {
+        let request = watch.request();
+        let mut state = self.state();
+        let mut start_on = None;
+        let scope_watch = match state.watches.get(request) {
+            Some(known) => known.clone(),
+            None => match endpoint_request(&self.scope, request) {
+                Ok(query) => {
+                    let new = Arc::new(self.new_watch(request, query));
+                    state.watches.insert(request.clone(), new.clone());
+                    start_on = state.connection.clone();
+                    new
+                }
+                Err(error) => {
+                    drop(state);
+                    return watch.refuse(error);
+                }
+            },
+        };
+        // With the lock: otherwise a watch that leaves could remove this one, which would have no reader.
+        let contents = scope_watch.admit(watch, place);
+        drop(state);
+        if let Some(contents) = contents {
+            watch.join(scope_watch.clone(), contents);
+        }
+        // After `joined`, so that a cluster that has moved here waits for the first list.
+        if let Some(connection) = start_on {
+            start(&connection, scope_watch);
+        }
+    }
+
+    fn new_watch(self: &Arc<Self>, request: &WatchRequest, query: WatchRequest) -> ScopeWatch {
+        let endpoint = Arc::downgrade(self);
+        let on_last_reader_left = move |request: &WatchRequest| {
+            if let Some(endpoint) = endpoint.upgrade() {
+                endpoint.remove_unread(request);
+            }
+        };
+        ScopeWatch::new(
+            self.scope.layout().clone(),
+            request.clone(),
+            query,
+            self.resources.kinds.indexers(request),
+            Box::new(on_last_reader_left),
+        )
+    }
+
+    /// Ends a watch that no cluster reads.
+    fn remove_unread(&self, request: &WatchRequest) {
+        let mut state = self.state();
+        if state
+            .watches
+            .get(request)
+            .is_some_and(|watch| !watch.has_readers())
+            && let Some(watch) = state.watches.remove(request)
+        {
+            watch.stop();
+        }
+    }
+
+    /// Adds an index to the running watches of a kind.
+    pub(crate) fn add_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
+        let watches: Vec<Arc<ScopeWatch>> = self.state().watches.values().cloned().collect();
+        for watch in watches.iter().filter(|watch| watch.request().same_kind(kind)) {
+            watch.add_index(name, indexer);
+        }
+    }
+
+    pub(crate) fn status(&self) -> ScopeStatus {
+        let state = self.state();
+        let watches = state.watches.values().map(|watch| {
+            let (places, clusters) = watch.counts();
+            ScopeWatchStatus::of(watch.status(), watch.request(), places, clusters)
+        });
+        let mut watches: Vec<_> = watches.collect();
+        watches.sort_by(|a, b| a.watch.cmp(&b.watch));
+        ScopeStatus::of(
+            self.scope.name(),
+            &self.endpoint,
+            state.connection.as_ref(),
+            state.clusters.len(),
+            watches,
+        )
+    }
+}
+
+impl EndpointConnection for ScopeEndpoint {
+    fn transport(&self) -> Result<Transport, BoxError> {
+        let Some(connection) = self.connection() else {
+            return Err(format!(
+                "endpoint {:?} of scope {} is not connected yet",
+                self.endpoint,
+                self.scope.name()
+            )
+            .into());
+        };
+        Ok(connection.transport().clone())
+    }
+}
+
+impl fmt::Debug for ScopeEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopeEndpoint")
+            .field("scope", &self.scope)
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,277 @@
+//! A cluster in a scope: the fleet engages, moves and drains it at once, without a task of its own.
+
+use std::sync::Arc;
+
+use super::{endpoint::ScopeEndpoint, endpoints::ScopeEndpoints, placement::ClusterPlacement};
+use crate::{
+    ScopedAccess,
+    fleet::{
+        cluster::{Attachment, Cluster, ClusterInfo},
+        context::FleetContext,
+        description::{Description, DesiredCluster},
+        drain::End,
+        state::ClusterState,
+    },
+};
+
+/// A name under which a cluster in a scope is announced, or was announced until just now.
+#[derive(Debug)]
+pub(crate) struct ScopeMember {
+    desired: Option<DesiredCluster>,
+    claim: u64,
+    state: MemberState,
+}
+
+#[derive(Debug, Default)]
+enum MemberState {
+    /// There is no cluster.
+    #[default]
+    Absent,
+    Engaged(EngagedMember),
+    /// The cluster has left, and tasks of it are still running.
+    Draining,
+}
+
+#[derive(Debug)]
+struct EngagedMember {
+    cluster: Cluster,
+    placement: Arc<ClusterPlacement>,
+    /// The newest spec.
+    spec: Arc<Description>,
+    claim: u64,
+}
+
+/// The parts of a fleet that its members use.
+pub(crate) struct MemberContext<'a> {
+    pub(crate) fleet: &'a FleetContext,
+    pub(crate) endpoints: &'a ScopeEndpoints,
+    /// Starts the task that connects a new scope endpoint.
+    pub(crate) start_endpoint: &'a dyn Fn(&Arc<ScopeEndpoint>),
+}
+
+/// The next step for a name, after a step of its member.
+pub(crate) enum Next {
+    /// Nothing is to do.
+    Done,
+    /// Take another step at once.
+    Again,
+    /// Forget the name.
+    Forget,
+    /// Supervise the cluster, which has left the scope, by a task of its own.
+    Supervise(DesiredCluster),
+    /// Wait for the tasks of the cluster, then call [`ScopeMember::drained`].
+    AwaitTasks(Cluster, Arc<ClusterPlacement>),
+}
+
+impl ScopeMember {
+    pub(crate) fn new(desired: DesiredCluster) -> Self {
+        Self {
+            claim: desired.claim,
+            desired: Some(desired),
+            state: MemberState::Absent,
+        }
+    }
+
+    /// Notes what the provider announces. [`step`](Self::step) has to follow.
+    pub(crate) fn set(&mut self, desired: DesiredCluster) {
+        self.desired = Some(DesiredCluster {
+            claim: self.claim,
+            ..desired
+        });
+    }
+
+    /// Notes that the provider removes the cluster. [`step`](Self::step) has to follow.
+    pub(crate) fn unset(&mut self) {
+        self.claim += 1;
+        self.desired = None;
+    }
+
+    /// Takes one step towards the desired cluster.
+    pub(crate) fn step(&mut self, context: &MemberContext<'_>) -> Next {
+        let fleet = context.fleet;
+        let desired = self.desired.clone();
+        match std::mem::take(&mut self.state) {
+            MemberState::Draining => {
+                self.state = MemberState::Draining;
+                Next::Done
+            }
+            MemberState::Absent => match desired {
+                None => Next::Forget,
+                Some(_) if fleet.token().is_cancelled() => Next::Forget,
+                Some(desired) => match desired.spec.scoped() {
+                    None => Next::Supervise(DesiredCluster {
+                        claim: self.claim,
+                        ..desired
+                    }),
+                    Some(at) => {
+                        self.state = MemberState::Engaged(engage(context, &desired, at));
+                        Next::Done
+                    }
+                },
+            },
+            MemberState::Engaged(mut engaged) => {
+                let end = match &desired {
+                    _ if fleet.token().is_cancelled() => End::Stopped,
+                    None => End::Left,
+                    Some(desired) => match desired.spec.scoped() {
+                        Some(now) if engaged.is_same(desired, now) => {
+                            engaged.update(context, &desired.spec, now);
+                            self.state = MemberState::Engaged(engaged);
+                            return Next::Done;
+                        }
+                        _ => End::Replaced,
+                    },
+                };
+                self.leave(context, engaged, end)
+            }
+        }
+    }
+
+    /// Ends the engagement of a cluster, because another server answers at its endpoint. The next step engages the cluster
+    /// again.
+    ///
+    /// Does nothing if the cluster has moved to another endpoint or has left.
+    pub(crate) fn replace(
+        &mut self,
+        context: &MemberContext<'_>,
+        cluster: &Cluster,
+        endpoint: &ScopeEndpoint,
+    ) -> Next {
+        match std::mem::take(&mut self.state) {
+            MemberState::Engaged(engaged)
+                if engaged.cluster.is_same(cluster) && engaged.placement.is_behind(endpoint) =>
+            {
+                self.leave(context, engaged, End::Replaced)
+            }
+            state => {
+                self.state = state;
+                Next::Done
+            }
+        }
+    }
+
+    fn leave(&mut self, context: &MemberContext<'_>, engaged: EngagedMember, end: End) -> Next {
+        let EngagedMember {
+            cluster, placement, ..
+        } = engaged;
+        context.fleet.begin_drain(&cluster, end);
+        if cluster.tasks().is_empty() {
+            context.end_drain(&cluster, &placement);
+            return Next::Again;
+        }
+        self.state = MemberState::Draining;
+        Next::AwaitTasks(cluster, placement)
+    }
+
+    /// Notes that its draining cluster is gone. [`step`](Self::step) has to follow.
+    pub(crate) fn drained(&mut self) {
+        self.state = MemberState::Absent;
+    }
+}
+
+impl MemberContext<'_> {
+    /// Ends the draining of a cluster. Its tasks have ended, so nothing needs its endpoint any more.
+    pub(crate) fn end_drain(&self, cluster: &Cluster, placement: &ClusterPlacement) {
+        self.endpoints.leave(&placement.endpoint(), cluster);
+        self.fleet.end_drain(cluster);
+    }
+}
+
+fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAccess) -> EngagedMember {
+    let fleet = context.fleet;
+    let spec = &desired.spec;
+    let name = spec.name.clone();
+    let epoch = fleet.registry.next_epoch();
+    let info = ClusterInfo::announced(spec);
+    let found = context
+        .endpoints
+        .find(&fleet.resources, at, context.start_endpoint);
+    let placement = Arc::new(ClusterPlacement::new(found.endpoint().clone(), at.place.clone()));
+    let cluster = Cluster::new(
+        name.clone(),
+        desired.provider.clone(),
+        epoch,
+        info,
+        &fleet.resources,
+        Attachment::Scoped(placement.clone()),
+    );
+    let endpoint = found.join(&cluster);
+    tracing::debug!(cluster = %name, provider = %desired.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
+    fleet.registry.insert(&cluster);
+    update_state(fleet, &cluster, &endpoint, spec);
+    fleet.publish(&name);
+    EngagedMember {
+        cluster,
+        placement,
+        spec: spec.clone(),
+        claim: desired.claim,
+    }
+}
+
+/// Suspends a cluster if its spec says so. Otherwise makes it take over the state of its endpoint.
+fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoint, spec: &Description) {
+    match spec.suspended() {
+        Some(reason) => {
+            let blocked = format!("the cluster is suspended: {reason}");
+            cluster.block(Some(blocked.into()));
+            if cluster.set_state(ClusterState::Suspended { reason }) {
+                fleet.publish(cluster.name());
+            }
+        }
+        None => {
+            cluster.block(None);
+            if matches!(cluster.state(), ClusterState::Suspended { .. }) {
+                cluster.set_state(ClusterState::Connecting);
+            }
+            endpoint.update_cluster(cluster);
+        }
+    }
+}
+
+impl EngagedMember {
+    /// Whether an announcement is of the engaged cluster, and not of another one.
+    fn is_same(&self, desired: &DesiredCluster, now: &ScopedAccess) -> bool {
+        let Some(at) = self.spec.scoped().filter(|at| at.scope == now.scope) else {
+            return false;
+        };
+        if self.claim != desired.claim {
+            return false;
+        }
+        match (&self.cluster.info().identity, &desired.spec.identity) {
+            (Some(was), Some(is)) => was == is,
+            // Without a declared identity, another place or endpoint is another cluster.
+            _ => at == now,
+        }
+    }
+
+    /// Follows a new spec, and moves the cluster if the spec names another place or endpoint.
+    fn update(&mut self, context: &MemberContext<'_>, spec: &Arc<Description>, now: &ScopedAccess) {
+        let fleet = context.fleet;
+        let cluster = &self.cluster;
+        let before = cluster.info();
+        cluster.change_info(|info| {
+            info.spec.clone_from(spec);
+            info.identity.clone_from(&spec.identity);
+        });
+        if before.spec.labels != spec.labels
+            || before.spec.properties != spec.properties
+            || before.identity != spec.identity
+        {
+            fleet.publish(cluster.name());
+        }
+        if self.spec.scoped() != Some(now) {
+            tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
+            let endpoint = context
+                .endpoints
+                .find(&fleet.resources, now, context.start_endpoint)
+                .join(cluster);
+            let left = self.placement.change(endpoint.clone(), now.place.clone());
+            cluster.rejoin(&*self.placement);
+            if !Arc::ptr_eq(&left, &endpoint) {
+                context.endpoints.leave(&left, cluster);
+            }
+        }
+        self.spec = spec.clone();
+        update_state(fleet, cluster, &self.placement.endpoint(), spec);
+    }
+}
