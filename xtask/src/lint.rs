@@ -1,9 +1,11 @@
-//! `cargo xtask lint`: what can be said of a change without running it.
+//! `cargo xtask lint`: the checks that do not run the code.
 
 mod crates;
 mod deny;
+mod modules;
 mod packages;
 mod semver;
+mod sources;
 
 use anyhow::Result;
 
@@ -14,7 +16,7 @@ use crate::workspace;
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// Runs the stages and prints their times.
+/// Runs the stages and prints the time of each.
 pub(crate) fn run(_: &Args) -> Result<()> {
     let mut stages = Stages::default();
     add(&mut stages);
@@ -28,6 +30,12 @@ pub(crate) fn add(stages: &mut Stages) {
         Ok(Done::Passed)
     });
     stages.run("crate rules", || crates::check().map(|()| Done::Passed));
+    stages.run("lengths of sources", || {
+        sources::check_lengths(&sources::read()?).map(|()| Done::Passed)
+    });
+    stages.run("circles of modules", || {
+        modules::check(&sources::read()?).map(|()| Done::Passed)
+    });
     stages.run("planted bugs' patch", || {
         crate::planted::check().map(|()| Done::Passed)
     });
@@ -43,6 +51,9 @@ pub(crate) fn add(stages: &mut Stages) {
         ]))?;
         Ok(Done::Passed)
     });
+    stages.run("each crate alone", || {
+        crates::check_alone().map(|()| Done::Passed)
+    });
     stages.run("rustdoc", || {
         workspace::check(
             workspace::cargo()
@@ -51,7 +62,7 @@ pub(crate) fn add(stages: &mut Stages) {
         )?;
         Ok(Done::Passed)
     });
-    // After the stages that fetch what it needs to know.
+    // Cargo packages offline, from the index that the stages before have fetched.
     stages.run("packages", packages::check);
     stages.run("publish (dry run)", packages::publish_dry_run);
     stages.run("semver", semver::check);

@@ -36,7 +36,7 @@ enum Task {
     Assets(assets::Args),
     /// Run every test of the workspace, doctests included, against real API servers
     Test(test::Args),
-    /// Formatting, clippy, rustdoc, the crate dependency rule, licences and advisories
+    /// Formatting, rules for crates and modules, clippy, rustdoc, packages, licences and advisories
     Lint(lint::Args),
     /// Plant bugs on purpose and see that the tests catch each
     Planted(planted::Args),

@@ -16,11 +16,11 @@ enum Outcome {
     Failed(String),
 }
 
-/// What a stage that did not fail says.
+/// How a stage ended that did not fail.
 pub(crate) enum Done {
-    /// It ran and found nothing.
+    /// The stage ran and found nothing.
     Passed,
-    /// It could not run, for a reason that is no fault of the change. Always shown.
+    /// The stage could not run, for a reason that is no fault of the change. The table shows the reason.
     Skipped(String),
 }
 
@@ -39,7 +39,7 @@ impl Default for Stages {
     }
 }
 
-/// A task of xtask that runs beside the stages, as a process of its own. Dropping it ends it.
+/// A task of xtask that runs beside the stages, in a process of its own. Dropping it ends the process.
 pub(crate) struct Beside {
     name: &'static str,
     child: Child,
@@ -48,7 +48,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts `cargo xtask <task>`; its output goes to a file until the task is waited for.
+    /// Starts `cargo xtask <task>`. Its output goes to a file, which [`wait`](Self::wait) prints.
     pub(crate) fn start(name: &'static str, task: &str) -> Result<Self> {
         let output = workspace::target()?.join(format!("xtask-{task}.log"));
         let file = File::create(&output).with_context(|| output.display().to_string())?;
@@ -76,14 +76,14 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // It has ended already, unless the caller gave up.
+        // The process has ended already, unless the caller gave up.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Stages {
-    /// Runs a stage. A failure is kept and the next stage still runs: one round shows everything.
+    /// Runs a stage. The next stage runs after a failure too, so that one run shows all findings.
     pub(crate) fn run(&mut self, name: &str, stage: impl FnOnce() -> Result<Done>) {
         eprintln!("\n== {name}");
         let started = Instant::now();
@@ -101,7 +101,8 @@ impl Stages {
         self.all.push((name.to_owned(), started.elapsed(), outcome));
     }
 
-    /// Waits for what was started beside the stages; it is one of them. Its time is from its start until it was waited for.
+    /// Waits for a task that runs beside the stages, and adds it to them. Its time lasts from its start until it has ended and
+    /// its caller waits.
     pub(crate) fn wait(&mut self, beside: Result<Beside>) {
         let started = beside
             .as_ref()
@@ -118,7 +119,7 @@ impl Stages {
         }
     }
 
-    /// Prints the table; an error if any stage failed.
+    /// Prints the table of stages. Fails if any stage failed.
     pub(crate) fn finish(self) -> Result<()> {
         let width = self.all.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
         eprintln!();

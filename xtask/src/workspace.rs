@@ -1,4 +1,4 @@
-//! Where the workspace is, and running cargo in it.
+//! The folder of the workspace, and the ways to run cargo in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// The target folder of cargo.
 pub(crate) fn target() -> Result<PathBuf> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -25,18 +25,18 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(target.into())
 }
 
-/// `cargo`, to be run in the root. The one that runs this task, so that toolchains never mix.
+/// The cargo that runs this task, so that toolchains never mix. It runs in the root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     in_root(&mut command);
     command
 }
 
-/// Makes a command that runs cargo run in the root.
+/// Sets the folder and the environment for a command that runs cargo.
 pub(crate) fn in_root(command: &mut Command) -> &mut Command {
     command.current_dir(root());
-    // `cargo xtask` describes this package to this process. Build scripts that look at these (ring's does) would
-    // run anew whenever a cargo started here takes turns with one started by hand: 20 s each time.
+    // `cargo xtask` sets these variables to describe xtask. Some build scripts depend on them, such as that of ring, and would
+    // run again after each change between a cargo started here and a cargo started by hand: 20 s each time.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -57,7 +57,7 @@ pub(crate) struct TestProgram {
 }
 
 impl TestProgram {
-    /// Reads a line of what cargo says with `--message-format=json`; most tell of something else.
+    /// Reads a line of cargo's output with `--message-format=json`. Most lines are about something else.
     pub(crate) fn read(line: &str) -> Option<Self> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(Self {
@@ -76,7 +76,7 @@ impl TestProgram {
     }
 }
 
-/// Runs a command with its output shown, and fails if it does.
+/// Runs a command and shows its output. Fails if the command does.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("+ {shown}");

@@ -218,7 +218,7 @@ async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_ope
     assert_eq!(
         heard.clusters["./bad.kubeconfig+two"],
         "file ./bad.kubeconfig, context \"two\": it is a symbolic link to \"nowhere\", which does not exist; create \
-         that or remove the link"
+         the target or remove the link"
     );
     assert_eq!(heard.clusters["./good.kubeconfig+one"], "ok");
 

@@ -1,11 +1,13 @@
-//! The rules of the crates: who may depend on whom, and what each one shows to the world.
+//! The rules for crates: their dependencies on each other, the manifests of those that are published, and builds alone.
+
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::workspace;
 
-/// What cargo knows of the members of the workspace.
+/// The members of the workspace, as `cargo metadata` describes them.
 fn members() -> Result<Vec<Value>> {
     let output = workspace::cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -33,13 +35,40 @@ pub(super) fn published() -> Result<Vec<String>> {
         .collect())
 }
 
+/// Checks the library of each crate of `crates` in a build of its own.
+///
+/// A build of the workspace gives each dependency the features that any member asks for. A crate that forgets to ask for a
+/// feature then compiles in the workspace, and fails for its users.
+pub(super) fn check_alone() -> Result<()> {
+    let crates = workspace::root().join("crates");
+    let mut failed = Vec::new();
+    for package in members()? {
+        let name = package["name"].as_str().unwrap_or_default();
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap_or_default());
+        if manifest.starts_with(&crates) {
+            let mut command = workspace::cargo();
+            command.args(["check", "--locked", "--quiet", "--lib", "--package", name]);
+            if workspace::check(&mut command).is_err() {
+                failed.push(name.to_owned());
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!(
+            "built alone, these crates do not compile: {}. See above which feature of a dependency is missing",
+            failed.join(", ")
+        );
+    }
+    Ok(())
+}
+
 fn is_published(package: &Value) -> bool {
     package["publish"]
         .as_array()
         .is_none_or(|registries| !registries.is_empty())
 }
 
-/// Checks every member of the workspace; the error lists everything that is wrong.
+/// Checks every member of the workspace. The error lists all findings.
 pub(super) fn check() -> Result<()> {
     let packages = members()?;
     let members: Vec<&str> = packages
@@ -50,13 +79,13 @@ pub(super) fn check() -> Result<()> {
     let mut wrong = Vec::new();
     for package in &packages {
         dependencies(package, &members, &mut wrong);
-        // A crate that is never published shows nothing to the world.
+        // The manifest of a crate that is never published has no readers.
         if is_published(package) {
             manifest(package, &mut wrong);
             if has_kubernetes_types(package, &packages) && !docs_rs_has_a_version(package) {
                 wrong.push(format!(
-                    "{} can't be built on docs.rs, where nobody chooses a version of Kubernetes' types: \
-                     [package.metadata.docs.rs] has to, as in its siblings",
+                    "{} does not build on docs.rs, because no version of Kubernetes' types is chosen there: \
+                     choose one in [package.metadata.docs.rs], as its siblings do",
                     package["name"]
                 ));
             }
@@ -72,7 +101,7 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Which workspace members a crate's users may come to depend on. `None`: any.
+/// The members of the workspace that a crate may depend on. `None` allows all.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "mcr-access" | "mcr-h1" | "mcr-store" => Some(&[]),
@@ -93,13 +122,13 @@ fn dependencies(package: &Value, members: &[&str], wrong: &mut Vec<String>) {
         if !members.contains(&other) {
             continue;
         }
-        // Normal dependencies have no kind.
+        // The kind of a normal dependency is null.
         match dependency["kind"].as_str() {
             None if !allowed.contains(&other) => {
                 wrong.push(format!("{name} must not depend on {other}: only on {allowed:?}"));
             }
             Some("build") => wrong.push(format!("{name} must not build-depend on {other}")),
-            // A circle once versions are in it: neither could be published first.
+            // With versions, dependencies and dev-dependencies form a circle: neither crate could be published first.
             Some("dev") if dependency["req"] != "*" => {
                 wrong.push(format!(
                     "{name} must dev-depend on {other} by path only, without a version"
@@ -112,7 +141,7 @@ fn dependencies(package: &Value, members: &[&str], wrong: &mut Vec<String>) {
 
 fn manifest(package: &Value, wrong: &mut Vec<String>) {
     let name = package["name"].as_str().unwrap_or_default();
-    let path = std::path::Path::new(package["manifest_path"].as_str().unwrap_or_default());
+    let path = Path::new(package["manifest_path"].as_str().unwrap_or_default());
     let Some(folder) = path.parent() else { return };
 
     if folder.file_name().is_none_or(|folder| folder != name) {
@@ -141,7 +170,7 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
             wrong.push(format!("{name} needs {field}"));
         }
     }
-    // A package holds only what is in its folder.
+    // A package has only the files of its folder.
     if !folder.join("LICENSE").is_file() {
         wrong.push(format!(
             "{name} needs the licence in its package: ln -s ../../LICENSE crates/{name}/LICENSE"
@@ -149,7 +178,7 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// Whether a build of the crate alone has `k8s-openapi` in it.
+/// Whether the crate depends on `k8s-openapi`, directly or through others.
 fn has_kubernetes_types(package: &Value, members: &[Value]) -> bool {
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
     let mut normal = dependencies.filter(|dependency| dependency["kind"].is_null());
@@ -162,8 +191,8 @@ fn has_kubernetes_types(package: &Value, members: &[Value]) -> bool {
     })
 }
 
-/// Whether the documentation is built with a version of `k8s-openapi`: by its feature where the crate depends on it,
-/// by the variable its build script reads elsewhere.
+/// Whether the manifest chooses a version of `k8s-openapi` for docs.rs. A crate that depends on `k8s-openapi` chooses with a
+/// feature. Other crates set the variable that the build script of `k8s-openapi` reads.
 fn docs_rs_has_a_version(package: &Value) -> bool {
     let docs_rs = &package["metadata"]["docs"]["rs"];
     let has = |list: &Value, start: &str| {

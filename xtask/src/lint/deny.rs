@@ -1,4 +1,4 @@
-//! cargo-deny: bans, licences and sources always; advisories where their database can be reached.
+//! cargo-deny: bans, licences and sources always; advisories only if their database can be reached.
 
 use std::process::Command;
 
@@ -15,13 +15,13 @@ const DENY: Tool = Tool {
     takes: "3 minutes",
 };
 
-/// Checks that need nothing but the lock file and the crates.
+/// Runs the checks that need only the lock file and the crates.
 pub(super) fn offline() -> Result<()> {
-    // The graphs of who needs a duplicate are long and drown the findings; `cargo tree -i` has them.
+    // The graphs of the crates that need a duplicate would hide the findings. `cargo tree -i` prints such a graph.
     workspace::check(deny()?.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
 }
 
-/// Checks against the advisory database, which is a Git repository on the network.
+/// Checks the crates against the advisory database, which is a Git repository on the network.
 pub(super) fn advisories() -> Result<Done> {
     let mut command = deny()?;
     let output = command
@@ -31,7 +31,7 @@ pub(super) fn advisories() -> Result<Done> {
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         if let Some(why) = unreachable(&text) {
-            return Ok(Done::Skipped(format!("the database can not be reached: {why}")));
+            return Ok(Done::Skipped(format!("the database can't be reached: {why}")));
         }
         eprint!("{text}");
         bail!("advisories against crates of the lock file, see above");
@@ -40,13 +40,13 @@ pub(super) fn advisories() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// Why the database could not be had. Anything else is a finding.
+/// The line that says why cargo-deny could not fetch the database. Any other failure is a finding.
 fn unreachable(text: &str) -> Option<&str> {
     let line = text.lines().find(|line| {
         line.contains("failed to fetch advisory database")
             || line.contains("failed to load advisory database")
     })?;
-    // Git says it shortest.
+    // Git's own line is the shortest.
     Some(
         text.lines()
             .find_map(|line| line.strip_prefix("fatal: "))

@@ -1,4 +1,4 @@
-//! Whether the crates can be packaged as they are: what `cargo publish` would refuse is found before a release.
+//! Packages: finds the faults that `cargo publish` would refuse, before a release.
 
 use anyhow::{Context, Result, bail};
 
@@ -6,11 +6,12 @@ use super::crates;
 use crate::stage::Done;
 use crate::workspace;
 
-/// The first Cargo that packages crates which depend on each other and are not published yet.
+/// The first version of Cargo that can package unpublished crates which depend on each other.
 const CARGO: (u32, u32) = (1, 90);
 
-/// Packages every crate that is published, all in one go. Nothing is compiled and nothing is asked of the network:
-/// the other stages do the first, and versions are taken from what is known of the registry.
+/// Packages all published crates with one command.
+///
+/// The command compiles nothing, because other stages do. It uses no network: versions come from the local copy of the index.
 pub(super) fn check() -> Result<Done> {
     if let Some(skipped) = skipped_for_age()? {
         return Ok(skipped);
@@ -26,7 +27,7 @@ pub(super) fn check() -> Result<Done> {
     if !output.status.success() {
         if let Some(why) = unknown_registry(&text, &ours) {
             return Ok(Done::Skipped(format!(
-                "the registry is not known here, `cargo fetch` gets it: {why}"
+                "there is no local copy of the registry's index, run `cargo fetch`: {why}"
             )));
         }
         eprint!("{text}");
@@ -36,7 +37,7 @@ pub(super) fn check() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// Why nothing can be packaged with this Cargo, if so.
+/// A reason to skip the stage if this version of Cargo is too old.
 fn skipped_for_age() -> Result<Option<Done>> {
     let output = workspace::cargo()
         .arg("--version")
@@ -45,15 +46,16 @@ fn skipped_for_age() -> Result<Option<Done>> {
     let version = String::from_utf8_lossy(&output.stdout);
     if let Some(older) = too_old(&version) {
         return Ok(Some(Done::Skipped(format!(
-            "it takes Cargo {}.{} or newer, and this is {older}",
+            "packaging needs Cargo {}.{} or newer, and this is {older}",
             CARGO.0, CARGO.1
         ))));
     }
     Ok(None)
 }
 
-/// Asks the registry whether it would take the crates, in the order of a release. What is built from the packages is what the
-/// other stages build; a release looks at that as well.
+/// Asks the registry whether it would accept the crates, in the order of a release.
+///
+/// The command does not build the packages, because other stages build the same sources. A release does build them.
 pub(super) fn publish_dry_run() -> Result<Done> {
     if let Some(skipped) = skipped_for_age()? {
         return Ok(skipped);
@@ -79,9 +81,9 @@ pub(super) fn publish_dry_run() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// The line that says that the registry was not reached. Anything else is a finding.
+/// The line that says that Cargo did not reach the registry. Any other failure is a finding.
 fn unreachable_registry(text: &str) -> Option<&str> {
-    const SAID: [&str; 7] = [
+    const MESSAGES: [&str; 7] = [
         "--offline was specified",
         "net.offline",
         "Could not resolve host",
@@ -91,11 +93,11 @@ fn unreachable_registry(text: &str) -> Option<&str> {
         "spurious network error",
     ];
     text.lines()
-        .find(|line| SAID.iter().any(|said| line.contains(said)))
+        .find(|line| MESSAGES.iter().any(|message| line.contains(message)))
         .map(str::trim)
 }
 
-/// The version, if it is older than needed. What can't be read is tried.
+/// The version if it is too old. An unreadable version counts as new enough.
 fn too_old(text: &str) -> Option<&str> {
     let version = text.split_whitespace().nth(1)?;
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
@@ -103,8 +105,8 @@ fn too_old(text: &str) -> Option<&str> {
     (known < CARGO).then_some(version)
 }
 
-/// The line that says that something would have to be fetched. Anything else is a finding, and so is one of our own
-/// crates that is looked for in the registry.
+/// The line that says that Cargo needs the network. Any other failure is a finding. It is also a finding if Cargo looks for a
+/// crate of this workspace in the registry.
 fn unknown_registry<'a>(text: &'a str, ours: &[String]) -> Option<&'a str> {
     let fetched = text
         .lines()

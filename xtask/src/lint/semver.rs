@@ -1,4 +1,4 @@
-//! cargo-semver-checks: whether the public API breaks what the version promises, compared with the last release.
+//! cargo-semver-checks: finds breaking changes of the public API since the last release that the version does not announce.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::stage::Done;
 use crate::tool::{self, Tool};
 use crate::workspace;
 
-/// It reads rustdoc's JSON, and each version knows a few compilers only.
+/// Each version reads the rustdoc JSON of a few compilers only.
 const SEMVER_CHECKS: Tool = Tool {
     name: "cargo-semver-checks",
     version: "0.51.0",
@@ -17,7 +17,7 @@ const SEMVER_CHECKS: Tool = Tool {
     takes: "5 minutes",
 };
 
-/// Compares with the newest tag of a release, which is at hand without a registry.
+/// Compares with the newest tag of a release, which needs no registry.
 pub(super) fn check() -> Result<Done> {
     let Some(released) = last_release()? else {
         return Ok(Done::Skipped(
@@ -32,7 +32,7 @@ pub(super) fn check() -> Result<Done> {
         &released,
     ]);
     for name in crates::published()? {
-        // What is new since has nothing to break.
+        // A crate that is newer than the release has no API to compare with.
         if existed(&released, &name)? {
             command.args(["--package", &name]);
         }
@@ -41,7 +41,7 @@ pub(super) fn check() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// The newest tag `v<version>` that leads to this commit.
+/// The newest tag `v<version>` that is an ancestor of this commit.
 fn last_release() -> Result<Option<String>> {
     let output = git(&[
         "tag",
@@ -61,13 +61,14 @@ fn newest(tags: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A release, no candidate for one.
+/// Whether this is the version of a release. The version of a candidate is not.
 fn is_version(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     parts.len() == 3 && parts.iter().all(number)
 }
 
+/// Whether the crate existed in the tagged commit.
 fn existed(tag: &str, name: &str) -> Result<bool> {
     let files = git(&[
         "ls-tree",

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
-    Draft, Subject, fail,
+    Draft, Subject,
+    fail::fail,
     stream::world,
     tap::Tap,
 };

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Ability, Subject, fail, stream::world};
+use super::{Ability, Subject, fail::fail, stream::world};
 
 pub(super) fn needs(_: &str) -> &'static [Ability] {
     &[]

@@ -49,6 +49,7 @@
 //! Clusters of the suite have an address where nobody answers: what is checked is what the provider says, and what
 //! a `Fleet` makes of it.
 
+mod fail;
 mod fleet;
 mod leaks;
 mod listen;
@@ -63,6 +64,8 @@ use std::{
 };
 
 pub use subject::{Ability, CANARY, Draft, Subject};
+
+use self::fail::fail;
 
 /// Makes the tests of a [`Subject`](crate::conformance::Subject), in a module `conformance`.
 #[macro_export]
@@ -198,10 +201,4 @@ fn on_runtime(check: impl Future<Output = ()>) {
         }
         Err(error) => fail(format!("no tokio runtime: {error}")),
     }
-}
-
-/// The one place where a provider fails.
-#[track_caller]
-fn fail(message: impl std::fmt::Display) -> ! {
-    panic!("{message}")
 }

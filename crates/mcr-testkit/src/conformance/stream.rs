@@ -6,7 +6,8 @@ use mcr_core::{Access, Availability, ClusterName};
 
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
-    Draft, Subject, fail,
+    Draft, Subject,
+    fail::fail,
     listen::Heard,
 };
 

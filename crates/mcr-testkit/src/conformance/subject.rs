@@ -3,7 +3,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcr_core::{ClusterName, Provider};
 use serde_json::json;
 
-use super::fail;
+use super::fail::fail;
 
 /// Stands in every secret of the suite, and so must never be seen in what a provider shows.
 pub const CANARY: &str = "canary-5e5a11fb";

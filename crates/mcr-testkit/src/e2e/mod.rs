@@ -135,16 +135,6 @@ impl E2e {
         })
     }
 
-    /// Makes a namespace that nobody else has. `purpose` is part of its name.
-    ///
-    /// # Panics
-    ///
-    /// If the cluster does not answer, and if it refuses the name.
-    pub async fn namespace(&self, cluster: E2eCluster, purpose: &str) -> E2eNamespace {
-        let client = self.client(cluster).await;
-        E2eNamespace::make(self, cluster, client, purpose).await
-    }
-
     /// Whether Pods run on the nodes. They don't where the node image has a control plane only.
     pub fn pods_can_run(&self) -> bool {
         env::var_os("MCR_E2E_PODS").is_some_and(|value| value == "1")

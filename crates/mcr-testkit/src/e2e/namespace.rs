@@ -32,8 +32,20 @@ pub struct E2eNamespace {
     removed: bool,
 }
 
+impl E2e {
+    /// Makes a namespace that nobody else has. `purpose` is part of its name.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster does not answer, and if it refuses the name.
+    pub async fn namespace(&self, cluster: E2eCluster, purpose: &str) -> E2eNamespace {
+        let client = self.client(cluster).await;
+        E2eNamespace::make(self, cluster, client, purpose).await
+    }
+}
+
 impl E2eNamespace {
-    pub(super) async fn make(e2e: &E2e, cluster: E2eCluster, client: Client, purpose: &str) -> Self {
+    async fn make(e2e: &E2e, cluster: E2eCluster, client: Client, purpose: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("e2e-{purpose}-{}-{count}", std::process::id());

@@ -1,0 +1,89 @@
+//! Sending a request over a connection, and reading the head of its response.
+
+use std::future::poll_fn;
+
+use http::{Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{Connection, Content, Error, Framing, Head, MAX_HEAD, RequestFailed, connection::HEAD_READ};
+
+/// The bytes of a GET request. Its URI is a path and query. No header is added.
+///
+/// The caller sets the `Host` header, which [RFC 9112, section 3.2](https://www.rfc-editor.org/rfc/rfc9112#section-3.2) requires.
+///
+/// ```
+/// let request = http::Request::get("/livez").header("host", "localhost").body(())?;
+/// assert_eq!(mcr_h1::serialize(&request), b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n");
+/// # Ok::<(), http::Error>(())
+/// ```
+pub fn serialize<B>(request: &Request<B>) -> Vec<u8> {
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let mut bytes = Vec::with_capacity(1 << 10);
+    for part in ["GET ", path, " HTTP/1.1\r\n"] {
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    for (name, value) in request.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
+    /// Sends a request that [`serialize`] has written, and returns with the head of the response.
+    ///
+    /// The [`Content`] holds the connection until its end. There is no time limit: put one around this method. Dropping the
+    /// future closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestFailed`] if there is no response. The connection is then closed.
+    pub async fn send(mut self, request: &[u8]) -> Result<Response<Content<Io>>, RequestFailed> {
+        let mut received = Vec::new();
+        let result = match self.write(request).await {
+            Ok(()) => self.read_head(&mut received).await,
+            Err(error) => Err(error),
+        };
+        let failed = |error| RequestFailed {
+            error,
+            response_began: !received.is_empty(),
+        };
+        let (len, response, framing, keep_alive) = result.map_err(failed)?;
+        let rest = received.get(len..).unwrap_or_default();
+        let content = Content::new(self, framing, keep_alive, rest);
+        let content = content.map_err(|malformed| failed(malformed.into()))?;
+        Ok(response.map(|()| content))
+    }
+
+    /// Reads until the head of the response is complete. Returns its length together with all interim heads.
+    async fn read_head(
+        &mut self,
+        received: &mut Vec<u8>,
+    ) -> Result<(usize, Response<()>, Framing, bool), Error> {
+        let mut interim = 0;
+        loop {
+            let more = poll_fn(|context| {
+                self.poll_read(context, HEAD_READ, |bytes| received.extend_from_slice(bytes))
+            });
+            if more.await.map_err(Error::Io)? == 0 {
+                return Err(Error::Truncated);
+            }
+            loop {
+                match Head::parse(received.get(interim..).unwrap_or_default())? {
+                    Head::Interim { len } => interim += len,
+                    Head::Final { len, .. } if interim + len > MAX_HEAD => return Err(Error::HeadTooLong),
+                    Head::Partial if received.len() > MAX_HEAD => return Err(Error::HeadTooLong),
+                    Head::Partial => break,
+                    Head::Final {
+                        len,
+                        response,
+                        framing,
+                        keep_alive,
+                    } => return Ok((interim + len, response, framing, keep_alive)),
+                }
+            }
+        }
+    }
+}
