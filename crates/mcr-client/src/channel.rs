@@ -29,7 +29,7 @@ pub trait Route: Send + Sync + 'static {
 
 /// Marks a request after which its connection closes. It is an extension of the request.
 #[derive(Clone, Copy)]
-pub struct LastRequest;
+pub(crate) struct LastRequest;
 
 /// The connections to one API server with one credential.
 ///

@@ -5,6 +5,7 @@
 
 // A client for the whole life of a cluster.
 mod current;
+mod lazy_transport;
 mod refresh;
 mod service;
 mod settings;
@@ -18,6 +19,11 @@ mod headers;
 mod path;
 mod prefix;
 mod request;
+
+// Connecting a cluster.
+mod connect_error;
+mod endpoint_credentials;
+mod probe;
 
 // Connections.
 mod connect;
@@ -56,10 +62,16 @@ pub use transport::Transport;
 pub mod internal {
     pub use crate::{
         backoff::{Backoff, jitter},
-        channel::LastRequest,
+        connect_error::ConnectError,
+        endpoint_credentials::{EndpointCredentials, IssuedCredential},
+        lazy_transport::LazyTransport,
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
     };
+
+    pub mod probe {
+        pub use crate::probe::{ProbeConnection, alive, identify, try_credential};
+    }
 
     pub mod user_code {
         pub use crate::user_code::{

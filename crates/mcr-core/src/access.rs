@@ -87,7 +87,7 @@ impl Access {
         match self {
             Self::Kubeconfig(kubeconfig) => kubeconfig.default_namespace(),
             Self::Endpoint(endpoint) => Some(endpoint.default_namespace.clone()),
-            Self::Client(client) => Some(namespace::interned(client.client().default_namespace())),
+            Self::Client(client) => Some(namespace::interned(client.client.default_namespace())),
             // The caller asks the layout of the scope.
             Self::Scoped(_) => None,
         }
@@ -164,8 +164,8 @@ impl fmt::Debug for Access {
 /// Clones count as the same client. The number tells clients apart, because two `kube::Client`s can't be compared.
 #[derive(Clone)]
 pub struct ReadyClient {
-    client: kube::Client,
-    id: u64,
+    pub(crate) client: kube::Client,
+    pub(crate) id: u64,
 }
 
 impl ReadyClient {
@@ -176,14 +176,6 @@ impl ReadyClient {
             client,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
         }
-    }
-
-    pub(crate) fn client(&self) -> &kube::Client {
-        &self.client
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
     }
 }
 

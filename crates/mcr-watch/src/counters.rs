@@ -1,12 +1,17 @@
-//! Counters of the watches of one kind.
+//! Counters of the watches of each kind.
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use crate::WatchError;
+use mcr_access::internal::lock;
+
+use crate::{WatchError, WatchRequest};
 
 /// The counts of all watches of a kind, over all clusters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -107,9 +112,66 @@ impl KindCounters {
     }
 }
 
+/// How many kinds have counters of their own. Further kinds are counted together, because names of kinds may come from
+/// outside of the program.
+const MAX_KINDS: usize = 256;
+const OTHER_KINDS: &str = "other";
+
+/// The counters of all kinds, by their [resource names](WatchRequest::resource_name).
+#[derive(Debug, Default)]
+pub struct CountersByKind(Mutex<BTreeMap<Arc<str>, Arc<KindCounters>>>);
+
+impl CountersByKind {
+    /// The counters of a kind.
+    pub fn of(&self, request: &WatchRequest) -> Arc<KindCounters> {
+        let name = request.resource_name();
+        let mut kinds = lock(&self.0);
+        if let Some(known) = kinds.get(name.as_str()) {
+            return known.clone();
+        }
+        let name = if kinds.len() < MAX_KINDS {
+            name.as_str()
+        } else {
+            OTHER_KINDS
+        };
+        kinds.entry(name.into()).or_default().clone()
+    }
+
+    /// The counts so far.
+    pub fn read(&self) -> BTreeMap<Arc<str>, KindCounts> {
+        let kinds = lock(&self.0).clone();
+        kinds
+            .into_iter()
+            .map(|(name, cells)| (name, cells.read()))
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_are_bounded() {
+        let counts = CountersByKind::default();
+        for i in 0..1000 {
+            let plural = format!("kind{i}");
+            let resource = kube::core::ApiResource {
+                group: String::new(),
+                version: "v1".into(),
+                api_version: "v1".into(),
+                kind: plural.clone(),
+                plural,
+            };
+            counts
+                .of(&WatchRequest::resource(&resource))
+                .listed(Duration::from_secs(1));
+        }
+        let kinds = counts.read();
+        assert_eq!(kinds.len(), MAX_KINDS + 1);
+        assert_eq!(kinds.values().map(|kind| kind.lists).sum::<u64>(), 1000);
+        assert_eq!(kinds[OTHER_KINDS].list_time, Duration::from_secs(744));
+    }
 
     #[test]
     fn the_next_page_is_expected_to_be_like_the_last() {

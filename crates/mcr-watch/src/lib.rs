@@ -9,6 +9,7 @@ mod driver;
 mod error;
 mod health;
 mod hub;
+mod kinds;
 mod permit;
 mod request;
 mod settings;
@@ -32,9 +33,10 @@ pub use store::{Store, StoreError};
 pub mod internal {
     pub use crate::{
         cache::Cache,
-        counters::{KindCounters, count},
+        counters::{CountersByKind, KindCounters, count},
         driver::{DriverEnv, drive},
         health::{Health, Outcomes, Phase},
+        kinds::KindTables,
         permit::Permit,
         shared::{Feed, SharedWatch},
         target::{PlacedObject, WatchTarget},

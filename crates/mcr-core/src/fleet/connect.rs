@@ -2,18 +2,19 @@
 
 use std::time::{Duration, SystemTime};
 
-use mcr_client::internal::jitter;
-use mcr_watch::internal::{Outcomes, Phase};
+use mcr_client::internal::{
+    ConnectError, jitter,
+    probe::{self, ProbeConnection},
+};
+use mcr_watch::internal::{Outcomes, Permit, Phase};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
     cluster::Cluster,
-    connection::{ConnectError, NewConnection, dial},
+    connection::{NewConnection, dial},
     context::FleetContext,
     drain::End,
     engagement::Engagement,
-    identity::KnownIdentity,
-    probe::{self, ProbeConnection},
     state::ClusterState,
 };
 use crate::Refresh;
@@ -36,7 +37,7 @@ impl Engagement<'_> {
         let dialled = tokio::select! {
             dialled = async {
                 // Reading a thousand kubeconfigs at once would take a thousand threads.
-                let mut permit = self.fleet.resources.permits.connect().await;
+                let mut permit = Permit::acquire(&self.fleet.resources.connect_permits).await;
                 // Large futures are in boxes here: thousands of clusters may wait for a permit or for their first answer, and
                 // must not reserve memory for the steps before and after.
                 let dial = Box::pin(dial(&self.fleet.resources, &spec, why, &prefix));
@@ -140,21 +141,16 @@ impl Engagement<'_> {
     pub(super) fn adopt(&mut self, new: NewConnection) {
         let NewConnection {
             connection,
-            identity,
+            mut identity,
             expires,
             namespace,
             in_use,
             identified: _,
         } = new;
-        let identity = match self.identity.take() {
+        if let Some(known) = self.identity.take() {
             // A UID that can't be read now is the known one.
-            Some(known) => KnownIdentity {
-                declared: identity.declared,
-                uid: identity.uid.or(known.uid),
-                location: identity.location,
-            },
-            None => identity,
-        };
+            identity.uid = identity.uid.or(known.uid);
+        }
         let shown = identity.shown();
         self.identity = Some(identity);
         if self.cluster.set_default_namespace(&namespace) {
@@ -227,7 +223,7 @@ fn identify_delay(clusters: u32, probe_after: Duration) -> (Duration, Duration) 
 
 /// Reads the UID of the `kube-system` namespace.
 async fn identify(fleet: &FleetContext, mut new: NewConnection) -> Result<NewConnection, ConnectError> {
-    let mut permit = fleet.resources.permits.connect().await;
+    let mut permit = Permit::acquire(&fleet.resources.connect_permits).await;
     // Longer than the time limit of the connection, so that an error of the connection is the reason that is shown.
     let limit = fleet.settings().transport.connect_timeout + TIME_TO_IDENTIFY;
     let identify = Box::pin(probe::identify(

@@ -17,7 +17,7 @@ impl FleetContext {
     pub(crate) fn new(settings: FleetSettings) -> Self {
         Self {
             resources: Arc::new(Resources::new(settings)),
-            registry: Registry::new(),
+            registry: Registry::default(),
         }
     }
 

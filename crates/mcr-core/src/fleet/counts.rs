@@ -3,15 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use mcr_access::internal::lock;
 use mcr_watch::{
-    KindCounts, WatchRequest,
-    internal::{KindCounters, count},
+    KindCounts,
+    internal::{CountersByKind, count},
 };
 
 use super::state::ClusterState;
@@ -42,11 +41,6 @@ pub struct CredentialCounts {
     pub failed: u64,
 }
 
-/// How many kinds have counts of their own. Further kinds are counted together, because names of kinds may come from
-/// outside of the program.
-const MAX_KINDS: usize = 256;
-const OTHER_KINDS: &str = "other";
-
 /// The counts of a fleet, while they grow.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -55,7 +49,7 @@ pub(crate) struct Counts {
     pub(crate) renewed: AtomicU64,
     pub(crate) unchanged: AtomicU64,
     pub(crate) failed: AtomicU64,
-    kinds: Mutex<BTreeMap<Arc<str>, Arc<KindCounters>>>,
+    pub(crate) kinds: CountersByKind,
 }
 
 fn read(cell: &AtomicU64) -> u64 {
@@ -72,22 +66,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn kind(&self, request: &WatchRequest) -> Arc<KindCounters> {
-        let name = request.resource_name();
-        let mut kinds = lock(&self.kinds);
-        if let Some(known) = kinds.get(name.as_str()) {
-            return known.clone();
-        }
-        let name = if kinds.len() < MAX_KINDS {
-            name.as_str()
-        } else {
-            OTHER_KINDS
-        };
-        kinds.entry(name.into()).or_default().clone()
-    }
-
     pub(crate) fn read(&self) -> FleetCounts {
-        let kinds = lock(&self.kinds).clone();
         FleetCounts {
             states: ClusterState::NAMES
                 .iter()
@@ -99,10 +78,7 @@ impl Counts {
                 unchanged: read(&self.unchanged),
                 failed: read(&self.failed),
             },
-            kinds: kinds
-                .into_iter()
-                .map(|(name, cells)| (name, cells.read()))
-                .collect(),
+            kinds: self.kinds.read(),
         }
     }
 }
@@ -111,7 +87,7 @@ impl Counts {
 mod tests {
     use std::time::Duration;
 
-    use mcr_watch::WatchError;
+    use mcr_watch::{WatchError, WatchRequest};
 
     use super::*;
 
@@ -148,7 +124,7 @@ mod tests {
             "{:?}",
             counts.read()
         );
-        let cells = counts.kind(&kind("maps"));
+        let cells = counts.kinds.of(&kind("maps"));
         let text = String::new;
         for error in [
             WatchError::Forbidden { message: text() },
@@ -179,19 +155,5 @@ mod tests {
                 .values()
                 .all(|count| *count == 1)
         );
-    }
-
-    #[test]
-    fn kinds_are_bounded() {
-        let counts = Counts::default();
-        for i in 0..1000 {
-            counts
-                .kind(&kind(&format!("kind{i}")))
-                .listed(Duration::from_secs(1));
-        }
-        let kinds = counts.read().kinds;
-        assert_eq!(kinds.len(), MAX_KINDS + 1);
-        assert_eq!(kinds.values().map(|kind| kind.lists).sum::<u64>(), 1000);
-        assert_eq!(kinds[OTHER_KINDS].list_time, Duration::from_secs(744));
     }
 }

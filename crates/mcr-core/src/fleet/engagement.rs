@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_client::internal::Backoff;
+use mcr_client::internal::{Backoff, ConnectError};
 use mcr_watch::internal::Phase;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     cluster::{Attachment, Cluster, ClusterInfo},
-    connection::{ConnectError, Connection},
+    connection::Connection,
     context::FleetContext,
     description::DesiredCluster,
     drain::End,

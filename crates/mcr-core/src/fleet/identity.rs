@@ -2,40 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::Endpoint;
+use super::spec_change::Target;
 
 /// Everything that is known of the identity of a cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct KnownIdentity {
     /// The identity that the provider declares.
     pub(crate) declared: Option<Arc<str>>,
     /// The UID of the `kube-system` namespace, if the credentials may read it.
     pub(crate) uid: Option<Arc<str>>,
-    pub(crate) location: Option<Location>,
+    /// The server that answered.
+    pub(crate) target: Target,
 }
-
-/// The server that answered. Two locations are equal if they lead to the same cluster for sure.
-#[derive(Debug, Clone)]
-pub(crate) enum Location {
-    /// Equal if server and certificate authority are equal.
-    Server(Arc<Endpoint>),
-    /// The number of a ready client. Its address can't be read, so another client may lead to another cluster.
-    Client(u64),
-}
-
-impl PartialEq for Location {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Server(a), Self::Server(b)) => {
-                a.server == b.server && a.certificate_authority == b.certificate_authority
-            }
-            (Self::Client(a), Self::Client(b)) => a == b,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for Location {}
 
 impl KnownIdentity {
     /// Whether the cluster that answers now is the known one.
@@ -46,7 +24,7 @@ impl KnownIdentity {
         if let (Some(old), Some(new)) = (&self.uid, &now.uid) {
             return old == new;
         }
-        self.location == now.location
+        self.target.is_same_cluster(&now.target)
     }
 
     /// The identity that is shown to users.
@@ -58,14 +36,15 @@ impl KnownIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Endpoint;
 
     #[test]
     fn identity_goes_by_what_is_declared_then_by_kube_system_then_by_place() {
-        let location = |s: &str| Some(Location::Server(Arc::new(Endpoint::new(s.parse().unwrap()))));
+        let target = |s: &str| Target::Endpoint(Arc::new(Endpoint::new(s.parse().unwrap())));
         let known = |declared: Option<&str>, uid: Option<&str>, at: &str| KnownIdentity {
             declared: declared.map(Arc::from),
             uid: uid.map(Arc::from),
-            location: location(at),
+            target: target(at),
         };
         assert!(known(Some("a"), Some("1"), "https://x").is_same(&known(Some("a"), Some("2"), "https://y")));
         assert!(!known(Some("a"), Some("1"), "https://x").is_same(&known(Some("b"), Some("1"), "https://x")));
@@ -77,7 +56,7 @@ mod tests {
             let mut endpoint = Endpoint::new("https://x".parse().unwrap());
             change(&mut endpoint);
             KnownIdentity {
-                location: Some(Location::Server(Arc::new(endpoint))),
+                target: Target::Endpoint(Arc::new(endpoint)),
                 declared: None,
                 uid: None,
             }
@@ -89,7 +68,7 @@ mod tests {
         assert!(plainly.is_same(&reached(&|to| to.tls_server_name = Some("y".into()))));
         assert!(plainly.is_same(&reached(&|to| to.proxy = Some("http://proxy".parse().unwrap()))));
         let by = |client: u64, uid: Option<&str>| KnownIdentity {
-            location: Some(Location::Client(client)),
+            target: Target::Client(client),
             uid: uid.map(Arc::from),
             declared: None,
         };

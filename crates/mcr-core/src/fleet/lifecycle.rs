@@ -3,13 +3,16 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
-use mcr_client::internal::user_code::{ANNOUNCED, catch_panic};
+use mcr_client::internal::{
+    ConnectError,
+    user_code::{ANNOUNCED, catch_panic},
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 
-use super::{connection::ConnectError, description::DesiredCluster, drain::End, engagement::Engagement};
+use super::{description::DesiredCluster, drain::End, engagement::Engagement};
 
 impl Engagement<'_> {
     /// Runs the engagement until it has ended and its cluster is gone.

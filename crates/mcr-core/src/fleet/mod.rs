@@ -2,13 +2,13 @@
 //!
 //! Each module uses only modules before it in this list:
 //!
-//! - `settings`, `state`, `description`, `identity` and `spec_change` are plain data. `desired` is the table of claims.
-//! - `counts`, `observers`, `kinds` and `permits` are shared by all clusters. `resources` contains them.
+//! - `settings`, `state`, `description`, `spec_change` and `identity` are plain data. `desired` is the table of claims.
+//! - `counts` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together. `events` are for subscribers. `drain` ends an engagement.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
-//! - `probe` and `connection` reach a cluster. `engagement` is the data of one engagement, `connect` and `serve` are its
-//!   states, and `lifecycle` runs them.
+//! - `connection` reaches a cluster. `engagement` is the data of one engagement, `connect` and `serve` are its states, and
+//!   `lifecycle` runs them.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
 //! - `discovery` runs the providers and applies their announcements.
 //! - `handle` and `builder` are the public `Fleet`.
@@ -27,11 +27,8 @@ mod engagement;
 mod events;
 mod handle;
 mod identity;
-mod kinds;
 mod lifecycle;
 mod observers;
-mod permits;
-mod probe;
 mod registry;
 mod resources;
 mod scoped;

@@ -8,29 +8,21 @@ use super::cluster::Cluster;
 use crate::ClusterName;
 
 /// The clusters of a fleet.
+#[derive(Default)]
 pub(crate) struct Registry {
     /// From the announcement of a cluster until it begins to drain.
     engaged: DashMap<ClusterName, Cluster>,
     /// By name and epoch.
     draining: DashMap<(ClusterName, u64), Cluster>,
-    next_epoch: AtomicU64,
+    last_epoch: AtomicU64,
     /// How many clusters and scope endpoints have their own connection, or try to connect.
     connections: AtomicUsize,
 }
 
 impl Registry {
-    pub(crate) fn new() -> Self {
-        Self {
-            engaged: DashMap::new(),
-            draining: DashMap::new(),
-            next_epoch: AtomicU64::new(1),
-            connections: AtomicUsize::new(0),
-        }
-    }
-
     /// The number of the next engagement.
     pub(crate) fn next_epoch(&self) -> u64 {
-        self.next_epoch.fetch_add(1, Ordering::Relaxed)
+        self.last_epoch.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn insert(&self, cluster: &Cluster) {

@@ -1,17 +1,24 @@
 //! The parts of a fleet that the handle of every cluster uses.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use mcr_client::Dialer;
-use tokio::runtime::{EnterGuard, Handle};
+use mcr_watch::internal::KindTables;
+use tokio::{
+    runtime::{EnterGuard, Handle},
+    sync::Semaphore,
+};
 use tokio_util::sync::CancellationToken;
 
-use super::{kinds::KindTables, observers::Observers, permits::Permits, settings::FleetSettings};
+use super::{observers::Observers, settings::FleetSettings};
 
 /// The parts of a fleet that the handle of every cluster uses. They know nothing of clusters.
 pub(crate) struct Resources {
     pub(crate) settings: FleetSettings,
-    pub(crate) permits: Permits,
+    /// Limits how many clusters connect at once.
+    pub(crate) connect_permits: Arc<Semaphore>,
+    /// Limits how many lists run at once.
+    pub(crate) list_permits: Arc<Semaphore>,
     pub(crate) kinds: KindTables,
     pub(crate) observers: Observers,
     pub(crate) dialer: Dialer,
@@ -23,7 +30,8 @@ pub(crate) struct Resources {
 impl Resources {
     pub(crate) fn new(settings: FleetSettings) -> Self {
         Self {
-            permits: Permits::new(&settings),
+            connect_permits: Arc::new(Semaphore::new(settings.connects.max(1))),
+            list_permits: Arc::new(Semaphore::new(settings.lists.max(1))),
             kinds: KindTables::default(),
             observers: Observers::default(),
             dialer: Dialer::with_settings(&settings.access_policy, settings.transport.clone()),

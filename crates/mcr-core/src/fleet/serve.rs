@@ -5,18 +5,21 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use mcr_client::Channel;
+use mcr_client::{
+    Channel,
+    internal::{
+        ConnectError, EndpointCredentials, IssuedCredential,
+        probe::{self, ProbeConnection},
+    },
+};
 use mcr_watch::internal::{Health, Phase, count};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    connection::{
-        ConnectError, EndpointCredentials, IssuedCredential, dial, refresh_time, resolve, resolved_spec,
-    },
+    connection::{dial, resolve, resolved_spec},
     description::Description,
     drain::End,
     engagement::Engagement,
-    probe::{self, ProbeConnection, ProbeError},
     resources::Resources,
     spec_change::{SpecChange, classify},
     state::ClusterState,
@@ -95,12 +98,8 @@ impl Engagement<'_> {
         let Some(connection) = &self.connection else {
             return;
         };
-        let answer = probe::identify(
-            &connection.channel,
-            ProbeConnection::Close,
-            self.fleet.settings().probe_timeout,
-        )
-        .await;
+        let limit = self.fleet.settings().probe_timeout;
+        let answer = probe::identify(&connection.channel, ProbeConnection::Close, limit).await;
         self.last_probe = Instant::now();
         match (answer, &mut self.identity) {
             (Ok(uid), Some(identity)) => {
@@ -109,7 +108,7 @@ impl Engagement<'_> {
                 self.cluster.change_info(|info| info.identity.clone_from(&shown));
             }
             (Ok(_), None) => {}
-            (Err(error), _) => self.unreachable(error.into()),
+            (Err(error), _) => self.unreachable(error),
         }
     }
 
@@ -155,8 +154,8 @@ impl Engagement<'_> {
                 return Some(End::Replaced);
             }
             Ok(_) => {}
-            Err(ProbeError::Unauthorized) => self.renew(Refresh::Unauthorized).await,
-            Err(error) => self.unreachable(error.into()),
+            Err(error) if error.unauthorized => self.renew(Refresh::Unauthorized).await,
+            Err(error) => self.unreachable(error),
         }
         None
     }
@@ -267,28 +266,30 @@ impl Engagement<'_> {
             None => Ok(None),
         };
         let counts = self.fleet.counts();
-        match &renewed {
-            Ok(Some((_, Some(_)))) => count(&counts.renewed),
-            Ok(Some((_, None))) => count(&counts.unchanged),
-            Ok(None) => {}
-            Err(_) => count(&counts.failed),
-        }
         let (every, problem) = match renewed {
-            Ok(Some((IssuedCredential { credential, every }, Some(channel)))) => {
+            Ok(Some((issued, Some(channel)))) => {
+                count(&counts.renewed);
                 connection.refresh_backoff.reset();
-                connection.refresh_at = refresh_time(&credential, every);
-                connection.credential = credential.fingerprint();
+                connection.refresh_at = issued.refresh_at();
+                connection.credential = issued.credential.fingerprint();
                 connection.channel = channel.clone();
                 transport.swap(channel);
                 transport.refresh_done();
                 self.cluster
-                    .change_info(|info| info.credential_expires = credential.expires_at);
+                    .change_info(|info| info.credential_expires = issued.credential.expires_at);
                 tracing::debug!(cluster = %self.cluster.name(), ?why, "credential renewed");
                 return;
             }
             // The source has no newer credential yet.
-            Ok(issued) => (issued.and_then(|(issued, _)| issued.every), None),
-            Err(error) => (None, Some(error.reason)),
+            Ok(Some((issued, None))) => {
+                count(&counts.unchanged);
+                (issued.every, None)
+            }
+            Ok(None) => (None, None),
+            Err(error) => {
+                count(&counts.failed);
+                (None, Some(error.reason))
+            }
         };
         let pause = match (every, &problem) {
             // A source with an interval, such as a file that is read every minute, rarely has a newer credential.
@@ -311,15 +312,11 @@ impl Engagement<'_> {
         let Some(connection) = &self.connection else {
             return;
         };
-        let answer = probe::alive(
-            &connection.channel,
-            ProbeConnection::Close,
-            self.fleet.settings().probe_timeout,
-        )
-        .await;
+        let limit = self.fleet.settings().probe_timeout;
+        let answer = probe::alive(&connection.channel, ProbeConnection::Close, limit).await;
         self.last_probe = Instant::now();
         if let Err(error) = answer {
-            self.unreachable(error.into());
+            self.unreachable(error);
         }
     }
 }
@@ -331,11 +328,11 @@ async fn renew_credential(
     in_use: Fingerprint,
     why: Refresh,
 ) -> Result<(IssuedCredential, Option<Channel>), ConnectError> {
-    let issued = access.credential(resources, why).await?;
+    let issued = access.fetch(why, resources.settings.credential_timeout).await?;
     if issued.credential.fingerprint() == in_use {
         return Ok((issued, None));
     }
-    let channel = access.channel(resources, &issued.credential)?;
+    let channel = access.channel(&resources.dialer, &issued.credential)?;
     probe::try_credential(&channel, resources.settings.probe_timeout).await?;
     Ok((issued, Some(channel)))
 }

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use super::{
-    cluster::{Cluster, KindStatus},
-    state::ClusterState,
-};
-use crate::{ClusterName, WatchRequest, WatchStatus};
+use super::cluster::{Cluster, KindStatus};
+use crate::ClusterName;
 
 /// The status of the whole fleet at one moment. [`Fleet::snapshot`](super::Fleet::snapshot) returns it.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -32,7 +29,7 @@ pub struct ClusterStatus {
     pub provider: Arc<str>,
     /// The identity of the cluster, if it is known: see [`Cluster::identity`].
     pub identity: Option<Arc<str>>,
-    /// The name of its [`ClusterState`], or `Broken` for a cluster whose description was never usable.
+    /// The name of its [`ClusterState`](crate::ClusterState), or `Broken` for a cluster whose description was never usable.
     pub state: &'static str,
     /// The time at which the cluster entered its state.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
@@ -155,7 +152,8 @@ pub struct ScopeStatus {
     pub scope: Arc<str>,
     /// The name of the endpoint.
     pub endpoint: Arc<str>,
-    /// The name of a [`ClusterState`]. The endpoint is `Suspended` while the scope has no endpoint of that name.
+    /// The name of a [`ClusterState`](crate::ClusterState). The endpoint is `Suspended` while the scope has no endpoint
+    /// of that name.
     pub state: &'static str,
     /// The time at which the endpoint entered its state.
     #[serde(serialize_with = "crate::time::rfc3339_option")]
@@ -201,46 +199,4 @@ pub struct ScopeWatchStatus {
     pub last_event: Option<SystemTime>,
     /// The current problem of the watch, as text for people.
     pub problem: Option<String>,
-}
-
-impl ScopeStatus {
-    pub(crate) fn of(
-        scope: &str,
-        endpoint: &Arc<str>,
-        connection: Option<&Cluster>,
-        clusters: usize,
-        watches: Vec<ScopeWatchStatus>,
-    ) -> Self {
-        let state = connection.map_or(ClusterState::Connecting, Cluster::state);
-        let info = connection.map(Cluster::info);
-        let info = info.as_deref();
-        Self {
-            scope: scope.into(),
-            endpoint: endpoint.clone(),
-            state: state.as_str(),
-            since: connection.map(Cluster::state_since),
-            reason: state.reason().map(Arc::from),
-            warnings: info.and_then(|info| info.warning.clone()).into_iter().collect(),
-            clusters,
-            last_heard: connection.and_then(Cluster::last_heard),
-            last_probe: info.and_then(|info| info.last_probe),
-            credential_expires: info.and_then(|info| info.credential_expires),
-            watches,
-        }
-    }
-}
-
-impl ScopeWatchStatus {
-    pub(crate) fn of(status: WatchStatus, request: &WatchRequest, places: usize, clusters: usize) -> Self {
-        Self {
-            watch: request.to_string(),
-            synced: status.synced,
-            places,
-            clusters,
-            skipped: status.skipped,
-            lists: status.lists,
-            last_event: status.last_event,
-            problem: status.problem.map(|problem| problem.error.to_string()),
-        }
-    }
 }

@@ -16,8 +16,20 @@ pub(crate) struct ResolvedSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Endpoint(Arc<Endpoint>),
-    /// The number of a ready client, because its address can't be read.
+    /// The number of a ready client. Its address can't be read, so another client may lead to another cluster.
     Client(u64),
+}
+
+impl Target {
+    /// Whether both lead to the same cluster for sure.
+    pub(crate) fn is_same_cluster(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Endpoint(a), Self::Endpoint(b)) => {
+                a.server == b.server && a.certificate_authority == b.certificate_authority
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// The difference between the spec in use and a new one, in the order of cost.

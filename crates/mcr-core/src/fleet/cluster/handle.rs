@@ -13,14 +13,16 @@ use kube::{
     core::NamespaceResourceScope,
     runtime::events::{Recorder, Reporter},
 };
-use mcr_client::{Transport, internal::Observable};
+use mcr_client::{
+    Transport,
+    internal::{LazyTransport, Observable},
+};
 use mcr_watch::internal::{Health, Phase};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     attachment::{Attachment, ConnectionInfo, ScopePlacement},
     info::{ClusterInfo, StateSince},
-    lazy_transport::LazyTransport,
     watches::Watches,
 };
 use crate::{

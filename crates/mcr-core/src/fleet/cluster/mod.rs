@@ -3,7 +3,6 @@
 mod attachment;
 mod handle;
 mod info;
-mod lazy_transport;
 mod stores;
 mod watches;
 

@@ -161,9 +161,9 @@ impl Cluster {
             cluster: self.0.name.clone(),
             transport: self.transport().clone(),
             health: self.health().clone(),
-            list_permits: resources.permits.lists(),
+            list_permits: resources.list_permits.clone(),
             settings: resources.settings.watch.clone(),
-            counts: resources.observers.counts.kind(request),
+            counts: resources.observers.counts.kinds.of(request),
             templates: resources.kinds.templates(request),
         }
     }

@@ -268,17 +268,37 @@ impl ScopeEndpoint {
         let state = self.state();
         let watches = state.watches.values().map(|watch| {
             let (places, clusters) = watch.counts();
-            ScopeWatchStatus::of(watch.status(), watch.request(), places, clusters)
+            let status = watch.status();
+            ScopeWatchStatus {
+                watch: watch.request().to_string(),
+                synced: status.synced,
+                places,
+                clusters,
+                skipped: status.skipped,
+                lists: status.lists,
+                last_event: status.last_event,
+                problem: status.problem.map(|problem| problem.error.to_string()),
+            }
         });
         let mut watches: Vec<_> = watches.collect();
         watches.sort_by(|a, b| a.watch.cmp(&b.watch));
-        ScopeStatus::of(
-            self.scope.name(),
-            &self.endpoint,
-            state.connection.as_ref(),
-            state.clusters.len(),
+        let connection = state.connection.as_ref();
+        let info = connection.map(Cluster::info);
+        let info = info.as_deref();
+        let shown = connection.map_or(ClusterState::Connecting, Cluster::state);
+        ScopeStatus {
+            scope: self.scope.name().into(),
+            endpoint: self.endpoint.clone(),
+            state: shown.as_str(),
+            since: connection.map(Cluster::state_since),
+            reason: shown.reason().map(Arc::from),
+            warnings: info.and_then(|info| info.warning.clone()).into_iter().collect(),
+            clusters: state.clusters.len(),
+            last_heard: connection.and_then(Cluster::last_heard),
+            last_probe: info.and_then(|info| info.last_probe),
+            credential_expires: info.and_then(|info| info.credential_expires),
             watches,
-        )
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The scope endpoints that have clusters.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ScopeEndpoints(Mutex<ByName>);
 
 /// By the number of the scope, and the name of the endpoint.

@@ -15,14 +15,13 @@ use crate::{
 };
 
 /// A name under which a cluster in a scope is announced, or was announced until just now.
-#[derive(Debug)]
 pub(crate) struct ScopeMember {
     desired: Option<DesiredCluster>,
     claim: u64,
     state: MemberState,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum MemberState {
     /// There is no cluster.
     #[default]
@@ -32,7 +31,6 @@ enum MemberState {
     Draining,
 }
 
-#[derive(Debug)]
 struct EngagedMember {
     cluster: Cluster,
     placement: Arc<ClusterPlacement>,

@@ -1,9 +1,6 @@
 //! The placement of a cluster in a scope: its scope endpoint and its place there.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -96,15 +93,5 @@ impl Route for ClusterPlacement {
         // A panic of the layout must not end the task that sends the request, because other requests may depend on it.
         let sent = CatchPanic::new(LAYOUT, Box::pin(sent));
         Box::pin(async move { sent.await? })
-    }
-}
-
-impl fmt::Debug for ClusterPlacement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (endpoint, place) = self.current();
-        f.debug_struct("ClusterPlacement")
-            .field("endpoint", &endpoint)
-            .field("place", &place)
-            .finish()
     }
 }

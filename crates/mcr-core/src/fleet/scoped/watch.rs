@@ -470,14 +470,5 @@ impl WatchTarget for ScopeWatch {
     }
 }
 
-impl std::fmt::Debug for ScopeWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ScopeWatch")
-            .field("scope", &self.layout.name())
-            .field("request", &self.request)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

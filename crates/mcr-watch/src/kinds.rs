@@ -1,4 +1,4 @@
-//! Tables by kind that all clusters of a fleet share: templates of objects, and registered indexes.
+//! Tables by kind that the watches of many clusters share: templates of objects, and registered indexes.
 
 use std::{
     convert::Infallible,
@@ -7,11 +7,12 @@ use std::{
 
 use mcr_access::internal::{WeakCache, lock};
 use mcr_store::{Indexer, TemplateRegistry};
-use mcr_watch::WatchRequest;
 
-/// The tables by kind of a fleet.
+use crate::WatchRequest;
+
+/// The templates and the registered indexes of each kind.
 #[derive(Default)]
-pub(crate) struct KindTables {
+pub struct KindTables {
     /// A registry lives as long as a watch uses it.
     templates: WeakCache<TemplateRegistry, WatchRequest>,
     indexes: Mutex<Vec<RegisteredIndex>>,
@@ -25,14 +26,14 @@ struct RegisteredIndex {
 
 impl KindTables {
     /// The templates of the objects of a kind.
-    pub(crate) fn templates(&self, request: &WatchRequest) -> Arc<TemplateRegistry> {
+    pub fn templates(&self, request: &WatchRequest) -> Arc<TemplateRegistry> {
         let make = || Ok::<_, Infallible>(Arc::new(TemplateRegistry::new(request.encoding())));
         let Ok(templates) = self.templates.get_or_try_insert(request.whole_kind(), make);
         templates
     }
 
     /// Registers an index for the watches that start from now on. It replaces an index of the same kind and name.
-    pub(crate) fn register_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
+    pub fn register_index(&self, kind: &WatchRequest, name: &Arc<str>, indexer: &Indexer) {
         let mut indexes = lock(&self.indexes);
         indexes.retain(|known| known.name != *name || !known.kind.same_kind(kind));
         indexes.push(RegisteredIndex {
@@ -43,7 +44,7 @@ impl KindTables {
     }
 
     /// The indexes that are registered for a kind, with their names.
-    pub(crate) fn indexers(&self, kind: &WatchRequest) -> Vec<(Arc<str>, Indexer)> {
+    pub fn indexers(&self, kind: &WatchRequest) -> Vec<(Arc<str>, Indexer)> {
         lock(&self.indexes)
             .iter()
             .filter(|index| index.kind.same_kind(kind))

@@ -5,31 +5,18 @@ use std::{sync::Arc, time::Duration};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
-use mcr_client::{Channel, explain_error as explain, internal::LastRequest};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-/// Why a probe failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ProbeError {
-    /// The API server answered 401.
-    Unauthorized,
-    /// There was no answer, or none of a working API server. The text is for people.
-    Unreachable(String),
-}
-
-impl ProbeError {
-    pub(crate) fn reason(&self) -> Arc<str> {
-        match self {
-            Self::Unauthorized => "the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked".into(),
-            Self::Unreachable(reason) => reason.as_str().into(),
-        }
-    }
-}
+use crate::{
+    channel::{Channel, LastRequest},
+    connect_error::ConnectError,
+    explain::explain,
+};
 
 /// What happens to the HTTP connection after a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProbeConnection {
+pub enum ProbeConnection {
     /// It is kept for the requests that follow.
     Keep,
     /// It is closed. A healthy cluster has the connections of its watches; one more for each cluster would double the
@@ -43,11 +30,15 @@ const MAX_ANSWER: usize = 256 << 10;
 /// Reads the UID of the `kube-system` namespace. The UID is none if the credential may not read it.
 ///
 /// An answer proves that the server answers and accepts the credential.
-pub(crate) async fn identify(
+///
+/// # Errors
+///
+/// If the API server refuses the credential, or does not answer within `limit`.
+pub async fn identify(
     channel: &Channel,
     after: ProbeConnection,
     limit: Duration,
-) -> Result<Option<Arc<str>>, ProbeError> {
+) -> Result<Option<Arc<str>>, ConnectError> {
     #[derive(Deserialize)]
     struct Namespace {
         metadata: Metadata,
@@ -67,18 +58,22 @@ pub(crate) async fn identify(
 }
 
 /// Reads the version of the API server, which is the cheapest request.
-pub(crate) async fn alive(
-    channel: &Channel,
-    after: ProbeConnection,
-    limit: Duration,
-) -> Result<(), ProbeError> {
+///
+/// # Errors
+///
+/// If the API server refuses the credential, or does not answer within `limit`.
+pub async fn alive(channel: &Channel, after: ProbeConnection, limit: Duration) -> Result<(), ConnectError> {
     ask(channel, Request::get("/version"), Body::empty(), after, limit)
         .await
         .map(|_| ())
 }
 
 /// Checks whether the API server accepts a credential, before the credential replaces one that works.
-pub(crate) async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ProbeError> {
+///
+/// # Errors
+///
+/// If the API server refuses the credential, or does not answer within `limit`.
+pub async fn try_credential(channel: &Channel, limit: Duration) -> Result<(), ConnectError> {
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .header(header::CONTENT_TYPE, "application/json");
     let body: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -103,11 +98,10 @@ async fn ask(
     body: Body,
     after: ProbeConnection,
     limit: Duration,
-) -> Result<(StatusCode, bytes::Bytes), ProbeError> {
-    let unreachable = |reason: String| ProbeError::Unreachable(reason);
+) -> Result<(StatusCode, bytes::Bytes), ConnectError> {
     let mut request = request
         .body(body)
-        .map_err(|error| unreachable(format!("the request can't be made: {error}")))?;
+        .map_err(|error| ConnectError::new(format!("the request can't be made: {error}")))?;
     if after == ProbeConnection::Close {
         request.extensions_mut().insert(LastRequest);
     }
@@ -115,23 +109,26 @@ async fn ask(
         let response = channel
             .send(request)
             .await
-            .map_err(|error| unreachable(explain(&error)))?;
+            .map_err(|error| ConnectError::new(explain(&error)))?;
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            return Err(ProbeError::Unauthorized);
+            return Err(ConnectError::unauthorized());
         }
         let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
         let body = body
-            .map_err(|error| unreachable(explain(error.as_ref())))?
+            .map_err(|error| ConnectError::new(explain(error.as_ref())))?
             .to_bytes();
         if status.is_server_error() {
-            return Err(unreachable(format!(
+            return Err(ConnectError::new(format!(
                 "the API server answers {status}; it may be starting or overloaded"
             )));
         }
         Ok((status, body))
     };
-    timeout(limit, answer)
-        .await
-        .unwrap_or_else(|_| Err(unreachable(format!("no answer within {} s", limit.as_secs_f32()))))
+    timeout(limit, answer).await.unwrap_or_else(|_| {
+        Err(ConnectError::new(format!(
+            "no answer within {} s",
+            limit.as_secs_f32()
+        )))
+    })
 }

@@ -5,11 +5,12 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use mcr_access::internal::lock;
-use mcr_client::Transport;
+
+use crate::transport::Transport;
 
 /// A transport that is created on first use.
 #[derive(Default)]
-pub(super) struct LazyTransport {
+pub struct LazyTransport {
     created: OnceLock<Transport>,
     /// Locked while the transport is created and while the barrier changes, so that the new transport gets the newest
     /// barrier.
@@ -27,7 +28,7 @@ enum Barrier {
 
 impl LazyTransport {
     /// The transport, which `create` makes on first use.
-    pub(super) fn get(&self, create: impl FnOnce() -> Transport) -> &Transport {
+    pub fn get(&self, create: impl FnOnce() -> Transport) -> &Transport {
         if let Some(created) = self.created.get() {
             return created;
         }
@@ -44,12 +45,12 @@ impl LazyTransport {
     }
 
     /// The transport, if it exists already.
-    pub(super) fn created(&self) -> Option<&Transport> {
+    pub fn created(&self) -> Option<&Transport> {
         self.created.get()
     }
 
     /// Makes requests fail at once with a reason. `None` lets them through again.
-    pub(super) fn block(&self, reason: Option<Arc<str>>) {
+    pub fn block(&self, reason: Option<Arc<str>>) {
         let mut barrier = lock(&self.barrier);
         if let Some(created) = self.created.get() {
             created.block(reason.clone());
@@ -60,7 +61,7 @@ impl LazyTransport {
     }
 
     /// Closes the transport for good.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         let mut barrier = lock(&self.barrier);
         *barrier = Barrier::Closed;
         if let Some(created) = self.created.get() {
@@ -73,9 +74,10 @@ impl LazyTransport {
 mod tests {
     use http::Request;
     use kube::client::Body;
+    use mcr_access::ClusterName;
 
     use super::*;
-    use crate::{ClusterName, TransportErrorKind};
+    use crate::TransportErrorKind;
 
     async fn refusal(lazy: &LazyTransport) -> TransportErrorKind {
         let transport = lazy.get(|| Transport::new(ClusterName::new("a").unwrap()));

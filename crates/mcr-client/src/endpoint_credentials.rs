@@ -1,0 +1,98 @@
+//! The credentials of an endpoint: fetching them from their source, and making channels with them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use mcr_access::{Credential, CredentialSource, Endpoint, Refresh, Resolved, Trust};
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    backoff::jitter,
+    channel::Channel,
+    connect_error::ConnectError,
+    dialer::Dialer,
+    explain::explain,
+    user_code::{CREDENTIAL_SOURCE, CatchPanic},
+};
+
+/// An endpoint and the source of its credentials: enough to connect again with a new credential.
+pub struct EndpointCredentials {
+    endpoint: Arc<Endpoint>,
+    trust: Trust,
+    prefix: Arc<str>,
+    source: Arc<dyn CredentialSource>,
+}
+
+/// A credential that a source has issued.
+pub struct IssuedCredential {
+    /// The credential.
+    pub credential: Credential,
+    /// The interval at which the source wants to be asked again, even if nothing expires.
+    pub every: Option<Duration>,
+}
+
+impl EndpointCredentials {
+    /// The endpoint of a resolved access, and its credential source. `prefix` precedes all request paths.
+    pub fn new(resolved: Resolved, prefix: &str) -> Self {
+        Self {
+            endpoint: resolved.endpoint,
+            trust: resolved.trust,
+            prefix: prefix.into(),
+            source: resolved.credentials,
+        }
+    }
+
+    /// Makes a channel to the endpoint, which uses this credential.
+    ///
+    /// # Errors
+    ///
+    /// If a field of the endpoint or of the credential is not usable.
+    pub fn channel(&self, dialer: &Dialer, credential: &Credential) -> Result<Channel, ConnectError> {
+        dialer
+            .channel(&self.endpoint, credential, self.trust)
+            .map(|channel| channel.with_prefix(&self.prefix))
+            .map_err(|error| ConnectError::new(explain(&error)))
+    }
+
+    /// Fetches a credential from the source.
+    ///
+    /// # Errors
+    ///
+    /// If the source fails or panics, or takes longer than `limit`.
+    pub async fn fetch(&self, why: Refresh, limit: Duration) -> Result<IssuedCredential, ConnectError> {
+        let source = &*self.source;
+        let issued = async {
+            let credential = source.credential(why).await.map_err(|error| explain(&error))?;
+            let every = source.renew_every();
+            Ok::<_, String>(IssuedCredential { credential, every })
+        };
+        timeout(limit, CatchPanic::new(CREDENTIAL_SOURCE, Box::pin(issued)))
+            .await
+            .map_err(|_| ConnectError::new(format!("no credential within {} s", limit.as_secs())))?
+            .map_err(|panicked| ConnectError::new(panicked.to_string()))?
+            .map_err(ConnectError::new)
+    }
+}
+
+impl IssuedCredential {
+    /// When to fetch the next credential: some time before this one expires, and at the interval of its source.
+    pub fn refresh_at(&self) -> Option<Instant> {
+        let before_expiry = self.credential.expires_at.map(|expires| {
+            let left = expires.duration_since(SystemTime::now()).unwrap_or_default();
+            // After four fifths of the remaining life, but at most five minutes before the end. Spread, so that clusters that
+            // joined together don't renew together.
+            let margin = (left / 5).min(Duration::from_secs(300));
+            let spread = jitter(margin / 4);
+            left.saturating_sub(margin)
+                .saturating_sub(spread)
+                .max(Duration::from_secs(1))
+        });
+        let wait = match (before_expiry, self.every) {
+            (Some(expiry), Some(every)) => expiry.min(every),
+            (expiry, every) => expiry.or(every)?,
+        };
+        Some(Instant::now() + wait)
+    }
+}
