@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use mcr_client::{ResponseBody, internal::jitter};
-use mcr_store::{Encoder, Item, LineDecoder, NotAnObject, WatchEvent, parse_event, parse_list};
+use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event, parse_list};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub use self::env::DriverEnv;
@@ -24,7 +24,7 @@ use crate::{
     counters::count,
     health::Phase,
     permit::Permit,
-    target::{PlacedObject, WatchTarget},
+    target::{PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// A watch that has been open for this long without an event counts as one that works.
@@ -190,7 +190,9 @@ impl Driver {
             }
             for (i, item) in page.items.iter().enumerate() {
                 // An object without a name may be any of those that the list lacks.
-                complete &= !self.put(item, true).is_err_and(|error| error.key.is_none());
+                complete &= !self
+                    .put(item, true)
+                    .is_err_and(|unreadable| unreadable.error.key.is_none());
                 // Decoding a large list must not hold up the other clusters of this thread.
                 if i % 256 == 255 {
                     tokio::task::yield_now().await;
@@ -292,8 +294,8 @@ impl Driver {
             WatchEvent::Deleted(event) => {
                 // To skip the event would keep a deleted object. The list after this error shows which one it is.
                 let applied = self.target.delete(event.item(), &mut self.encoder);
-                let applied = applied.map_err(|error| {
-                    WatchError::Malformed(format!("a deleted object can't be read: {error}"))
+                let applied = applied.map_err(|unreadable| {
+                    WatchError::Malformed(format!("a deleted object can't be read: {}", unreadable.error))
                 })?;
                 (event, applied)
             }
@@ -313,16 +315,17 @@ impl Driver {
     }
 
     /// Puts an object into the target; none if the target does not hold it. An object that can't be read is left out.
-    fn put(&mut self, item: Item<'_>, initial: bool) -> Result<Option<PlacedObject>, NotAnObject> {
+    fn put(&mut self, item: Item<'_>, initial: bool) -> Result<Option<PlacedObject>, UnreadableObject> {
         let put = self.target.put(item, initial, &mut self.encoder);
         match &put {
             Ok(Some(put)) => self.unreadable.remove(put.place.as_ref(), put.object.key()),
             Ok(None) => {}
-            Err(error) => {
-                if self.unreadable.add(error) {
+            Err(unreadable) => {
+                if self.unreadable.add(unreadable) {
+                    let UnreadableObject { place, error } = unreadable;
                     let name = error.key.as_ref().map(ToString::to_string);
                     tracing::warn!(
-                        cluster = %self.env.cluster, kind = %self.kind, place = error.place.as_deref(), object = name, %error,
+                        cluster = %self.env.cluster, kind = %self.kind, place = place.as_deref(), object = name, %error,
                         "an object can't be read and is left out; the store keeps the version of it that it has"
                     );
                 }

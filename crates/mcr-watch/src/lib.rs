@@ -39,6 +39,6 @@ pub mod internal {
         kinds::KindTables,
         permit::Permit,
         shared::{Feed, SharedWatch},
-        target::{PlacedObject, WatchTarget},
+        target::{PlacedObject, UnreadableObject, WatchTarget},
     };
 }

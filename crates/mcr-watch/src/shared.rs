@@ -11,13 +11,13 @@ use std::{
 use arc_swap::ArcSwap;
 use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
-use mcr_store::{Encoder, Item, NotAnObject};
+use mcr_store::{Encoder, Item};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     ChangeSink, WatchError, WatchRequest, WatchStatus,
     cache::Cache,
-    target::{PlacedObject, WatchTarget},
+    target::{PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// A watch that fills the caches of several others, as the watch of a scope endpoint fills those of its clusters.
@@ -270,7 +270,7 @@ impl WatchTarget for SharedWatch {
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, NotAnObject> {
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
         let encoded = item.and_then(|object| object.encode(None, encoder));
         let object = Arc::new(encoded.inspect_err(|error| self.cache.load().skip(error))?);
         self.cache()
@@ -278,7 +278,11 @@ impl WatchTarget for SharedWatch {
         Ok(Some(PlacedObject { place: None, object }))
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject> {
+    fn delete(
+        &self,
+        item: Item<'_>,
+        encoder: &mut Encoder,
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
         let object = Arc::new(item?.encode(None, encoder)?);
         self.cache()
             .apply(&self.request, |store| store.delete(object.clone()));

@@ -37,10 +37,11 @@ pub trait WatchTarget: Send + Sync + 'static {
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, NotAnObject>;
+    ) -> Result<Option<PlacedObject>, UnreadableObject>;
 
     /// Deletes an object. Returns none if the object does not belong here.
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject>;
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder)
+    -> Result<Option<PlacedObject>, UnreadableObject>;
 
     /// The status as the driver changes it.
     fn driver_status(&self) -> &Observable<WatchStatus>;
@@ -90,6 +91,21 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// Resolves when the target needs a list during a watch; none if it never does. Cancel safe.
     fn relist(&self) -> Option<BoxFuture<'_, ()>> {
         None
+    }
+}
+
+/// An object of a list or an event that can't be read.
+#[derive(Debug)]
+pub struct UnreadableObject {
+    /// The place in a scope that the object belongs to; none outside of scopes, or if the place is not known.
+    pub place: Option<Arc<str>>,
+    /// The reason, with the key of the object if it could be read.
+    pub error: NotAnObject,
+}
+
+impl From<NotAnObject> for UnreadableObject {
+    fn from(error: NotAnObject) -> Self {
+        Self { place: None, error }
     }
 }
 

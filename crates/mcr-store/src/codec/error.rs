@@ -1,7 +1,5 @@
 //! Errors of JSON that is not an object, and of objects that can't be decoded.
 
-use std::sync::Arc;
-
 use crate::key::ObjectKey;
 
 /// Why a JSON value is not a Kubernetes object. The text never quotes a value.
@@ -24,23 +22,14 @@ pub struct NotAnObject {
     reason: String,
     /// The key of the object, if its name and namespace could be read.
     pub key: Option<ObjectKey>,
-    /// The owner of the object, if the caller set one with [`at`](Self::at). The codec never sets it.
-    pub place: Option<Arc<str>>,
 }
 
 impl NotAnObject {
-    /// Sets [`place`](Self::place). It serves callers that read the objects of several owners from one list.
-    pub fn at(mut self, place: &str) -> Self {
-        self.place = Some(place.into());
-        self
-    }
-
     /// An error about an object whose key is not known.
     pub fn nameless(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
             key: None,
-            place: None,
         }
     }
 

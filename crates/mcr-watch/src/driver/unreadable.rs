@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use mcr_store::{NotAnObject, ObjectKey};
+use mcr_store::ObjectKey;
+
+use crate::target::UnreadableObject;
 
 /// How many objects are remembered before the driver logs them anew.
 const REMEMBERED: usize = 1000;
@@ -19,12 +21,13 @@ pub(super) struct Unreadable {
 impl Unreadable {
     /// Adds an object. Returns whether to log it: once for each object, because it may change every second and is in
     /// every list.
-    pub(super) fn add(&mut self, error: &NotAnObject) -> bool {
+    pub(super) fn add(&mut self, object: &UnreadableObject) -> bool {
         self.since_list = true;
         if self.logged.len() >= REMEMBERED {
             self.logged.clear();
         }
-        self.logged.insert((error.place.clone(), error.key.clone()))
+        self.logged
+            .insert((object.place.clone(), object.error.key.clone()))
     }
 
     /// Removes an object that is readable again.

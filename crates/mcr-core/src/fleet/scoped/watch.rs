@@ -18,7 +18,7 @@ use mcr_store::{
 };
 use mcr_watch::{
     WatchRequest, WatchStatus,
-    internal::{Cache, Feed, PlacedObject, SharedWatch, WatchTarget},
+    internal::{Cache, Feed, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
 };
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -212,7 +212,7 @@ impl ScopeWatch {
 
     /// The place and the localized form of an object. `None` if the object belongs to no cluster, or if the clusters did not
     /// request its namespace.
-    fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Located>, NotAnObject> {
+    fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Located>, UnreadableObject> {
         let raw = item?;
         let Some(placement) = catch_panic("place", || self.layout.place(raw.metadata()))? else {
             return Ok(None);
@@ -229,7 +229,10 @@ impl ScopeWatch {
         let object = object.map_err(|error| {
             self.cache(place).skip(&error);
             self.state().remove_if_idle(place);
-            error.at(place)
+            UnreadableObject {
+                place: Some(place.into()),
+                error,
+            }
         })?;
         let wanted = self.request.namespace_name();
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
@@ -406,9 +409,9 @@ impl WatchTarget for ScopeWatch {
         item: Item<'_>,
         initial: bool,
         encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, NotAnObject> {
-        let located = self.locate(item, encoder).inspect_err(|error| {
-            if error.key.is_none() {
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
+        let located = self.locate(item, encoder).inspect_err(|unreadable| {
+            if unreadable.error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
         })?;
@@ -423,7 +426,11 @@ impl WatchTarget for ScopeWatch {
         }))
     }
 
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<PlacedObject>, NotAnObject> {
+    fn delete(
+        &self,
+        item: Item<'_>,
+        encoder: &mut Encoder,
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
         let Some(Located { place, object }) = self.locate(item, encoder)? else {
             return Ok(None);
         };
