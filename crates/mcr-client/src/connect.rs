@@ -256,7 +256,8 @@ fn tcp(addresses: AddressPolicy, settings: &Settings) -> Tcp {
     let mut tcp = HttpConnector::new_with_resolver(Resolver(addresses));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(settings.connect_timeout));
+    // Shorter than the limit of the whole connection. With equal limits it would be chance which error a user sees.
+    tcp.set_connect_timeout(Some(settings.connect_timeout.mul_f64(0.9)));
     tcp.set_keepalive(Some(Duration::from_secs(10)));
     tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
     tcp.set_keepalive_retries(Some(3));

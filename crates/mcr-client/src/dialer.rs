@@ -57,7 +57,7 @@ impl Dialer {
         } = &*self.0;
         let addresses = match trust {
             Trust::Trusted => AddressPolicy::any(),
-            Trust::Untrusted => policy.addresses,
+            Trust::Untrusted => policy.address_policy(),
         };
         let host = endpoint.server.host().unwrap_or_default();
         // Checked here, because the resolver, which checks all other addresses, never sees an IP address.

@@ -31,20 +31,19 @@ use crate::{endpoint::redacted_uri, exec::DEFAULT_DEADLINE};
 /// # Ok::<(), http::uri::InvalidUri>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct AccessPolicy {
     /// The exec credential plugins that may run.
-    pub credential_plugins: CredentialPluginPolicy,
+    pub(crate) credential_plugins: CredentialPluginPolicy,
     /// The folders whose files a kubeconfig may name instead of inline data. Links inside these folders are followed.
-    pub files: BTreeSet<PathBuf>,
+    pub(crate) files: BTreeSet<PathBuf>,
     /// Whether `insecure-skip-tls-verify` is allowed.
-    pub insecure_tls: bool,
+    pub(crate) insecure_tls: bool,
     /// The proxies that `proxy-url` may name.
-    pub proxies: Vec<http::Uri>,
+    pub(crate) proxies: Vec<http::Uri>,
     /// The addresses that connections may use.
-    pub addresses: AddressPolicy,
+    pub(crate) addresses: AddressPolicy,
     /// How long an exec credential plugin may run. This also applies to trusted kubeconfigs.
-    pub plugin_deadline: Duration,
+    pub(crate) plugin_deadline: Duration,
 }
 
 impl Default for AccessPolicy {
@@ -120,6 +119,11 @@ impl AccessPolicy {
     pub fn plugin_deadline(mut self, deadline: Duration) -> Self {
         self.plugin_deadline = deadline;
         self
+    }
+
+    /// The addresses that connections may use.
+    pub fn address_policy(&self) -> AddressPolicy {
+        self.addresses
     }
 
     pub(crate) fn allows_file(&self, path: &Path) -> bool {

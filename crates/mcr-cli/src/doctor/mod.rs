@@ -207,7 +207,7 @@ async fn cluster(
 async fn connection(target: &Target, args: &DoctorArgs, limit: Duration) -> Connection {
     let policy: AddressPolicy = match target.trust {
         Trust::Trusted => AddressPolicy::any(),
-        Trust::Untrusted => args.clusters.policy().addresses,
+        Trust::Untrusted => args.clusters.policy().address_policy(),
     };
     let reach = match target.proxied {
         true => None,

@@ -128,7 +128,7 @@ async fn warn(plan: &Plan) {
         .await
     {
         refused = found
-            .filter_map(|address| policy.addresses.check(address.ip()).err())
+            .filter_map(|address| policy.address_policy().check(address.ip()).err())
             .map(|error| error.to_string())
             .next();
     }
