@@ -182,10 +182,10 @@ fn root() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What is measured when no suite is named: all of them, `fleet` at several sizes for the plots.
+/// The measurements if no suite is named: all suites, and `fleet` at several sizes for the plots.
 fn everything(options: &Options) -> Vec<(Suite, Options)> {
     let fleet = |clusters, objects, sim, subjects: &[Subject]| {
-        // The floor is asked for by nobody, and is of use to all.
+        // The floor is always measured, because every figure is compared with it.
         let asked = |subject: &Subject| *subject == Subject::Floor || options.subjects.contains(subject);
         let kept = subjects.iter().copied().filter(asked);
         let options = Options {

@@ -1,5 +1,5 @@
-//! The stored figures that `--check` holds the code to: instructions of small programs, and bytes of objects in a store. Unlike
-//! times they repeat from run to run, also on a busy machine.
+//! The stored figures with which `--check` compares the code: instructions of small programs, and bytes of objects in a store.
+//! Unlike times, they are the same in each run, also on a busy machine.
 
 use std::{collections::BTreeMap, fmt::Write, path::Path, process::Command};
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{alone::steps::Step, driver::Programs};
 
-/// How much more than the stored figure is too much.
+/// The largest accepted ratio of a figure to the stored one.
 const GROWTH: f64 = 1.10;
 
-/// What is stored.
+/// The stored figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
     /// Instructions of one step, by its name.
@@ -34,7 +34,7 @@ impl Stored {
     }
 }
 
-/// What has grown by more than a tenth, in words; also figures that nothing is stored of.
+/// Describes the figures that have grown by more than a tenth, and those without a stored figure.
 pub fn grown(stored: &Stored, now: &Stored) -> Vec<String> {
     let before: BTreeMap<String, f64> = stored.all().collect();
     let problem = |(name, is): (String, f64)| match before.get(&name) {
@@ -56,17 +56,17 @@ pub fn table(stored: &Stored, now: &Stored) -> String {
         let was = before
             .get(&name)
             .map_or_else(|| "none".to_owned(), |was| format!("{was:.0}"));
-        // A String takes everything.
+        // Writing to a String never fails.
         let _ = writeln!(text, "{name:<28} {was:>10} stored {is:>10.0} now");
     }
     text
 }
 
-/// Reads the stored figures; none where there are none yet.
+/// Reads the stored figures. No figures if the file does not exist.
 ///
 /// # Errors
 ///
-/// When the file is not what this writes.
+/// When the file does not have the form that [`write()`] writes.
 pub fn read(path: &Path) -> Result<Stored> {
     match std::fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("reading {}", path.display())),
@@ -85,7 +85,7 @@ pub fn write(path: &Path, now: &Stored) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Whether valgrind is there, which counts instructions.
+/// Whether valgrind, which counts instructions, is installed.
 pub fn valgrind_is_there() -> bool {
     Command::new("valgrind")
         .arg("--version")
@@ -93,7 +93,8 @@ pub fn valgrind_is_there() -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// Instructions of each step: of many of them, less those of few, so that the start of the program is in no figure.
+/// The instructions of each step: the difference between many and few repetitions, which leaves out the start of the
+/// program.
 ///
 /// # Errors
 ///
@@ -125,7 +126,7 @@ fn counted(programs: &Programs, step: Step, size: usize) -> Result<u64> {
     }
 }
 
-/// The count in what callgrind says at its end.
+/// The count in the last output of callgrind.
 fn collected(said: &str) -> Option<u64> {
     let line = said.lines().rev().find_map(|line| line.split_once("Collected :"));
     line?.1.split_whitespace().next()?.parse().ok()

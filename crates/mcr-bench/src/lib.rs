@@ -1,7 +1,7 @@
 //! Measures mcr beside kube-rs and Go's controller-runtime: `cargo xtask bench`.
 //!
-//! Each subject runs in a process of its own, so that memory and CPU time are its alone; the driver starts the API
-//! server, the simulator and the subjects, and reads what the kernel says of them.
+//! Each subject runs in a process of its own, so that its memory and CPU time can be measured alone. The driver
+//! starts the API server, the simulator and the subjects, and reads their usage from `/proc`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,8 +1,9 @@
-//! Objects as they are found in clusters: text that differs from one to the next, the same in every run.
+//! Objects that are similar to those of real clusters. Their texts differ from object to object, and are the same in
+//! every run.
 
 use serde_json::{Value, json};
 
-/// The ConfigMap that suites write to, to see how long it takes until a reconciler hears of it.
+/// The name of the ConfigMap that suites write, to measure the time until its reconcile.
 pub const BEAT: &str = "beat";
 
 /// A sequence that looks random and is the same for the same seed (SplitMix64).
@@ -52,7 +53,7 @@ const ZONES: [&str; 6] = [
 const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Text of at least `length` bytes as configuration files have it: properties, YAML, sentences.
+/// A text of at least `length` bytes, similar to configuration files: properties, YAML, sentences.
 fn configuration(words: &mut Sequence, length: usize) -> String {
     let mut text = String::with_capacity(length + 64);
     while text.len() < length {
@@ -83,7 +84,7 @@ fn configuration(words: &mut Sequence, length: usize) -> String {
     text
 }
 
-/// What a certificate looks like to a store: base64 that nothing compresses.
+/// Random base64, which can't be compressed, like a certificate.
 fn certificate(words: &mut Sequence, length: usize) -> String {
     let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
     for at in 0..length {
@@ -221,7 +222,7 @@ pub fn deployment(number: usize) -> Value {
     })
 }
 
-/// The definition that [`custom`] objects belong to.
+/// The CustomResourceDefinition of [`custom`] objects.
 pub fn custom_definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

@@ -1,4 +1,4 @@
-//! What the kernel knows of another process.
+//! Memory and CPU time of a process, from `/proc`.
 
 use std::{path::Path, time::Duration};
 
@@ -7,20 +7,20 @@ use anyhow::{Context, Result};
 /// Memory and CPU time of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Resident now.
+    /// The resident memory now.
     pub rss_kb: f64,
-    /// The most that was resident.
+    /// The peak of the resident memory.
     pub peak_kb: f64,
     /// User and system time, ended threads included.
     pub cpu: Duration,
 }
 
 impl Usage {
-    /// Asks now.
+    /// Reads the current usage.
     ///
     /// # Errors
     ///
-    /// When there is no such process, and where there is no /proc.
+    /// When there is no such process, or no /proc.
     pub fn of(pid: u32) -> Result<Self> {
         let read = |file: &str| {
             std::fs::read_to_string(format!("/proc/{pid}/{file}")).with_context(|| {
@@ -29,7 +29,8 @@ impl Usage {
         };
         let usage = Self::parse(&read("status")?, &read("stat")?).context("reading what /proc says")?;
         Ok(Self {
-            // Ticks leave out what is less than one, this leaves out threads that have ended.
+            // The count in ticks leaves out fractions of a tick; the sum over threads leaves out threads that have
+            // ended.
             cpu: usage.cpu.max(threads(pid)),
             ..usage
         })
@@ -40,7 +41,7 @@ impl Usage {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
         };
-        // The command's name is in parentheses and may hold anything, blanks and parentheses too.
+        // The name of the command is in parentheses, and may contain blanks and parentheses.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
         Some(Self {
@@ -52,7 +53,7 @@ impl Usage {
     }
 }
 
-/// CPU time of the threads that there are, to the nanosecond. Zero where the kernel does not count it.
+/// CPU time of the live threads, in nanoseconds. Zero if the kernel does not count it.
 ///
 /// A thread that is running is counted up to its last tick or switch, so what is read of a busy process
 /// lags by up to a tick for each of its threads that has a CPU.
@@ -81,11 +82,11 @@ mod tests {
         let (done, begins) = std::sync::mpsc::channel();
         let (may_end, ends) = std::sync::mpsc::channel::<()>();
         let burner = std::thread::spawn(move || {
-            // Work, not time: where others want the CPU too, little of a time would be its own.
+            // A fixed amount of work instead of a time: on a busy machine the thread would get little of the time.
             for _ in 0..1_000_000 {
                 std::hint::spin_loop();
             }
-            // Waiting takes it off its CPU, which is when the kernel counts what it used.
+            // The wait takes the thread off its CPU. The kernel counts its CPU time at that moment.
             done.send(std::fs::canonicalize("/proc/thread-self")).unwrap();
             ends.recv().ok();
         });

@@ -1,10 +1,11 @@
-//! What is measured, one line each.
+//! The rows of results.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One figure of one subject: the median of its runs. With `--format json` one object a line; what does not apply is left out.
+/// The figures of one subject: the medians of its runs. With `--format json` each row is one object in a line, without
+/// the figures that don't apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The suite.
@@ -14,28 +15,28 @@ pub struct Row {
     /// The variant within the suite: a fault, a kind, a back end, a number of threads.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
-    /// How many clusters.
+    /// The number of clusters.
     pub clusters: usize,
-    /// How many objects in each.
+    /// The number of objects in each cluster.
     pub objects: usize,
-    /// How many runs the medians are of.
+    /// The number of runs from which the medians are made.
     pub runs: usize,
     /// From the start of the process until the reconciler has seen every object of every cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synced_s: Option<f64>,
-    /// Resident memory, idle after that.
+    /// Resident memory while idle after the sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_idle_kb: Option<f64>,
-    /// The most that was resident.
+    /// The peak of the resident memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_peak_kb: Option<f64>,
-    /// CPU time until synced.
+    /// CPU time until the sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
-    /// The API server's CPU time meanwhile.
+    /// CPU time of the API server until the sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_cpu_s: Option<f64>,
-    /// CPU used while nothing happens, in parts of a core.
+    /// CPU while idle, as a fraction of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cpu: Option<f64>,
     /// LISTs of ConfigMaps that the server counted.
@@ -47,13 +48,13 @@ pub struct Row {
     /// Latency from a write to the reconciler, median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
-    /// The same, 99th percentile.
+    /// Latency from a write to the reconciler, 99th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// Writes that a reconciler was never told of.
+    /// Writes that never reached a reconciler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<f64>,
-    /// A figure that only this suite has, in the unit that its page names.
+    /// A figure of this suite only, in the unit that docs/benchmarks.md names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Why there is no figure.
@@ -73,7 +74,7 @@ impl Row {
         }
     }
 
-    /// A row that says why there is no figure.
+    /// A row with the reason why there is no figure.
     pub fn skipped(
         suite: &str,
         subject: &str,
@@ -87,7 +88,7 @@ impl Row {
         }
     }
 
-    /// Whether the other one is of the same, another time.
+    /// Whether the other row measures the same in another run.
     pub fn is_like(&self, other: &Self) -> bool {
         let what = |row: &Self| {
             (
@@ -101,7 +102,7 @@ impl Row {
         what(self) == what(other)
     }
 
-    /// The medians of several runs of the same; none of nothing.
+    /// The medians of several runs. `None` if there are no runs.
     pub fn medians(runs: &[Self]) -> Option<Self> {
         let first = runs.first()?;
         let of = |field: fn(&Self) -> Option<f64>| {
@@ -126,7 +127,7 @@ impl Row {
     }
 }
 
-/// One line for people: what the row is of, and the figures that it has.
+/// One line for people: the suite, subject and variant, and the figures of the row.
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

@@ -62,7 +62,7 @@ pub struct SimArgs {
 ///
 /// # Errors
 ///
-/// When there is no port, and when it is told what it does not know.
+/// When there is no free port, and on an unknown command.
 pub fn run(args: SimArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -78,7 +78,7 @@ pub fn run(args: SimArgs) -> Result<()> {
     })
 }
 
-/// How a cluster is reached.
+/// The address of a cluster.
 struct Address {
     url: String,
     ca: String,
@@ -90,7 +90,7 @@ struct Served {
     addresses: Vec<Address>,
     proxies: Vec<FaultProxy>,
     storm: Option<JoinHandle<()>>,
-    // Closed when they are dropped.
+    // Kept, because dropping them closes the servers.
     _fleet: SimFleet,
     _servers: Vec<SimServer>,
 }
@@ -143,7 +143,7 @@ impl Served {
             })
             .collect();
         let text = kubeconfig(&numbered?);
-        // Renamed, so that nobody reads half of it.
+        // Writes a new file and renames it, so that no half-written file is read.
         let half = path.with_extension("new");
         std::fs::write(&half, text)?;
         Ok(std::fs::rename(half, path)?)
@@ -195,8 +195,8 @@ impl Served {
     }
 }
 
-/// YAML, as kubeconfigs are. Beyond this many contexts JSON, which is YAML too: there are readers that stop at a quarter of a
-/// million YAML nodes.
+/// The most contexts in YAML. A larger kubeconfig is JSON, which is valid YAML: some parsers refuse more than 250,000 YAML
+/// nodes.
 const MOST_IN_YAML: usize = 5_000;
 
 fn kubeconfig(contexts: &[(String, &Address)]) -> String {
@@ -228,7 +228,7 @@ fn kubeconfig(contexts: &[(String, &Address)]) -> String {
 }
 
 fn template(args: &SimArgs) -> Result<SimCluster> {
-    // A storm is no reason to list again.
+    // A long history, so that a storm of writes does not cause lists.
     let template = SimCluster::builder().history(100_000).build();
     if args.objects > 0 {
         template.create(objects::beat(0))?;
@@ -247,7 +247,7 @@ fn template(args: &SimArgs) -> Result<SimCluster> {
     Ok(template)
 }
 
-/// Writes until it is aborted: ten times a second, as many as are due.
+/// Writes until the task is aborted. Ten times a second it makes the writes that are due.
 async fn storm(cluster: SimCluster, rate: usize, keys: usize) {
     const TICKS: usize = 100;
     let mut ticks = interval(Duration::from_secs(1) / TICKS as u32);
@@ -258,14 +258,14 @@ async fn storm(cluster: SimCluster, rate: usize, keys: usize) {
         while written < due {
             let mut map = objects::config_map(100_000 + written % keys.max(1));
             map["data"]["written"] = written.to_string().into();
-            // Nobody else writes there, so none is refused.
+            // Can't fail: there is no other writer.
             let _ = cluster.apply(map);
             written += 1;
         }
     }
 }
 
-/// The faults that `isolation` has clusters fail with, by the names of its rows.
+/// The faults of `isolation`, by the names of its rows.
 pub const FAULTS: [&str; 7] = [
     "refused",
     "black-hole",

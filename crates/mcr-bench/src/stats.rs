@@ -1,11 +1,11 @@
-//! Medians, percentiles and spread of what was measured.
+//! Medians, percentiles and slopes.
 
-/// The median; none of nothing.
+/// The median. `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 50.0)
 }
 
-/// The value that `percent` of the values are not above, between two of them where it falls between; none of nothing.
+/// The percentile, interpolated between two values. `None` if there are no values.
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -15,7 +15,7 @@ pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     Some(low + (high - low) * (place - place.floor()))
 }
 
-/// The slope of the straight line that fits points best; none of fewer than two places.
+/// The slope of the line of best fit. `None` if there are fewer than two different x values.
 pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;

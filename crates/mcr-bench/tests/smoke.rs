@@ -75,7 +75,7 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
     }
 }
 
-/// What the floor says of a write is set beside what the others say.
+/// The latency of the floor is compared with that of the subjects, so both must see the same writes.
 #[tokio::test]
 async fn the_floor_sees_the_writes_that_mcr_sees() {
     let programs = Programs {

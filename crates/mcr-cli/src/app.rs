@@ -13,12 +13,12 @@ use crate::{
     secret,
 };
 
-/// The command could not be carried out.
+/// The exit code of a command that failed.
 const FAILED: u8 = 3;
 
-/// The command `mcr`, with the providers that it can be asked about.
+/// The command `mcr` with its providers.
 ///
-/// Programs that link a provider of their own have the same command for it:
+/// A program that links its own provider gets the same command for it:
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -45,7 +45,8 @@ const FAILED: u8 = 3;
 /// }
 /// ```
 ///
-/// `mcr clusters --provider shop --provider-option region=eu` and `mcr doctor --provider shop` then work as with the others.
+/// `mcr clusters --provider shop --provider-option region=eu` and `mcr doctor --provider shop` then work as with the
+/// built-in providers.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Mcr {
@@ -64,7 +65,8 @@ impl Mcr {
         Self { linked: builtin() }
     }
 
-    /// Adds a provider to choose with `--provider NAME`, or replaces the one of this name. `about` is its line in the help.
+    /// Adds a provider, which `--provider NAME` chooses, or replaces the provider of this name. `about` is its line in
+    /// the help.
     pub fn provider<M, F, P>(mut self, name: impl Into<String>, about: impl Into<String>, make: M) -> Self
     where
         M: Fn(ProviderOptions) -> F + Send + Sync + 'static,
@@ -77,12 +79,12 @@ impl Mcr {
         self
     }
 
-    /// Carries out what the command line says. Must be called in a tokio runtime with all drivers.
+    /// Runs the command of the process's command line. Must be called in a tokio runtime with all drivers.
     pub async fn run(self) -> ExitCode {
         self.run_from(std::env::args_os()).await
     }
 
-    /// Carries out what these arguments say, of which the first is the program's name.
+    /// Runs the command of these arguments. The first argument is the name of the program.
     pub async fn run_from(self, args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
         let cli = self
             .command()
@@ -92,7 +94,7 @@ impl Mcr {
             Ok(cli) => cli,
             Err(error) => {
                 let _ = error.print();
-                // Help and version are no errors.
+                // clap returns `--help` and `--version` as errors with exit code 0.
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
         };
@@ -107,7 +109,7 @@ impl Mcr {
         }
     }
 
-    /// Whether the news are good.
+    /// Runs a command. Returns whether its result is good, which decides the exit code.
     async fn carry_out(&self, what: Do) -> anyhow::Result<bool> {
         match what {
             Do::KubeconfigSecret(KubeconfigSecret::Create(args)) => secret::create(args).await.map(|()| true),
@@ -118,7 +120,7 @@ impl Mcr {
         }
     }
 
-    /// The command line, with the providers that there are.
+    /// The description of the command line, with the names of the providers.
     fn command(&self) -> Command {
         let mut command = Cli::command();
         for part in ["clusters", "doctor"] {

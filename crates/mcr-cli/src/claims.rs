@@ -1,11 +1,12 @@
-//! What a service account's token says of itself. Nothing is verified: it is for telling people, never for trusting.
+//! Reads the claims of a service account's token. Does not verify the token: show the claims to people, and never trust
+//! them.
 
 use std::time::{Duration, SystemTime};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
-/// What is of use in a token; never the token.
+/// The useful claims of a token, without the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) expires: Option<SystemTime>,
@@ -13,7 +14,7 @@ pub(crate) struct Claims {
     pub(crate) account: Option<(String, String)>,
 }
 
-/// What a token says of itself, if it is a JSON Web Token.
+/// The claims of a token. `None` if it is no JSON Web Token.
 pub(crate) fn of(token: &str) -> Option<Claims> {
     #[derive(Deserialize)]
     struct Payload {

@@ -18,7 +18,7 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// Reads a file, or those that kubectl would use.
+    /// Reads a file, or the files that kubectl would use.
     pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Self> {
         let paths = match file {
             Some(file) => vec![file.to_owned()],
@@ -36,7 +36,7 @@ impl Contexts {
         for path in paths {
             match std::fs::read(&path) {
                 Ok(bytes) => files.push(KubeconfigFile::new(path, bytes)),
-                // As kubectl: of several files some may not be there.
+                // As kubectl: if there are several files, some may be missing.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && file.is_none() => {}
                 Err(error) => {
                     return Err(error).with_context(|| format!("can't read kubeconfig {}", path.display()));
@@ -80,7 +80,7 @@ impl Contexts {
         }
     }
 
-    /// Whether there is anything in the files.
+    /// Whether the files have no contexts.
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

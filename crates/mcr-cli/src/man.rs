@@ -1,4 +1,4 @@
-//! Completions and manual pages, made of the command line's own description.
+//! Completions and manual pages, made from the description of the command line.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(crate) fn completions(mut command: Command, shell: Shell) -> anyhow::Result<
     Ok(print(&String::from_utf8_lossy(&script))?)
 }
 
-/// Prints the manual page of the command, or writes it and one for each of its parts into a folder.
+/// Prints the manual page of the command, or writes the pages of the command and all subcommands into a folder.
 pub(crate) fn man(command: Command, folder: Option<&Path>) -> anyhow::Result<()> {
     if let Some(folder) = folder {
         return clap_mangen::generate_to(command, folder).with_context(|| {

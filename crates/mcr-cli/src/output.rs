@@ -1,11 +1,11 @@
-//! What is printed: text that can't break a terminal, tables, JSON, progress.
+//! Output: text that is safe for a terminal, tables, JSON, progress.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
 use serde::Serialize;
 
-/// A text as one line without control characters: what comes from a cluster may hold anything, sequences that move a
-/// cursor or change the direction of writing included.
+/// Makes a text one line without control characters. Text from a cluster may contain anything, also sequences that
+/// move the cursor or change the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|char| if is_unruly(char) { ' ' } else { char })
@@ -17,7 +17,7 @@ fn is_unruly(char: char) -> bool {
         || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A name as one word, so that one with spaces in it can't look like several columns.
+/// Makes a name one word, so that a name with spaces can't look like several columns.
 pub(crate) fn one_word(name: &str) -> String {
     match printable(name) {
         plain if plain.contains(char::is_whitespace) => format!("{plain:?}"),
@@ -25,7 +25,7 @@ pub(crate) fn one_word(name: &str) -> String {
     }
 }
 
-/// Lines up rows below a header. The last column is a sentence, as long as it is; the others are words.
+/// Aligns rows below a header. The last column may have any length; the others are padded.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let last = header.len().saturating_sub(1);
     let rows: Vec<Vec<String>> = rows
@@ -63,7 +63,7 @@ fn shown(cell: &str, sentence: bool) -> String {
     }
 }
 
-/// Writes to stdout. A reader who has gone (`| head -1`) is no error.
+/// Writes to stdout. A closed pipe (`| head -1`) is no error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -72,7 +72,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Whether there is still somebody to write a line for.
+/// Writes a line to stdout. Returns false if the pipe is closed.
 pub(crate) fn print_line(text: &str) -> io::Result<bool> {
     let mut out = stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -86,7 +86,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// One line on stderr that is written over, if somebody looks at it.
+/// A line of progress on stderr, which overwrites itself. Only if stderr is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     on: bool,
@@ -102,7 +102,7 @@ impl Progress {
     }
 
     pub(crate) fn say(&mut self, text: &str) {
-        // A longer one would wrap, and then not be written over.
+        // A longer line would wrap, and could not be overwritten.
         let text: String = printable(text).chars().take(78).collect();
         if self.on && text != self.shown {
             let _ = write!(stderr(), "\r\x1b[2K{text}");

@@ -1,4 +1,4 @@
-//! A connection to one cluster, for a command that does something there.
+//! A connection to one cluster, for commands that read or write there.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A connection to one cluster.
 ///
-/// It is a fleet of one: so a plugin has a deadline, nothing that a server says reaches a log, and what stands in the
-/// way is told in the same words everywhere.
+/// It is a fleet of one cluster. So credential plugins have a deadline, no answer of a server gets into the log, and
+/// errors have the same texts as in a controller.
 #[derive(Debug)]
 pub(crate) struct Session {
     cluster: Cluster,
@@ -23,7 +23,7 @@ pub(crate) struct Session {
     task: JoinHandle<()>,
 }
 
-/// One cluster that never changes.
+/// A provider of one cluster that never changes.
 struct Only {
     name: ClusterName,
     access: Access,
@@ -43,7 +43,7 @@ impl Provider for Only {
 }
 
 impl Session {
-    /// Connects. The name is for errors.
+    /// Connects to a cluster. `name` is for errors.
     pub(crate) async fn open(name: &str, access: impl Into<Access>, limit: Duration) -> anyhow::Result<Self> {
         let only = Only {
             name: ClusterName::new(name).context("the context's name can't be shown")?,
@@ -101,7 +101,7 @@ impl Session {
     }
 }
 
-/// What went wrong with a request, in a sentence.
+/// The error of a request, as a sentence.
 pub(crate) fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.message.is_empty() => {
@@ -112,7 +112,7 @@ pub(crate) fn said(error: &kube::Error) -> String {
     }
 }
 
-/// Whether an API server refused to do this for whoever asked.
+/// Whether an API server refused the request with 403.
 pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }

@@ -1,4 +1,4 @@
-//! How a command ends early.
+//! Ends commands early, by signals.
 
 use std::process;
 
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A token that the first SIGINT or SIGTERM cancels. The second one ends the process at once.
 ///
-/// The task that listens lasts as long as the process: there is nothing to wait for in it.
+/// Starts a task that waits for the signals for the life of the process.
 pub(crate) fn at_signal() -> CancellationToken {
     let stop = CancellationToken::new();
     tokio::spawn({
@@ -27,7 +27,7 @@ async fn signal() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
-        // Then they do what they do by default: end the process.
+        // Without a handler a signal ends the process.
         return std::future::pending().await;
     };
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Values of flags.
+//! Parses and checks values of flags.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(crate) fn short(span: Duration) -> String {
     }
 }
 
-/// A label's name, `[domain/]name`, and value, as Kubernetes takes them.
+/// Whether Kubernetes accepts this name of a label, `[domain/]name`, and this value.
 pub(crate) fn is_label(key: &str, value: &str) -> bool {
     let name = match key.split_once('/') {
         Some((domain, name)) if is_subdomain(domain) => name,
@@ -71,12 +71,12 @@ fn is_word(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-/// What the names of most objects are: at most 253 lower-case letters, digits, hyphens and dots.
+/// Whether a text can be the name of most kinds of objects: at most 253 lower-case letters, digits, hyphens and dots.
 pub(crate) fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|part| is_dns(part, 253))
 }
 
-/// What the names of namespaces are: at most 63 lower-case letters, digits and hyphens.
+/// Whether a text can be the name of a namespace: at most 63 lower-case letters, digits and hyphens.
 pub(crate) fn is_dns_label(text: &str) -> bool {
     is_dns(text, 63)
 }

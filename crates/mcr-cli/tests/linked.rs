@@ -39,7 +39,7 @@ async fn a_provider_of_ones_own_is_asked_as_the_others_are() {
     .await;
     run(&with("doctor", &["eu-berlin"]), ExitCode::SUCCESS).await;
     run(&with("doctor", &["us-berlin"]), ExitCode::FAILURE).await;
-    // What it can't be made of is told as of the others.
+    // The error of a linked provider that can't be built is reported like that of a built-in one.
     run(&["clusters", "--provider", "shop"], ExitCode::from(3)).await;
     run(&["doctor", "--provider", "shop"], ExitCode::FAILURE).await;
     run(&["clusters", "--provider", "shops"], ExitCode::from(2)).await;

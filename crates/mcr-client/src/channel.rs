@@ -201,7 +201,8 @@ fn failed(info: &RequestInfo, error: BoxError) -> TransportError {
     while let Some(error) = next {
         let pool_error = error.downcast_ref::<SendError>();
         connecting |= matches!(pool_error, Some(SendError::Connect(_)));
-        // A ready client may use hyper-util's own client.
+        // A `kube::Client` that the user has built (`Access::Client`) may use the client of hyper-util instead of the
+        // pool.
         let legacy = error.downcast_ref::<hyper_util::client::legacy::Error>();
         connecting |= legacy.is_some_and(hyper_util::client::legacy::Error::is_connect);
         next = error.source();

@@ -9,7 +9,7 @@ use mcr_core::Trust;
 
 use crate::{Environment, FileError, FileProvider, config::Config};
 
-/// The globs files in folders are chosen by unless others are given.
+/// The default globs for the names of kubeconfig files in folders.
 const DEFAULT_GLOBS: [&str; 5] = [
     "kubeconfig.yaml",
     "kubeconfig.yml",
@@ -18,7 +18,7 @@ const DEFAULT_GLOBS: [&str; 5] = [
     "*.kubeconfig.yml",
 ];
 
-/// A file that is written all the time is read this many quiet times after its first change at the latest.
+/// A file that is written all the time is read after this many times the quiet time, counted from its first change.
 const DEBOUNCE_AT_MOST: u32 = 10;
 
 /// Builds a [`FileProvider`]. [`FileProvider::builder`] creates it.
@@ -197,7 +197,7 @@ impl FileProviderBuilder {
 }
 
 fn non_empty(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> impl Iterator<Item = PathBuf> {
-    // `"".split(',')` yields one empty string, and that would mean the working directory.
+    // An empty option such as `"".split(',')` yields one empty path, which would mean the working directory.
     paths
         .into_iter()
         .map(Into::into)

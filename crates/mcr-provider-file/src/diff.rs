@@ -1,12 +1,12 @@
-//! From what was said before and what is true now to what is to be said.
+//! Computes the changes to announce, from the last announced clusters and the current ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess};
 
-/// The property that names the file a cluster was found in.
+/// The property with the file of a cluster.
 const FILE: &str = "file";
-/// The property that names the context a cluster was made of.
+/// The property with the context of a cluster.
 const CONTEXT: &str = "context";
 
 /// All clusters, by name.
@@ -16,9 +16,10 @@ pub(crate) type Clusters = BTreeMap<ClusterName, Desired>;
 #[derive(Debug, Clone)]
 pub(crate) enum Desired {
     Good {
-        /// None once it was said: it holds the text of a kubeconfig, and there may be thousands.
+        /// `None` once the cluster has been announced, because the text of thousands of kubeconfigs would take much
+        /// memory.
         access: Option<Box<KubeconfigAccess>>,
-        /// Stands for it in comparisons.
+        /// The fingerprint of the access, for comparisons after the access was dropped.
         print: Fingerprint,
         file: Arc<str>,
         context: Arc<str>,
@@ -40,14 +41,14 @@ impl Desired {
         }
     }
 
-    /// Keeps only what it takes to see whether it has changed.
+    /// Drops the access. The fingerprint stays, so that a change can be detected.
     pub(crate) fn let_go(&mut self) {
         if let Self::Good { access, .. } = self {
             *access = None;
         }
     }
 
-    /// Where it comes from, for people.
+    /// The file and context of the cluster, as text for people.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Good { file, context, .. } => format!("file {file}, context {context:?}"),
@@ -56,7 +57,7 @@ impl Desired {
     }
 }
 
-// `file` and `context` follow from the cluster's name, and the files' contents are what is compared.
+// Compares fingerprints, without `file` and `context`: those follow from the name of the cluster.
 impl PartialEq for Desired {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -67,8 +68,8 @@ impl PartialEq for Desired {
     }
 }
 
-/// What is to be said after `before` was said, if `now` is true. New and changed clusters come first. None if something
-/// is to be said whose description was let go of.
+/// The changes from `before` to `now`. New and changed clusters come first. `None` if a cluster has to be announced
+/// whose access was dropped.
 pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Option<Vec<Change>> {
     let said: Option<Vec<Change>> = now
         .iter()
@@ -83,7 +84,7 @@ pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Option<Vec<Change>> 
     Some(said?.into_iter().chain(gone).collect())
 }
 
-/// None if its description was let go of.
+/// The announcement of a cluster. `None` if its access was dropped.
 pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
     Some(match desired {
         Desired::Good {

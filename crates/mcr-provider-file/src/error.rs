@@ -1,4 +1,4 @@
-//! What can be wrong with the options, and with a file.
+//! Errors of the options, and faults of files.
 
 use std::{io, path::PathBuf};
 

@@ -74,20 +74,21 @@ struct Running {
     config: Arc<Config>,
     known: Arc<Mutex<LastGoodFiles>>,
     signal: Arc<Signal>,
-    /// None before the first round, and while one runs.
+    /// `None` before the first round and during a round.
     work: Option<Work>,
     round: Option<Round>,
     ended: bool,
 }
 
-/// A look at all files on a thread that may block. Fleets connect to what it has found while it looks on.
+/// A scan of all files, on a thread that may block. It sends clusters as it finds them, so that the fleet connects
+/// before the scan ends.
 struct Round {
     changes: UnboundedReceiver<Change>,
     work: JoinHandle<Work>,
     first: bool,
 }
 
-/// What goes to a thread that may block, and back.
+/// The state that a round moves to its thread and returns.
 struct Work {
     scanner: Scanner,
     watch: FolderWatch,
@@ -95,7 +96,7 @@ struct Work {
 }
 
 impl Running {
-    /// The next item; the last one after an error. Dropping the future in between loses the discovery.
+    /// The next item. After an error there is no other item. Not cancel safe: dropping the future loses the discovery.
     async fn next(&mut self) -> Option<Result<Change, BoxError>> {
         loop {
             if self.ended {
@@ -137,7 +138,7 @@ impl Running {
         Ok(round.first.then_some(Change::Synced))
     }
 
-    /// Waits until there is something to do, and does it.
+    /// Waits for the next change, poll or result of a round, and handles it.
     async fn advance(&mut self) -> Result<(), BoxError> {
         let Some(mut work) = self.work.take() else {
             let (config, known, signal) = (self.config.clone(), self.known.clone(), self.signal.clone());
@@ -157,7 +158,8 @@ impl Running {
             .await?;
         }
         if outdated {
-            // A file that is replaced by removing and writing it is not seen as removed.
+            // Waits until the files are quiet, so that a file that is replaced by removing and writing it is not
+            // announced as removed.
             self.signal
                 .settle(self.config.debounce, self.config.debounce_at_most)
                 .await;
@@ -185,9 +187,10 @@ impl Work {
         }
     }
 
-    /// Watches, then reads: a change while reading is heard and leads to another round.
+    /// Watches first and reads second, so that a change during the read leads to another round.
     fn round(&mut self, tell: &UnboundedSender<Change>) {
-        /// Folders on the way to a file can be made just before the one above is watched.
+        /// A folder on the way to a file can be created just before its parent is watched, so each pass may find
+        /// another folder to watch.
         const MOST_DEPTH: usize = 64;
         for _ in 0..MOST_DEPTH {
             if !self.watch.follow(&self.scanner.watch_points()) {
@@ -197,7 +200,7 @@ impl Work {
         let mut count = 0;
         let mut tell = |change| {
             count += 1;
-            // Nobody listens any more when the discovery was given up.
+            // Fails only if the discovery has been dropped.
             let _ = tell.send(change);
         };
         loop {
@@ -215,13 +218,14 @@ impl Work {
                         }
                     }
                 }
-                // Now, so that the next ones have the room of its text.
+                // Drops the access now, so that its memory is free for the next clusters.
                 desired.let_go();
                 seen.insert(name.clone(), desired.clone());
             });
             self.said.extend(seen);
             let Some(changes) = changes(&self.said, &now) else {
-                // What hid it is gone, and it was let go of: a file that did not change is read once more.
+                // A cluster with the same name hid this one and is gone. The access of this one was dropped, so its
+                // unchanged file has to be read once more.
                 self.scanner.forget();
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Files and folders as they are now. Everything here blocks.
+//! Reads files and folders. All functions block.
 
 use std::{
     fs::{self, File, Metadata},
@@ -11,14 +11,14 @@ use glob::Pattern;
 
 use crate::{error::Fault, search::is_wanted};
 
-/// The same as mcr-core's: larger ones would be refused there.
+/// The limit of mcr-core, which would refuse larger kubeconfigs.
 const MAX_LEN: u64 = 64 << 20;
 
-/// Within this time after a change another one can leave a file's time stamps as they are: file systems round
-/// them, some to two seconds.
+/// A second change within this time after the first may leave the time stamps of a file equal, because file
+/// systems round them, some to two seconds.
 const COARSEST_CLOCK: Duration = Duration::from_secs(2);
 
-/// What is in a file.
+/// The content of a file, or the reason why there is none.
 pub(crate) enum Content {
     Missing,
     Bytes(Vec<u8>),
@@ -40,7 +40,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     if metadata.is_dir() {
         return Err(Fault::IsFolder);
     }
-    // Opening a pipe would wait for its writer, maybe for ever.
+    // Opening a pipe would block until it has a writer.
     if !metadata.is_file() {
         return Err(Fault::NotRegular);
     }
@@ -55,13 +55,13 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     Ok(bytes)
 }
 
-/// For a path that leads nowhere: whether that is because of a link.
+/// For a path without a file: the fault, if the path is a link to nothing.
 fn dangling(path: &Path) -> Option<Fault> {
     let target = fs::read_link(path).ok()?;
     Some(Fault::Dangling { target })
 }
 
-/// The files of a folder that are wanted by name, sorted.
+/// The files of a folder whose names match the globs, sorted.
 pub(crate) enum Listing {
     Missing,
     Files(Vec<PathBuf>),
@@ -86,7 +86,7 @@ fn entries(dir: &Path, globs: &[Pattern]) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let path = dir.join(entry.file_name());
-        // A folder that is named like a kubeconfig was not meant.
+        // A folder whose name matches a glob is not a kubeconfig.
         if is_wanted(&entry.file_name(), globs) && !path.is_dir() {
             files.push(path);
         }
@@ -95,11 +95,11 @@ fn entries(dir: &Path, globs: &[Pattern]) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What can be seen of a file without reading it. Equal stamps mean equal content, unless one is young.
+/// The metadata of a file. Equal stamps mean equal content, unless one of them is young.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
     seen: Seen,
-    /// The file changed so shortly before that it can change again without a trace.
+    /// The file changed so recently that another change may leave the metadata equal.
     young: bool,
 }
 
@@ -153,11 +153,11 @@ impl Stamp {
 }
 
 fn is_young(changed: SystemTime) -> bool {
-    // A time in the future says nothing.
+    // A file with a time in the future always counts as young.
     changed.elapsed().map_or(true, |age| age < COARSEST_CLOCK)
 }
 
-/// Tells a file from another file that has replaced it under the same path.
+/// Distinguishes a file from another file that has replaced it at the same path.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileIdentity {
@@ -177,7 +177,8 @@ impl FileIdentity {
         }
     }
 
-    /// When anything about the file changed last; unlike the time of modification nobody can set it.
+    /// The time of the last change of the content or the metadata (ctime). Programs can't set it, unlike the time of
+    /// modification.
     fn changed(&self) -> Option<SystemTime> {
         let (seconds, nanos) = self.changed;
         let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);

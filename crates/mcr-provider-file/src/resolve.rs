@@ -1,4 +1,4 @@
-//! From the contents of files to clusters: pure but for the log.
+//! Turns the contents of files into clusters. No I/O except the log.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,15 +14,17 @@ use mcr_core::{
 
 use crate::{config::Config, diff::Desired, error::Fault, read::Content};
 
-/// For each file its last good content, for the time when the file can't be used. It outlives a discovery: a
-/// discovery that starts while a file is half-written still names that file's clusters.
+/// The last good content of each file, for the time in which the file can't be used. The map outlives a
+/// discovery: a discovery that starts while a file is half-written still announces the clusters of that
+/// file.
 pub(crate) type LastGoodFiles = HashMap<PathBuf, LastGood>;
 
 #[derive(Default)]
 pub(crate) struct LastGood {
     contexts: BTreeSet<Arc<str>>,
-    /// Of a file in a list: what the other files of the list refer to. Without it they would find the second
-    /// best definition of a cluster and connect to another one.
+    /// For a file in a list (`KUBECONFIG=a:b`): its content, because contexts of the other files may refer
+    /// to its clusters and users. Without it such a context would use a later definition of the same name,
+    /// and connect to another cluster.
     file: Option<KubeconfigFile>,
 }
 
@@ -42,8 +44,8 @@ impl Resolver {
         Self { config }
     }
 
-    /// Turns the contents of a group of files into clusters, and says each as soon as it is known: to check thousands
-    /// takes a while.
+    /// Turns the contents of a group of files into clusters. Calls `say` for each as soon as it is known, because
+    /// checking thousands of contexts takes a while.
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
@@ -97,7 +99,8 @@ impl Resolver {
         };
 
         let mut clusters = Vec::new();
-        // Of a file as it was only what other files refer to is of use.
+        // The last good content of a faulty file is there for references from other files only. Its own contexts are
+        // announced as broken below.
         let found = parsed
             .contexts()
             .filter(|found| !faults.contains_key(&found.file));
@@ -133,12 +136,13 @@ impl Resolver {
                 Some((name, Desired::good(access, file, context)))
             }
             (Err(error), context) => self.broken(&file, context.as_deref(), object, &error),
-            // A context that can be used has a name.
+            // Can't happen: a usable context has a name.
             (Ok(_), None) => None,
         }
     }
 
-    /// Everything a file is known for, broken; or the file itself, if nothing is.
+    /// Announces as broken every context that the file had when it was last good. If there is none, announces one
+    /// broken cluster with the name of the file.
     pub(crate) fn broken_file(
         &self,
         file: &Path,
@@ -201,8 +205,8 @@ impl Resolver {
     }
 }
 
-/// The files in the order of the list, those that can't be used now as they were when they could; none if no such file
-/// is known.
+/// The files in the order of the list. A file that can't be used now has its last good content. `None` if no faulty
+/// file has one.
 fn with_last_good(
     order: &[PathBuf],
     files: &[KubeconfigFile],
@@ -221,10 +225,10 @@ fn with_last_good(
     Some(in_order.copied().cloned().collect())
 }
 
-/// Whether what stands in the kubeconfig itself is well-formed. Other files it names are not followed here, so
-/// they are not looked at; and what is allowed is for the fleet's policy to say.
+/// Checks the fields of the kubeconfig itself. Does not read the files that it names, because this provider
+/// does not watch them. Allows everything, because the fleet applies its own policy.
 fn check_inline(access: &KubeconfigAccess) -> Result<(), AccessError> {
-    // Files that an untrusted kubeconfig names are not read.
+    // `check` does not read the files that an untrusted kubeconfig names.
     let mut access = access.clone();
     access.trust = Trust::Untrusted;
     let policy = AccessPolicy::default()

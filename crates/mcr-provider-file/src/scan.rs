@@ -1,4 +1,4 @@
-//! From files to clusters. Everything here blocks.
+//! Scans files for clusters. All functions block.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
@@ -29,18 +29,18 @@ pub(crate) struct Scanner {
     known: Arc<Mutex<LastGoodFiles>>,
     stamps: BTreeMap<PathBuf, Stamp>,
     read: HashMap<Group, Found>,
-    /// What was logged, so that it is not logged again with each scan.
+    /// The missing files that were logged, so that a scan does not log them again.
     missing: BTreeSet<PathBuf>,
     clashes: BTreeSet<ClusterName>,
 }
 
-/// What was found in a group of files.
+/// The clusters of a group of files.
 struct Found {
     content: Vec<Fingerprint>,
     clusters: Vec<(ClusterName, Desired)>,
 }
 
-/// Which files there are.
+/// The files to read, found without reading any.
 struct Layout {
     groups: Vec<Group>,
     /// Folders that can't be listed.
@@ -70,7 +70,7 @@ impl Scanner {
             watch_points(source, &mut points);
         }
         for file in self.layout().groups.iter().flatten() {
-            // Of the files in a folder only links can lead elsewhere.
+            // The folder itself is watched already. Only a link in it can lead to another folder.
             if file.is_symlink() {
                 watch_points(file, &mut points);
             }
@@ -78,7 +78,7 @@ impl Scanner {
         points
     }
 
-    /// Whether a scan could find something new. Reads nothing.
+    /// Whether a scan could find a change. Reads metadata only.
     pub(crate) fn is_outdated(&self) -> bool {
         let now = stamps(&self.layout());
         now.len() != self.stamps.len()
@@ -90,26 +90,26 @@ impl Scanner {
             })
     }
 
-    /// Lets go of what it takes to say what was found, which has been said.
+    /// Drops the accesses of all clusters, which have been announced.
     pub(crate) fn let_go(&mut self) {
         let clusters = self.read.values_mut().flat_map(|found| &mut found.clusters);
         clusters.for_each(|(_, desired)| desired.let_go());
     }
 
-    /// Forgets what was read, so that the next scan reads everything.
+    /// Forgets the contents, so that the next scan reads all files.
     pub(crate) fn forget(&mut self) {
         self.stamps.clear();
         self.read.clear();
     }
 
-    /// All clusters there are now. Most are said while the rest is still looked at; of two with one name the one that
-    /// stays is said first.
+    /// Reads changed files and returns all clusters. Calls `say` for most of them before the scan ends. If two
+    /// clusters have the same name, it is called for the winner first.
     pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
-        // Nothing under the lock leaves it half changed.
+        // Code under this lock leaves no change half done, so a poisoned lock can be used.
         let mut known = lock(&known);
         let mut layout = self.layout();
-        // Before reading, so that a change while reading makes a difference next time.
+        // Takes the stamps before the read, so that the next scan notices a change during the read.
         let stamps = stamps(&layout);
         let files = layout.groups.iter().flatten();
         let missing = files
@@ -224,7 +224,7 @@ impl Scanner {
         }
     }
 
-    /// The clusters by name. Of two with one name the first stays, as in a kubeconfig.
+    /// Collects the clusters by name. Of two clusters with the same name the first wins, as in a kubeconfig.
     fn collect(&mut self, said: Vec<(ClusterName, Desired)>) -> Clusters {
         let mut clusters = Clusters::new();
         let mut clashes = BTreeSet::new();

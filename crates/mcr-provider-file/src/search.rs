@@ -1,4 +1,4 @@
-//! Where to look: pure decisions, no files are read here.
+//! Decides where to search kubeconfigs. Reads no file.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -56,17 +56,17 @@ impl Environment {
     }
 }
 
-/// Where to look.
+/// The files and folders to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sources {
     /// Lists of files. The references in the files of a list are resolved over the whole list.
     pub(crate) lists: Vec<Vec<PathBuf>>,
     pub(crate) dirs: Vec<PathBuf>,
-    /// Who said so, for the log.
+    /// The option or variable that the sources come from, for the log.
     pub(crate) origin: &'static str,
 }
 
-/// The search order. `exists` is asked about `~/.kube/config` alone.
+/// Applies the search order. Calls `exists` for `~/.kube/config` only.
 pub(crate) fn sources(
     files: &[PathBuf],
     dirs: &[PathBuf],

@@ -1,4 +1,5 @@
-//! Noticing that files changed: the operating system's notifications, put together until it is quiet.
+//! Watches folders by the notifications of the operating system, and merges the notifications until they stop for a
+//! while.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,14 +21,14 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// How many steps are taken from link to link before a path is taken for one that leads in circles.
+/// The most links that are followed in a path. A path with more of them counts as a loop.
 const MOST_STEPS: usize = 256;
 
-/// Says that something changed, not what: a thousand changes are one.
+/// Signals that some file changed. Many changes before the next wait count as one.
 #[derive(Default)]
 pub(crate) struct Signal {
     changed: Notify,
-    /// A watched folder may have been removed or moved, and its watch with it.
+    /// A watched folder may have been removed or moved. Its watch is then lost.
     moved: AtomicBool,
 }
 
@@ -51,12 +52,13 @@ impl Signal {
 
     fn hear(&self, event: notify::Result<Event>) {
         let Ok(event) = event else {
-            // Whatever went wrong, something may have been missed.
+            // After any error a notification may be missing.
             self.moved.store(true, Ordering::Release);
             return self.changed.notify_one();
         };
         match event.kind {
-            // Files are opened and read by this provider too: to listen to that would be to chase its own tail.
+            // Ignores opens and reads: this provider opens and reads the files itself, and would trigger itself for
+            // ever.
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
             EventKind::Access(_) => return,
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) | EventKind::Other => {
@@ -77,7 +79,7 @@ pub(crate) struct FolderWatch {
 }
 
 impl FolderWatch {
-    /// A watch of no folder so far. If there are no notifications to be had it says so and watches nothing.
+    /// A watch without folders. If the operating system offers no notifications, logs that and watches nothing.
     pub(crate) fn new(enabled: bool, signal: Arc<Signal>) -> Self {
         let heard = signal.clone();
         let watcher = enabled.then(|| notify::recommended_watcher(move |event| heard.hear(event)));
@@ -99,13 +101,14 @@ impl FolderWatch {
         }
     }
 
-    /// Watches these folders and no others. Returns whether one was added, so that something may have changed
-    /// in it just before.
+    /// Watches these folders and no others. Returns whether a folder was added: a change in it just before
+    /// may have been missed.
     pub(crate) fn follow(&mut self, wanted: &BTreeSet<PathBuf>) -> bool {
         let Some(watcher) = &mut self.watcher else {
             return false;
         };
-        // A folder that was removed and made again looks like the old one: inode numbers are reused.
+        // A folder that was removed and created again looks like the old one, because inode numbers are reused. So all
+        // watches are renewed.
         let renew = self.signal.moved.swap(false, Ordering::AcqRel);
         let gone: Vec<PathBuf> = self
             .folders
@@ -115,7 +118,7 @@ impl FolderWatch {
             .collect();
         for dir in gone {
             self.folders.remove(&dir);
-            // Fails if the folder itself is gone, and then there is nothing to do.
+            // Fails if the folder itself is gone. Its watch is then gone too.
             let _ = watcher.unwatch(&dir);
         }
         let mut added = false;
@@ -163,8 +166,9 @@ fn inode(_: &Path) -> Option<Inode> {
     None
 }
 
-/// The folders in which a change can mean that `path` shows something else: the one it is in (or itself, if it
-/// is a folder), the one of every link on the way, and if it does not exist the nearest that does.
+/// Adds the folders in which a change can change the content of `path`: its parent (or `path` itself, if it is
+/// a folder), the parent of every link on the way, and, if `path` does not exist, the nearest existing
+/// ancestor.
 ///
 /// A mounted Secret is a chain of links of which the middle one is swapped: `a.yaml` → `..data/a.yaml`,
 /// `..data` → `..2024_06_01`.
@@ -210,7 +214,7 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-// By its real path, so that a folder reached through a link that was swapped is another one.
+// Adds the folder by its real path, so that after a swap of a link the new target counts as another folder.
 fn add(dir: &Path, points: &mut BTreeSet<PathBuf>) {
     if let Ok(real) = fs::canonicalize(dir) {
         points.insert(real);

@@ -1,4 +1,4 @@
-//! Bad input costs only what it describes, and is explained.
+//! Bad input breaks only the clusters that it describes, and its announcement explains the error.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -197,7 +197,7 @@ async fn a_folder_as_file_and_a_file_as_folder() {
             ),
         ]
     );
-    // A folder that merely matches a glob was not meant.
+    // A folder whose name matches a glob is not a kubeconfig.
     fs::create_dir(folder.at("dir/x.kubeconfig")).unwrap();
     let heard = Heard::synced(told().dir(folder.at("dir")), &folder).await;
     assert_eq!(heard.log, ["synced"]);
@@ -222,7 +222,7 @@ async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_ope
     );
     assert_eq!(heard.clusters["./good.kubeconfig+one"], "ok");
 
-    // Without its clusters being known it is the file that is shown.
+    // If the clusters of the file are unknown, the file itself is announced as broken.
     let heard = Heard::synced(told().file(&file), &folder).await;
     assert_eq!(heard.names(), ["./bad.kubeconfig"]);
 

@@ -1,5 +1,5 @@
-//! What every provider must do; see `mcr_testkit::conformance`. A file of one context for each cluster, and once
-//! more with notifications off.
+//! The conformance suite (`mcr_testkit::conformance`). Each cluster is a file with one context. The suite runs
+//! with notifications and without.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -21,7 +21,7 @@ impl<const NOTIFIED: bool> Files<NOTIFIED> {
         ClusterName::new(format!("{}+{}", self.path(draft).display(), draft.name())).unwrap()
     }
 
-    /// As programs should: another file that takes the place of the old one.
+    /// Renames a new file over the old one, as programs should.
     fn write(&self, draft: &Draft, content: &str) {
         let new = self.0.path().join("new");
         fs::write(&new, content).unwrap();
@@ -72,7 +72,7 @@ impl<const NOTIFIED: bool> Subject for Files<NOTIFIED> {
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Half-written, with the token in the half that is there.
+        // Half-written, with the token in the written half.
         let content = draft.kubeconfig();
         let at = content.find(&draft.token()).unwrap() + draft.token().len();
         self.write(draft, &content[..at]);

@@ -1,4 +1,4 @@
-//! Which clusters are found, and that changes of files are followed.
+//! Tests which clusters the provider finds, and that it follows changes of files.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -113,7 +113,7 @@ async fn a_file_moved_over_another_is_a_change_and_no_removal() {
     heard
         .until(|heard| heard.yaml("./a.kubeconfig+one").contains("new"))
         .await;
-    // As some editors do it, within the second that is waited for more.
+    // Removes and writes the file, as some editors do, within the second of the debounce.
     fs::remove_file(&file).unwrap();
     fs::write(&file, kubeconfig_with_token(&["one"], "newer")).unwrap();
     heard
@@ -321,7 +321,8 @@ async fn references_are_resolved_over_the_list_in_kubeconfig() {
     }
     assert_eq!(heard.clusters["./a+dev"], "ok");
 
-    // While the first file is torn the second's contexts must not fall back to the cluster it hides.
+    // While the first file is half-written, the contexts of the second must not use the second's own cluster of the
+    // same name.
     heard.forget();
     folder.write("a", "contexts: [");
     heard.until(|heard| heard.clusters["./a+dev"] != "ok").await;
@@ -418,7 +419,7 @@ async fn a_restarted_discovery_says_everything_anew() {
         heard.until_synced().await;
         assert_eq!(heard.log, ["+./a.kubeconfig+one", "synced"]);
     }
-    // Also of what can't be used just now, or it would be taken for gone.
+    // Also while the file can't be used, or its clusters would count as removed.
     folder.write("a.kubeconfig", "contexts: [");
     let mut heard = Heard::new(&provider, &folder);
     heard.until_synced().await;

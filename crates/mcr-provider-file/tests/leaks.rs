@@ -36,7 +36,7 @@ async fn nothing_is_left_of_a_discovery_that_was_dropped_or_stopped() {
         let stop = CancellationToken::new();
         let mut discovery = provider.discover(stop.clone());
         match round % 3 {
-            // Before it has begun, while it reads, and while it waits.
+            // Ends the discovery before its first poll, while it reads, and while it waits.
             0 => {}
             1 => drop(futures::poll!(discovery.next())),
             _ => {

@@ -1,4 +1,4 @@
-//! Running the engine's command line program.
+//! Runs the command line program of the engine.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,11 +18,11 @@ use tokio::{
 
 use crate::EngineError;
 
-/// More than the description of a thousand containers.
+/// The most bytes of output that are read. The description of a thousand containers is shorter.
 const MOST_STDOUT: u64 = 32 << 20;
-/// As much as is kept of what a program complains.
+/// The most bytes of error output that are kept.
 const MOST_STDERR: u64 = 16 << 10;
-/// How long a program may take to say its version. It asks no engine.
+/// The limit for `program -v`, which does not contact the engine.
 const GREETING: Duration = Duration::from_secs(5);
 /// How long to wait for output after the program ended; its children may hold the pipe open.
 const LINGER: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     deadline: Duration,
 }
 
-/// What came out of a run that ended by itself.
+/// The output of a run that ended by itself.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) success: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// Why a program did not even say its version.
+/// Why `program -v` failed.
 #[derive(Debug)]
 pub(crate) enum Mute {
     NotThere,
@@ -76,7 +76,7 @@ impl Cli {
         self.program.display().to_string()
     }
 
-    /// The first words of a command, for people: not the whole, which may name a thousand containers.
+    /// The first words of a command, for people. The whole command may name a thousand containers.
     pub(crate) fn shown(&self, args: &[impl AsRef<OsStr>]) -> String {
         const MOST: usize = 3;
         let mut shown = self.program();
@@ -90,7 +90,7 @@ impl Cli {
         shown
     }
 
-    /// What the program says of itself. Asks no engine.
+    /// The output of `program -v`. Does not contact the engine.
     pub(crate) async fn greeting(&self) -> Result<String, Mute> {
         let args = ["-v"];
         let started = self.start(&args);
@@ -117,7 +117,7 @@ impl Cli {
         self.start(args).map_err(|error| self.not_started(&error))
     }
 
-    /// What a failed run means.
+    /// The error for a failed run.
     pub(crate) fn failed(&self, args: &[impl AsRef<OsStr>], output: &Output) -> EngineError {
         EngineError::sort(&self.program(), self.shown(args), &output.stderr)
     }
@@ -131,7 +131,8 @@ impl Cli {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        // A group of its own, so that what the program starts (ssh, a helper of its context) is killed with it.
+        // A process group of its own, so that children of the program (ssh, a helper of its context) are killed with
+        // it.
         #[cfg(unix)]
         command.process_group(0);
         let mut child = command.spawn()?;
@@ -164,7 +165,7 @@ impl Cli {
         deadline: Duration,
     ) -> Result<Output, EngineError> {
         let ended = timeout(deadline, running.finish()).await;
-        // What it left behind is killed, too: see `Drop`.
+        // The children that it left behind are killed too: see `Drop`.
         match ended {
             Err(_) => Err(EngineError::TimedOut {
                 command: self.shown(args),
@@ -187,7 +188,7 @@ impl Cli {
     }
 }
 
-/// A process of ours, killed with all its children when dropped.
+/// A child process. Dropping this kills the process and its children.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -242,7 +243,7 @@ async fn collect(pipe: Option<impl AsyncRead + Unpin>, most: u64, into: &mut Vec
     }
 }
 
-/// Keeps the beginning of what a program complains, and reads the rest, or it would block.
+/// Keeps the beginning of the error output. Reads the rest too, or the program would block on a full pipe.
 pub(crate) async fn complain(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     if (&mut pipe).take(MOST_STDERR).read_to_end(into).await.is_ok() {
@@ -257,7 +258,7 @@ impl Drop for Running {
             .group
             .and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
         {
-            // Fails if nobody of the group is left, which is what is wanted.
+            // Fails if no process of the group is left, which is fine.
             rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
         }
     }

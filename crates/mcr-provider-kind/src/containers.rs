@@ -1,14 +1,15 @@
-//! What the engine says of its containers: `ps` and `container inspect`, as Docker, Podman and nerdctl print them.
+//! Parses the output of `ps` and `container inspect` of Docker, Podman and nerdctl.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// The label that kind gives its containers; its value is the cluster's name.
+/// The label that kind gives its containers. Its value is the name of the cluster.
 pub(crate) const CLUSTER: &str = "io.x-k8s.kind.cluster";
-/// What a container is for.
+/// The label with the role of a container.
 const ROLE: &str = "io.x-k8s.kind.role";
-/// Where Docker Desktop says that the API server's port is to be found. Wins over the port mapping, as it does in kind.
+/// The label with the address at which Docker Desktop exposes the port of the API server. It has precedence over the
+/// port mapping, as in kind.
 const DESKTOP: &str = "desktop.docker.io/ports/6443/tcp";
 /// The API server's port in the container.
 const PORT: &str = "6443/tcp";
@@ -21,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) cluster: String,
     pub(crate) role: Role,
     pub(crate) state: State,
-    /// Where its port 6443 is to be found from here: `host:port`.
+    /// The address of its port 6443 as seen from this process: `host:port`.
     pub(crate) endpoint: Option<String>,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Node {
 pub(crate) enum Role {
     ControlPlane,
     LoadBalancer,
-    /// Workers, and what future kinds may have.
+    /// Workers, and roles that future versions of kind may add.
     Other,
 }
 
@@ -38,7 +39,7 @@ pub(crate) enum State {
     Running,
     Paused,
     Restarting,
-    /// Made, and never started yet.
+    /// Created, and never started.
     Created,
     Stopped,
 }
@@ -58,7 +59,7 @@ pub(crate) fn ids(stdout: &[u8]) -> Result<Vec<String>, &'static str> {
     let text = std::str::from_utf8(stdout).map_err(|_| "it is not text")?;
     let mut ids = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        // Given to the program again, where it must not be an option.
+        // The ID becomes an argument of the program, so it must not look like an option.
         if !line.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err("it should be IDs of containers, one in each line");
         }
@@ -67,9 +68,9 @@ pub(crate) fn ids(stdout: &[u8]) -> Result<Vec<String>, &'static str> {
     Ok(ids)
 }
 
-/// The nodes in what `container inspect` printed. What is no kind node is left out.
+/// The nodes in the output of `container inspect`. Leaves out containers that are not nodes of kind.
 pub(crate) fn nodes(stdout: &[u8]) -> Result<Vec<Node>, String> {
-    // Podman prints nothing if none of several is there.
+    // Podman prints nothing if none of the containers exists.
     if stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -82,13 +83,13 @@ pub(crate) fn nodes(stdout: &[u8]) -> Result<Vec<Node>, String> {
     Ok(values.iter().filter_map(node).collect())
 }
 
-// By name of each field instead of a type for all: a field of one container that a future engine writes otherwise
-// must not hide all clusters.
+// Reads each field by its name instead of a type for the whole: if a future engine writes one field of one
+// container in another form, the other clusters must still be found.
 fn node(value: &Value) -> Option<Node> {
     let id = value["Id"].as_str().filter(|id| !id.is_empty())?;
     let labels = &value["Config"]["Labels"];
     let cluster = labels[CLUSTER].as_str()?;
-    // Docker has a slash before it, the others don't.
+    // Docker prints a slash before the name, the other engines don't.
     let name = value["Name"].as_str().unwrap_or(id).trim_start_matches('/');
     Some(Node {
         id: id.to_owned(),
@@ -111,7 +112,7 @@ fn state(state: &Value) -> State {
         _ if is("Restarting") => State::Restarting,
         Some("paused") => State::Paused,
         Some("restarting") => State::Restarting,
-        // Podman's word between `created` and `running`.
+        // Podman has other states between `created` and `running`.
         Some("created" | "configured" | "initialized") => State::Created,
         Some("running") => State::Running,
         _ if is("Running") => State::Running,
@@ -124,13 +125,13 @@ fn endpoint(value: &Value) -> Option<String> {
         .as_str()
         .filter(|label| !label.is_empty())
     {
-        // Without a host it is this one.
+        // An address without a host is on this machine.
         return Some(match desktop.strip_prefix(':') {
             Some(port) => format!("127.0.0.1:{port}"),
             None => desktop.to_owned(),
         });
     }
-    // What is mapped now; of a stopped container, what was asked for and will be mapped again.
+    // The current mapping. For a stopped container the configured mapping, which it gets again when it starts.
     let now = binding(&value["NetworkSettings"]["Ports"][PORT]);
     now.or_else(|| binding(&value["HostConfig"]["PortBindings"][PORT]))
 }
@@ -138,7 +139,7 @@ fn endpoint(value: &Value) -> Option<String> {
 fn binding(bindings: &Value) -> Option<String> {
     bindings.as_array()?.iter().find_map(|binding| {
         let port: u16 = binding["HostPort"].as_str()?.parse().ok()?;
-        // Any free port, not chosen yet.
+        // Port 0: the engine has not chosen a free port yet.
         if port == 0 {
             return None;
         }
@@ -187,7 +188,7 @@ mod tests {
                 endpoint: Some("127.0.0.1:43981".into()),
             }
         );
-        // A stopped one has no port; it will have the one that was asked for.
+        // A stopped container has no port. When it starts it gets the configured one.
         assert_eq!(
             one("docker-20.10-inspect-stopped.json"),
             Node {

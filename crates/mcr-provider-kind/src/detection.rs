@@ -1,8 +1,8 @@
-//! Chooses the engine that a discovery asks.
+//! Chooses the engine of a discovery.
 
 use crate::{Engine, EngineError, cli::Cli, config::Config};
 
-/// The order in which kind looks for engines: both find the same engine.
+/// The order in which kind looks for engines, so that this provider finds the same engine.
 const ORDER: [Engine; 3] = [Engine::Docker, Engine::Nerdctl, Engine::Podman];
 
 /// The environment variable that kind's command line reads, too.
@@ -38,7 +38,8 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
         return wanted(engine, cli(engine), "chosen by KIND_EXPERIMENTAL_PROVIDER").await;
     }
     if config.program.is_some() {
-        // The option names a program without an engine: the program tells its engine, and counts as Docker otherwise.
+        // The option names a program without an engine: its version text names the engine. A program with an unknown
+        // text counts as Docker.
         let probe = cli(Engine::Docker);
         let said = probe
             .greeting()

@@ -1,4 +1,4 @@
-//! One discovery: runs the engine's programs and gives their answers to the inventory.
+//! One discovery: runs the programs of the engine and passes their output to the inventory.
 
 use std::{
     collections::VecDeque,
@@ -26,21 +26,21 @@ use crate::{
     kubeconfig,
 };
 
-/// Events come in flocks: a start is five of them. The look waits for the rest.
+/// The pause between an event and the look. Events come in groups: the start of a container is five events.
 const SETTLE: Duration = Duration::from_millis(30);
-/// No two looks begin closer to each other than this, however many events there are.
+/// The least time between the starts of two looks, however many events come.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-/// So many kubeconfigs are read at once.
+/// The most kubeconfigs that are read at once.
 const READS_AT_ONCE: usize = 4;
-/// A stream of events that was started has certainly begun after this; what happened before is then looked for.
+/// By this time after its start the stream of events delivers events. Another look then finds the changes before that.
 const EVENTS_BEGUN: Duration = Duration::from_millis(700);
 /// Pauses between two attempts to follow events.
 const EVENTS_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// A stream of events that lasted so long was a good one: the next attempt is soon.
+/// A stream of events that lasted so long was good: the next attempt comes after a short pause.
 const EVENTS_GOOD: Duration = Duration::from_secs(60);
 /// Pauses between two attempts to reach an engine that did not answer in the discovery before.
 const ENGINE_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// So long it is tried to reach it before this discovery, too, ends with the error.
+/// How long this discovery tries to reach such an engine before it ends with the error too.
 const ENGINE_GIVE_UP: Duration = Duration::from_secs(60);
 
 /// A discovery.
@@ -63,7 +63,7 @@ impl Running {
         }
     }
 
-    /// The next item; the last one after an error. Dropping the future in between loses the discovery.
+    /// The next item. After an error there is no other item. Not cancel safe: dropping the future loses the discovery.
     pub(crate) async fn next(&mut self) -> Option<Result<Change, BoxError>> {
         loop {
             if let Some(change) = self.ready.pop_front() {
@@ -99,9 +99,9 @@ impl Running {
 
 /// Finds the engine and looks for the first time.
 ///
-/// Whoever starts a discovery again waits longer each time, up to a minute, and that an engine does not run is nothing to
-/// be told again and again. So a discovery after a failed one waits for the engine by itself, and notices
-/// within seconds that it is back.
+/// The fleet starts a failed discovery again after a growing pause of up to a minute, and logs each failure. So a
+/// discovery that follows a failed one waits for the engine itself: it notices within seconds that the engine is back,
+/// and logs nothing until then.
 async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError> {
     let started = Instant::now();
     let mut backoff = Backoff::new(ENGINE_AGAIN.0, ENGINE_AGAIN.1);
@@ -118,7 +118,7 @@ async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError>
 async fn try_to_begin(config: &Arc<Config>) -> Result<Work, EngineError> {
     let chosen = choose(config).await?;
     let mut work = Work::new(config.clone(), chosen);
-    // Events first: what happens while looking is heard.
+    // Follows the events before the look, so that a change during the look is not missed.
     work.follow();
     let nodes = look(work.cli.clone())
         .await
@@ -135,7 +135,7 @@ struct Work {
     inventory: Inventory,
     events: Events,
     first: Option<Vec<Node>>,
-    /// Under way.
+    /// The running look.
     look: Option<BoxFuture<'static, Result<Vec<Node>, EngineError>>>,
     looked_at: Instant,
     /// When the next look is due.
@@ -145,7 +145,7 @@ struct Work {
     synced: bool,
 }
 
-/// What was read, or why not.
+/// The admin.conf of a node, or the reason why it can't be read.
 type Answer = (Read, Result<Vec<u8>, ReadError>);
 
 /// The stream of events, if there is one.
@@ -154,7 +154,7 @@ struct Events {
     lines: Lines,
     buffer: Vec<u8>,
     started: Instant,
-    /// When to start it again.
+    /// When to start the stream again.
     again_at: Option<Instant>,
     backoff: Backoff,
     told: bool,
@@ -196,7 +196,7 @@ impl Work {
         }
     }
 
-    /// Waits until something happens, and does what follows. Returns what is to be said.
+    /// Waits for the next event, answer or timer, and handles it. Returns the changes to announce.
     async fn step(&mut self) -> Result<Vec<Change>, EngineError> {
         let mut changes = Vec::new();
         if let Some(nodes) = self.first.take() {
@@ -241,7 +241,7 @@ impl Work {
         Ok(changes)
     }
 
-    /// Nothing is lost if this is dropped: what is under way is kept in `self`.
+    /// Cancel safe: the running look, reads and streams stay in `self`.
     async fn wait(&mut self) -> Next {
         let looking = self.look.is_some();
         let times = [
@@ -281,7 +281,7 @@ impl Work {
             Some(_) => self.config.poll,
             None => self.config.poll_without_events.min(self.config.poll),
         };
-        // An event while the look was under way has asked for another one.
+        // If an event has come during the look, another look is due.
         self.look_at = match self.look_at > self.looked_at {
             true => self.look_at.min(now + poll),
             false => now + poll,
@@ -292,7 +292,7 @@ impl Work {
     fn look_soon(&mut self) {
         let soon = (Instant::now() + SETTLE).max(self.looked_at + BETWEEN_LOOKS);
         self.look_at = match self.look.is_some() {
-            // What is under way may have been answered already.
+            // A running operation may have an answer already.
             true => soon,
             false => self.look_at.min(soon),
         };
@@ -332,13 +332,13 @@ impl Work {
                 "the engine's events broke off; until they are back it is asked more often"
             );
         }
-        // Perhaps the engine ended; in any case what happened since is not known.
+        // The engine may have ended. In any case, changes since the end of the stream are unknown.
         self.look_soon();
     }
 }
 
 impl Events {
-    /// What the stream tells. Waits for ever where there is none.
+    /// Waits for the next event or the end of the stream. Waits for ever if there is no stream.
     async fn next(&mut self) -> Next {
         let Some(process) = &mut self.process else {
             return std::future::pending().await;
@@ -351,7 +351,7 @@ impl Events {
             Ok(count) => return Next::Event(self.lines.take(&self.buffer[..count])),
             Err(error) => return Next::EventsBroke(error.to_string()),
         }
-        // It ended: whatever it complained of is there, unless a child of it holds the pipe open.
+        // The program ended, so its error output is complete, unless a child of it holds the pipe open.
         let mut said = Vec::new();
         let complaint = crate::cli::complain(process.stderr.take(), &mut said);
         tokio::time::timeout(Duration::from_millis(100), complaint)
@@ -361,9 +361,9 @@ impl Events {
     }
 }
 
-/// All nodes there are.
+/// Lists all nodes.
 async fn look(cli: Cli) -> Result<Vec<Node>, EngineError> {
-    /// A node that is removed between the two questions makes the second fail; that doesn't go on for ever.
+    /// The second command fails if a node is removed between the two commands. A few tries are enough for that.
     const TRIES: usize = 5;
     let garbage = |args: &[String], problem: String| EngineError::Garbage {
         command: cli.shown(args),

@@ -24,7 +24,8 @@ impl Engine {
         }
     }
 
-    /// The engine whose program answers `-v` so. A `docker` that is Podman in disguise says `podman version`.
+    /// The engine of a program that prints this for `-v`. A `docker` that is an alias of Podman prints `podman
+    /// version`.
     pub(crate) fn greeted(said: &str) -> Option<Self> {
         const GREETINGS: [(&str, Engine); 4] = [
             ("Docker version", Engine::Docker),
@@ -38,10 +39,10 @@ impl Engine {
             .map(|(_, engine)| *engine)
     }
 
-    /// How its events are asked for, one JSON object in each line.
+    /// The arguments that print the events of the engine, as one JSON object in each line.
     ///
-    /// Only Docker is asked to choose by label: Podman finds none for a label without a value (seen with 4.3), and nerdctl
-    /// knows no such filter. [`events::matters`](crate::events::matters) chooses for them.
+    /// Only Docker filters by label: Podman finds no event for a label without a value (seen with 4.3), and nerdctl has no
+    /// such filter. [`events::matters`](crate::events::matters) filters their events.
     pub(crate) fn events(self) -> &'static [&'static str] {
         match self {
             Self::Docker => &[

@@ -1,4 +1,4 @@
-//! What can be wrong with the options, and with the engine.
+//! Errors of the options and of the engine.
 
 use std::time::Duration;
 
@@ -107,7 +107,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Sorts what a program said before it failed. Engines have no codes for these: all of them exit with 1 or 125.
+    /// Finds the error for the error output of a failed program. Engines have no exit codes for these errors: they exit
+    /// with 1 or 125.
     pub(crate) fn sort(program: &str, command: String, stderr: &str) -> Self {
         let said = one_line(stderr);
         let low = stderr.to_lowercase();
@@ -132,7 +133,7 @@ impl EngineError {
         }
     }
 
-    /// Names the engines that are there besides, where choosing another one may be what to do.
+    /// Adds the names of the other installed engines to errors that the choice of another engine may solve.
     pub(crate) fn with_others(mut self, others: &[crate::Engine]) -> Self {
         if let (Self::Unreachable { hint, .. } | Self::Forbidden { hint, .. }, false) =
             (&mut self, others.is_empty())
@@ -148,7 +149,7 @@ impl EngineError {
     }
 }
 
-/// What a program said, fit for a sentence: its last line with something in it, without control characters.
+/// The last line of an output that is not empty, without control characters, as part of a sentence.
 pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 300;
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());

@@ -1,16 +1,16 @@
-//! The engine's events: which of them are a reason to look.
+//! Decides which events of the engine cause a look.
 //!
-//! What an event says is never believed, only that something happened: what is so is then asked for. So events that are
-//! lost, doubled or late do no harm, and three engines with three vocabularies need no three state machines.
+//! An event only causes a look, which queries the current state; the content of the event is not used. So events that
+//! are lost, doubled or late do no harm, and the three engines with their different events need no state machine each.
 
 use serde_json::Value;
 
 use crate::containers::CLUSTER;
 
-/// Longer than any event.
+/// The most bytes of a line. Every event is shorter.
 const MOST: usize = 256 << 10;
 
-/// Cuts what arrives into lines. A line that is too long is dropped, and is a reason to look.
+/// Splits the stream into lines. A line that is too long is dropped, and causes a look.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     begun: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes in; whether they complete a line that is a reason to look.
+    /// Adds bytes. Returns whether they complete a line that causes a look.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         let mut look = false;
         let mut rest = bytes;
@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// Whether a line is a reason to look. What is not understood is one.
+/// Whether a line causes a look. A line that can't be parsed does.
 pub(crate) fn matters(line: &[u8]) -> bool {
     if line.trim_ascii().is_empty() {
         return false;
@@ -51,7 +51,7 @@ pub(crate) fn matters(line: &[u8]) -> bool {
     let Ok(event) = serde_json::from_slice::<Value>(line) else {
         return true;
     };
-    // Docker's labels are in Actor.Attributes, Podman's in Attributes; nerdctl tells none.
+    // Docker has the labels in Actor.Attributes, Podman in Attributes. nerdctl has none.
     for attributes in [&event["Actor"]["Attributes"], &event["Attributes"]] {
         if attributes
             .as_object()
@@ -68,7 +68,8 @@ pub(crate) fn matters(line: &[u8]) -> bool {
     }
     let action = event["Action"].as_str().or(event["Status"].as_str());
     let Some(action) = action else { return true };
-    // Above all `exec_…` and `exec`: this provider's own look into a node is one, and must not cause the next.
+    // Events that cause no look. The most important are `exec_…` and `exec`: the provider itself runs `exec` to read a
+    // node, and would trigger itself for ever.
     const NOISE: [&str; 16] = [
         "exec", "health", "top", "attach", "detach", "resize", "kill", "copy", "archive", "extract",
         "commit", "export", "mount", "unmount", "init", "sync",
@@ -76,7 +77,7 @@ pub(crate) fn matters(line: &[u8]) -> bool {
     !NOISE.iter().any(|noise| action.starts_with(noise))
 }
 
-/// What nerdctl passes on are containerd's own events.
+/// nerdctl prints the events of containerd.
 fn containerd(topic: &str, event: &Value) -> bool {
     match topic {
         "/tasks/exit" | "/tasks/delete" => {
@@ -107,7 +108,7 @@ mod tests {
         std::fs::read_to_string(format!("{}/tests/recorded/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
     }
 
-    /// The first word of what each recorded event says, and whether it is a reason to look.
+    /// The first word of each recorded event, and whether the event causes a look.
     fn told(name: &str) -> Vec<(String, bool)> {
         let text = recorded(name);
         let lines = text.lines().filter(|line| !line.is_empty());

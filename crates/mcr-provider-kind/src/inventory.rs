@@ -25,7 +25,7 @@ pub(crate) struct Inventory {
     prefix: String,
     refresh: Duration,
     clusters: BTreeMap<ClusterName, Cluster>,
-    /// Labels that are no valid cluster names. The log has each of them once.
+    /// Labels that are no valid cluster names, so that each is logged once.
     refused: BTreeSet<String>,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Inventory {
 struct Cluster {
     view: View,
     identity: Arc<str>,
-    /// The control planes seen last: while one of them is left, it is the same cluster.
+    /// The control planes at the last look. While one of them is left, the cluster is the same.
     control_planes: BTreeSet<String>,
-    /// admin.conf, as the node of this ID had it.
+    /// The ID of a node, and its admin.conf.
     conf: Option<(String, Vec<u8>)>,
-    /// Why it could not be read, or used.
+    /// Why the admin.conf could not be read or used.
     trouble: Option<Arc<str>>,
     /// The node that is being read.
     reading: Option<String>,
@@ -144,7 +144,8 @@ impl Inventory {
                     cluster.update(view, control_planes, now)
                 }
                 known => {
-                    // Its control planes are others, or gone: whatever the name says, that cluster is no more.
+                    // All its control planes are gone. The old cluster is gone with them, even if another one has its
+                    // name.
                     if matches!(
                         known,
                         Some(Cluster {
@@ -288,7 +289,8 @@ impl Cluster {
             _ => None,
         };
         if readable(&view).is_some() && readable(&view) != readable(&self.view) {
-            // Another node, or it runs again: what was read before may be out of date, but is better than nothing.
+            // Another node, or the node runs again: the last admin.conf may be outdated. It stays in use until the new
+            // one has been read.
             self.reading = None;
             self.trouble = None;
             self.failing_since = None;
@@ -298,7 +300,7 @@ impl Cluster {
         self.control_planes = control_planes;
     }
 
-    /// The announcement of the cluster; none during the first reading.
+    /// The announcement of the cluster. `None` during the first reading.
     fn words(&self, name: &ClusterName, engine: Engine) -> Option<(Announced, Change)> {
         let object = format!("kind cluster {name} in {engine}");
         let broken = |error: Arc<str>| {
@@ -314,8 +316,8 @@ impl Cluster {
         let (access, off) = match &self.view {
             View::Useless(why) => return broken(why.clone()),
             View::Off { endpoint, reason } => {
-                // Of a stopped node nothing can be read. What was read before holds on; else the address is enough, as
-                // nobody dials it.
+                // The admin.conf of a stopped node can't be read. The announcement has the last one, or only the
+                // address if there is none: the fleet does not connect to a suspended cluster.
                 let known = self.conf_at(endpoint.as_deref());
                 let access =
                     known.or_else(|| without_credentials(endpoint.as_deref().unwrap_or("127.0.0.1:6443")));
@@ -370,7 +372,7 @@ fn view(nodes: &[Node]) -> View {
         );
     }
     let running = control_planes().find(|node| node.state == State::Running);
-    // Without a running control plane it matters little whose address it is: it is not dialled.
+    // Without a running control plane any of their addresses is right, because the fleet does not connect.
     let front = balancer.or(running).or_else(|| control_planes().next());
     let endpoint = front.and_then(|node| node.endpoint.clone());
     let off = |reason| View::Off {
@@ -410,8 +412,8 @@ fn view(nodes: &[Node]) -> View {
     }
 }
 
-/// How long to wait after a reading failed, by how long readings have failed: a cluster that is being made is
-/// complete in seconds, one that was left half-made stays so.
+/// The pause after a failed reading. It grows with the time since the first failure: a cluster that is being
+/// made is complete within seconds, and one that was left half-made stays so.
 fn pause(failing: Duration, jitter: f64) -> Duration {
     const LEAST: Duration = Duration::from_millis(200);
     const MOST: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What is said of clusters, decision by decision, and of random ones.
+//! Tests of the announcements: decision by decision, and with random containers.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ impl World {
             .collect()
     }
 
-    /// Reads what is due; every node has `conf`.
+    /// Runs the reads that are due. Every node has `conf`.
     fn read(&mut self, conf: &str) -> Vec<String> {
         self.answer(|_| Ok(conf.as_bytes().to_vec()))
     }
@@ -248,7 +248,7 @@ fn of_several_control_planes_the_load_balancer_has_the_address_and_any_that_runs
     };
     world.look(planes().into_iter().chain([balancer()]));
     assert_eq!(world.read(CONF), ["+a is 1 at 127.0.0.1:9"]);
-    // The first stops, then is removed for good: it is the same cluster.
+    // The first control plane stops, then is removed for good: the cluster is the same.
     let [first, second, third] = planes();
     assert_eq!(
         world.look([stopped(first), second.clone(), third.clone(), balancer()]),
@@ -395,7 +395,7 @@ fn some_nodes() -> impl Strategy<Value = Vec<Node>> {
 }
 
 proptest! {
-    /// Whatever happens: who listens knows at the end exactly the clusters there are, each by what it is now.
+    /// After any changes the announcements add up to exactly the current clusters, each in its current state.
     #[test]
     fn who_listens_knows_what_there_is(rounds in prop::collection::vec((some_nodes(), any::<bool>()), 1..12)) {
         let mut world = World::new();
@@ -420,7 +420,8 @@ proptest! {
         world.later(10_000);
         hear(world.read(CONF));
         prop_assert!(world.inventory.complete());
-        // The same world seen by somebody who begins now; identities may be older, so they are left out.
+        // The same world in a discovery that starts now. Identities may differ, because the old discovery may have an
+        // older one.
         let mut fresh = World::new();
         let mut expected: BTreeMap<String, String> = BTreeMap::new();
         for said in fresh.look(last).into_iter().chain(fresh.read(CONF)) {

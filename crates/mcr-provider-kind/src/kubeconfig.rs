@@ -1,12 +1,12 @@
-//! From the admin.conf in a node to a kubeconfig that works from here.
+//! Turns the admin.conf of a node into a kubeconfig that works outside of the node.
 
 use mcr_core::{AccessError, AccessPolicy, AddressPolicy, KubeconfigAccess, Trust, check};
 use serde_json::{Value, json};
 
-/// Where kubeadm writes it.
+/// The path at which kubeadm writes the file in a node.
 pub(crate) const PATH: &str = "/etc/kubernetes/admin.conf";
 
-/// Why an admin.conf can't be used. The text completes "admin.conf can't be used: ", and quotes nothing of it.
+/// Why an admin.conf can't be used. The text completes "admin.conf can't be used: ", and does not quote the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfError {
     #[error("it is empty; kubeadm is writing it, or the disk of the node is full")]
@@ -19,13 +19,14 @@ pub(crate) enum ConfError {
     Access(#[from] AccessError),
 }
 
-/// The kubeconfig with another server: the one it has is the node's name, which only other nodes know.
+/// Replaces the server in a kubeconfig: the file has the name of the node, which only the other nodes can resolve.
 ///
-/// **Trust.** Whoever can start a container with kind's labels decides what this file says, and images of nodes come from
-/// anywhere. What kubeadm writes has all its data in it, so it is held to the rules for kubeconfigs of strangers: no
-/// programs, no files, no proxies, no unverified TLS. One rule is left out, that against addresses of this machine, where
-/// kind's API servers are: the address is not the file's but this function's. A file that passed holds nothing
-/// for which trust would make a difference, and is announced as trusted, as the fleet's policy has that rule.
+/// **Trust.** Anyone who can start a container with kind's labels controls this file, and images of nodes come from
+/// anywhere. kubeadm writes all data into the file itself, so this function checks the file by the rules for untrusted
+/// kubeconfigs: no programs, no files, no proxies, no unverified TLS. It leaves out one rule: addresses of this machine
+/// are allowed, because kind's API servers are there, and because the address comes from this function and not from the
+/// file. A file that passes has no field for which trust matters. It is announced as trusted, because the fleet's policy
+/// would refuse the address in an untrusted one.
 pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess, ConfError> {
     let text = std::str::from_utf8(yaml).map_err(|_| ConfError::Syntax { line: 1 })?;
     if text.trim().is_empty() {
@@ -43,11 +44,11 @@ pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<KubeconfigAccess
             cluster.insert("server".to_owned(), format!("https://{endpoint}").into());
         }
     }
-    // JSON is YAML.
+    // JSON is valid YAML.
     checked(&document)
 }
 
-/// A kubeconfig without credentials, for a cluster that is not dialled: of a stopped node nothing can be read.
+/// A kubeconfig without credentials, for a suspended cluster whose admin.conf has not been read.
 pub(crate) fn without_credentials(endpoint: &str) -> Option<KubeconfigAccess> {
     let document = json!({
         "clusters": [{"name": "kind", "cluster": {"server": format!("https://{endpoint}")}}],

@@ -23,7 +23,7 @@ pub struct KindProvider {
 
 impl fmt::Debug for KindProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the environment: it may hold anything.
+        // Does not show the environment, which may contain secrets.
         f.debug_struct("KindProvider")
             .field("name", &self.name)
             .field("engine", &self.config.engine)

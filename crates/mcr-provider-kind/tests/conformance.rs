@@ -1,5 +1,4 @@
-//! What every provider must do; see `mcr_testkit::conformance`. Over an engine that is a shell script, with its events and
-//! without.
+//! The conformance suite (`mcr_testkit::conformance`), with an engine that is a shell script: with events and without.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -27,7 +26,7 @@ impl<const EVENTS: bool> Clusters<EVENTS> {
 }
 
 impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
-    // Not `Change`: a kind cluster has nothing but its port that could change. `engine/events.rs` has that case.
+    // Not `Change`: only the port of a kind cluster can change. `engine/events.rs` has that case.
     const CAN: &'static [Ability] = &[
         Ability::Add,
         Ability::Rotate,
@@ -78,7 +77,7 @@ impl<const EVENTS: bool> Subject for Clusters<EVENTS> {
     }
 
     async fn break_it(&mut self, draft: &Draft) -> ClusterName {
-        // Half-written, with the token in the half that is there.
+        // Half-written, with the token in the written half.
         let conf = draft.kubeconfig();
         let end = conf.find(&draft.token()).unwrap() + draft.token().len();
         self.0.conf(&draft.uid().replace('-', "x"), &conf[..end]);

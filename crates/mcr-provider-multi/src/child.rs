@@ -26,10 +26,10 @@ pub(crate) struct Failed {
 pub(crate) struct Run {
     pub(crate) id: ChildId,
     provider: Arc<dyn Provider>,
-    /// Cancelled when the child is removed, or the discovery of all children ends.
+    /// Cancelled when the child is removed, and when the discovery of the multi provider itself ends.
     stop: CancellationToken,
     attempt: Option<Attempt>,
-    /// When the next attempt may begin; none for the first.
+    /// When the next attempt may begin. `None` for the first attempt.
     due: Option<Instant>,
     backoff: Backoff,
 }
@@ -46,7 +46,7 @@ impl Run {
         }
     }
 
-    /// What is heard next; gives itself back with it. None once the child has been stopped.
+    /// Waits for the next change or failure, and returns it with the run. `None` once the child has been stopped.
     ///
     /// # Cancellation
     /// Dropping the future drops the child's discovery.

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the options, and of answers of the host.
 
 /// The error of building a [`NamespaceProvider`](crate::NamespaceProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum NamespaceError {
     Selector,
 }
 
-/// Why an answer of the host can't be passed on. Says nothing of what is in it.
+/// Why an answer of the host can't be passed on. The text does not quote the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
     #[error(

@@ -1,4 +1,4 @@
-//! The connection to the host cluster that a discovery has of its own.
+//! The connection of one discovery to the host cluster.
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use mcr_core::{
@@ -7,15 +7,16 @@ use mcr_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The host, kept connected like any cluster: dialled, probed, its credentials renewed. Dropping it lets it go.
+/// The host cluster in a fleet of its own, which dials it, probes it and renews its credentials. Dropping this
+/// disconnects.
 pub(crate) struct HostCluster {
     pub(crate) cluster: Cluster,
     events: FleetEvents,
-    /// The fleet that keeps it, which ends when this is dropped.
+    /// Runs the fleet. Dropping the future ends it.
     running: BoxFuture<'static, ()>,
 }
 
-/// A fleet of the host alone.
+/// A provider of the host cluster only.
 struct Only(ClusterSpec);
 
 impl Provider for Only {
@@ -32,10 +33,10 @@ impl Provider for Only {
 }
 
 impl HostCluster {
-    /// Connects.
+    /// Connects to the host cluster.
     ///
     /// # Errors
-    /// If it can't be reached, with the reason. Whoever wants it tries again.
+    /// If the host cluster can't be reached, with the reason. The caller tries again.
     pub(crate) async fn connect(provider: &str, access: Access) -> Result<Self, BoxError> {
         let name = ClusterName::new(format!("host of {provider}"))?;
         let fleet = Fleet::builder()
@@ -72,7 +73,8 @@ impl HostCluster {
         }
     }
 
-    /// Resolves when another cluster answers in its place, of which nothing is known. Cancel safe.
+    /// Resolves when another cluster answers at the host's address: all that is known of the host is then invalid.
+    /// Cancel safe.
     pub(crate) async fn replaced(&mut self) {
         let gone = async { while !matches!(self.events.next().await, FleetEvent::Disengaged { .. }) {} };
         tokio::select! {

@@ -1,7 +1,8 @@
-//! Which kinds live in namespaces. By a path alone `/api/v1/nodes` and `/api/v1/configmaps` look alike.
+//! A table of the kinds of the host, and whether they are namespaced. The paths `/api/v1/nodes` and
+//! `/api/v1/configmaps` alone do not show that.
 //!
-//! The table decides what is refused, never where a request goes: objects are asked for below the path of their cluster's
-//! namespace whatever it says, so a table that is behind harms nobody.
+//! The table decides which requests are refused, but not where a request goes: a request for objects always goes to the
+//! path of the cluster's own namespace. So an outdated table can't expose another namespace.
 
 use std::{
     collections::HashMap,
@@ -22,25 +23,26 @@ use crate::{error::AnswerError, read::read};
 pub(crate) type Host =
     Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> + Send + Sync>;
 
-/// A kind that was missing is looked for again after this, and not before.
+/// A kind that the server did not have is looked up again only after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
-/// A kind that is refused is looked at again after this: its CRD may have been replaced.
+/// A cluster-scoped kind is looked up again after this time, because its CRD may have been replaced.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// Groups and versions that are remembered. No server has nearly as many; those that clients make up must not pile up.
+/// The most groups and versions that are remembered. No server has nearly as many, but clients can invent names of
+/// groups.
 const MOST_GROUPS: usize = 4096;
-/// Group lists that are asked for at once, where the server can't tell all of them in one answer.
+/// The most concurrent requests for group lists, for servers without aggregated discovery.
 const AT_ONCE: usize = 4;
-/// Everything in one answer, from servers that can.
+/// Aggregated discovery: all groups in one answer, if the server supports it.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// What is known of a kind.
+/// The result of a lookup of a kind.
 pub(crate) enum Found {
     Namespaced,
     ClusterScoped,
     /// The server has no such kind.
     Unknown,
-    /// The server could not be asked; this is what it said.
+    /// The discovery request failed with this answer.
     Answered(Response<AnswerBody>),
 }
 
@@ -60,7 +62,7 @@ pub(crate) struct Kinds {
 
 #[derive(Debug, Default)]
 struct Group {
-    /// Held while the server is asked: who comes meanwhile waits for that answer.
+    /// Locked during a discovery request, so that other lookups wait for its answer.
     asking: tokio::sync::Mutex<()>,
     listed: Mutex<Option<Listed>>,
 }
@@ -68,12 +70,12 @@ struct Group {
 #[derive(Debug)]
 struct Listed {
     at: Instant,
-    /// By plural. Empty too where the server does not know the group.
+    /// By plural. Empty if the server does not know the group.
     kinds: HashMap<String, Kind>,
 }
 
 impl Group {
-    /// What is known and recent enough to go by.
+    /// The remembered result, if it is recent enough.
     fn fresh(&self, plural: &str) -> Option<Found> {
         let listed = lock(&self.listed);
         let listed = listed.as_ref()?;
@@ -109,9 +111,9 @@ impl Kinds {
             .clone()
     }
 
-    /// Finds out whether a kind lives in namespaces, asking the server where that is not known.
+    /// Finds out whether a kind is namespaced. Sends a discovery request if the table does not have the kind.
     ///
-    /// Dropping the future gives the question up; the next who asks begins anew.
+    /// Dropping the future cancels the request. The next lookup sends another one.
     pub(crate) async fn find(
         &self,
         (group, version, plural): (&str, &str, &str),
@@ -141,7 +143,7 @@ impl Kinds {
         Ok(known.fresh(plural).unwrap_or(Found::Unknown))
     }
 
-    /// Whether a kind lives in namespaces, by what is known without asking; of a group in any version.
+    /// Whether a kind is namespaced, by the table alone, in any version of the group.
     pub(crate) fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
         let groups = lock(&self.groups);
         let mut versions = groups.iter().filter(|((known, _), _)| known == group);
@@ -154,7 +156,7 @@ impl Kinds {
         })
     }
 
-    /// What objects of a plural are called, by what is known without asking.
+    /// The kind of a plural, by the table alone.
     pub(crate) fn kind(&self, group: &str, version: &str, plural: &str) -> Option<String> {
         let known = lock(&self.groups)
             .get(&(group.to_owned(), version.to_owned()))
@@ -163,10 +165,10 @@ impl Kinds {
         listed.as_ref()?.kinds.get(plural).map(|kind| kind.name.clone())
     }
 
-    /// Fills the table. What can't be had (a group whose own server does not answer) is left out.
+    /// Fills the table. Leaves out a group whose own server does not answer.
     ///
     /// # Errors
-    /// If the server does not say which groups there are.
+    /// If the server does not list its groups.
     pub(crate) async fn load(&self, host: &Host) -> Result<(), BoxError> {
         for root in ["/api", "/apis"] {
             let response = host(ask(root.to_owned(), AGGREGATED)?).await?;
@@ -192,7 +194,7 @@ impl Kinds {
     fn add(&self, groups: Vec<GroupDiscovery>) {
         for group in groups {
             for version in group.versions {
-                // Not what is there, but what was there once.
+                // The list of a stale version may be outdated.
                 if version.freshness.as_deref() == Some("Stale") {
                     continue;
                 }
@@ -237,7 +239,7 @@ fn ask(path: String, accept: &'static str) -> Result<Request<Body>, http::Error>
 
 async fn json<T: for<'de> Deserialize<'de>>(response: Response<AnswerBody>) -> Result<T, BoxError> {
     let body = read(response.into_body()).await?;
-    // The parser's words may quote what it read.
+    // The text of serde_json may quote the body.
     serde_json::from_slice(&body).map_err(|_| AnswerError::NotJson.into())
 }
 
@@ -273,7 +275,7 @@ impl ResourceList {
     }
 }
 
-/// The three answers to which groups there are.
+/// The three forms of a list of groups.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Roots {

@@ -23,7 +23,7 @@ use crate::{
 
 type Filter = dyn Fn(&str) -> bool + Send + Sync;
 
-/// Which namespaces are clusters, by their names.
+/// Selects the namespaces that are clusters, by their names.
 #[derive(Clone, Default)]
 pub(crate) struct Choice {
     pub(crate) excluded: BTreeSet<String>,
@@ -45,12 +45,12 @@ impl fmt::Debug for Choice {
     }
 }
 
-/// How the clusters lie in their host.
+/// The layout of the clusters in their host.
 pub(crate) struct Layout {
     name: Arc<str>,
     mapping: NamespaceMapping,
     choice: Arc<Choice>,
-    /// What namespaces are called inside, unless they keep their names.
+    /// The name of a namespace inside its cluster. `None`: it keeps its real name.
     inside: Option<Arc<str>>,
 }
 
@@ -90,7 +90,7 @@ impl ScopeLayout for Layout {
         let Some(fields) = wanted.field_selector() else {
             return Ok(everywhere);
         };
-        // One watch for all clusters: what selects by a namespace would select in one of them.
+        // One watch serves all clusters, so it can't have a selector that selects by namespace.
         match query::of_all(fields, field_rules::of(group, plural), self.inside.as_deref()) {
             Some(rest) if rest.is_empty() => Ok(everywhere.without_fields()),
             Some(rest) => Ok(everywhere.fields(rest)),
@@ -102,7 +102,7 @@ impl ScopeLayout for Layout {
     }
 
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        // What no cluster stands for is not held either.
+        // Objects of namespaces that are no clusters are not stored.
         let place = object.namespace().filter(|name| self.choice.takes(name))?;
         let placement = Placement::new(place);
         Some(match &self.inside {
@@ -120,7 +120,7 @@ impl ScopeLayout for Layout {
         let Some(names) = Names::of(&place.into(), self.mapping.keep) else {
             return;
         };
-        // Of the kinds that speak of namespaces only events can be watched.
+        // Events are the only watchable kind whose objects refer to namespaces in other fields.
         let references = field_rules::of("", "events")
             .iter()
             .filter(|(_, rule)| *rule == Rule::Reference);

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{NamespaceMapping, host::HostCluster, layout::Choice, shared::of_client};
 
-/// The host's name among the endpoints of the scope, which has no other.
+/// The name of the host as the only endpoint of the scope.
 pub(crate) const ENDPOINT: &str = "host";
 
 /// A provider that makes each namespace of one cluster, the host, a cluster of the fleet.
@@ -60,7 +60,7 @@ impl Provider for NamespaceProvider {
         let start = Step::Connect(self.clone());
         stream::unfold(start, async |step| match step {
             Step::Connect(provider) => Some(match Running::start(provider).await {
-                // Nothing is said yet: the stream below goes on at once.
+                // No change yet: the stream goes on at once.
                 Ok(running) => (None, Step::Follow(Box::new(running))),
                 Err(error) => (Some(Err(error)), Step::End),
             }),
@@ -79,7 +79,7 @@ impl Provider for NamespaceProvider {
 enum Step {
     Connect(NamespaceProvider),
     Follow(Box<Running>),
-    /// After an error, which a later discovery may not find any more.
+    /// The discovery has ended with an error.
     End,
 }
 
@@ -89,11 +89,11 @@ struct Running {
     host: HostCluster,
     said: HashMap<ClusterName, Facts>,
     synced: bool,
-    /// Since when the trouble lasts that was told last.
+    /// The start of the last logged problem.
     failing: Option<SystemTime>,
 }
 
-/// What is read of a namespace.
+/// The fields that are read of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Facts {
     metadata: Metadata,
@@ -118,7 +118,7 @@ impl Running {
     async fn start(provider: NamespaceProvider) -> Result<Self, BoxError> {
         let config = &provider.config;
         let host = HostCluster::connect(&provider.name, config.access.clone()).await?;
-        // Which kinds live in namespaces has to be known before anybody watches.
+        // The table of kinds has to be filled before the first watch.
         config
             .mapping
             .kinds
@@ -163,11 +163,12 @@ impl Running {
                     self.synced = true;
                     return Ok(Change::Synced);
                 }
-                // Shown by the fleet as long as there is nothing else to show. Later it says nothing of the namespaces.
+                // Before the first complete list a problem ends the discovery, so that the fleet shows it. Later the
+                // known namespaces stay valid, and a problem is logged only.
                 HubEvent::Failing(problem) if !self.synced => {
                     return Err(format!("namespaces can't be watched: {}", problem.error).into());
                 }
-                // Told with every attempt; said once.
+                // Every attempt reports the problem. It is logged once.
                 HubEvent::Failing(problem) if self.failing == Some(problem.since) => {}
                 HubEvent::Failing(problem) => {
                     self.failing = Some(problem.since);
@@ -202,7 +203,7 @@ impl Running {
         Ok(Some(Change::Upsert(spec)))
     }
 
-    /// One that is being deleted is still told as applied: its cluster goes when it is gone.
+    /// A namespace that is being deleted still counts as present. Its cluster is removed when the namespace is gone.
     fn deleted(&mut self, key: &ObjectKey) -> Option<Change> {
         let name = ClusterName::new(&key.name).ok()?;
         self.said.remove(&name).map(|_| Change::Remove(name))

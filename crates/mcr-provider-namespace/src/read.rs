@@ -1,4 +1,4 @@
-//! Bodies that are read as a whole.
+//! Reads whole bodies.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -6,7 +6,7 @@ use mcr_core::{AnswerBody, BoxError};
 
 use crate::error::AnswerError;
 
-/// The most that is read of a body. Larger ones are refused: a body is held in memory twice while it is mapped.
+/// The most bytes of a body. A larger body is refused, because a body is in memory twice while it is mapped.
 pub(crate) const MAX_BODY: usize = 64 << 20;
 
 /// Reads an answer to its end.
@@ -17,7 +17,7 @@ pub(crate) async fn read(body: AnswerBody) -> Result<Bytes, BoxError> {
     }
 }
 
-/// Reads a body to its end. None: it is larger than the limit.
+/// Reads a body to its end. `None` if it is larger than the limit.
 pub(crate) async fn within(mut body: AnswerBody, limit: usize) -> Result<Option<Bytes>, BoxError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();

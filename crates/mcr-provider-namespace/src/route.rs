@@ -1,4 +1,4 @@
-//! Where a request goes, and how what comes back is to be read. Decides without I/O.
+//! Decides where a request goes, and how its answer is mapped. No I/O.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -11,24 +11,24 @@ use crate::mapping::{
     refuse::Refusal,
 };
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
-    /// It is sent as it came, and so is the answer.
+    /// Send the request as it is, and return the answer as it is.
     Pass,
-    /// It is sent to another path. Both bodies are as they came, save for errors.
+    /// Send the request to another path. Both bodies stay as they are, except for the body of an error.
     Connect { to: String, answers: Answers },
-    /// It is sent to another path, and both bodies are mapped.
+    /// Send the request to another path, and map both bodies.
     Map {
         to: String,
         answers: Answers,
         watch: bool,
     },
-    /// It is not sent: nothing of this kind is there that could be deleted.
+    /// Send nothing, and answer with an empty list: there are no objects to delete.
     NothingDeleted,
 }
 
-/// Decides. A path without a namespace must be one of a namespaced kind.
+/// Decides about a request. A path without a namespace must be that of a namespaced kind.
 pub(crate) fn route(
     method: &Method,
     target: &Target<'_>,
@@ -45,7 +45,7 @@ pub(crate) fn route(
             Some(namespace) => elsewhere(method, objects, namespace, asked, headers, names),
             None if objects.name.is_some() => Err(Refusal::no_such_path()),
             None if is_read(method) => own(method, objects, asked, names),
-            // As on any API server: what is in a namespace is written and deleted there.
+            // As on any API server, namespaced objects are written and deleted through the path of a namespace.
             None => Err(Refusal::method_not_allowed()),
         },
     }
@@ -72,7 +72,7 @@ fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Name
         names: names.clone(),
     };
     if objects.is_connect() {
-        // Its parameters are those of a log, a command or of what answers in the pod.
+        // The query is not mapped: its parameters belong to a log, a command, or a server in the pod.
         return Ok(Route::Connect {
             to: joined(path, asked.map(str::to_owned)),
             answers,
@@ -85,7 +85,7 @@ fn own(method: &Method, objects: &Objects<'_>, asked: Option<&str>, names: &Name
     })
 }
 
-/// In a namespace that does not exist in this cluster: what an API server says of one.
+/// The decision for a namespace that does not exist in this cluster: the answer of an API server for such a namespace.
 fn elsewhere(
     method: &Method,
     objects: &Objects<'_>,
@@ -97,8 +97,8 @@ fn elsewhere(
     let no_namespace = || Refusal::not_found("", "namespaces", namespace);
     match (method, objects.name) {
         (&Method::GET | &Method::HEAD, None) => {
-            // The own namespace is asked for what can't be there, so that all else of the answer (versions, forms,
-            // bookmarks, how long a watch lasts) is an API server's own.
+            // Sends the request to the cluster's own namespace with a selector that matches no object. So the API
+            // server makes the other parts of the answer: versions, forms, bookmarks, the length of a watch.
             let nowhere = ("metadata.namespace", names.swap(namespace));
             let field_rules = field_rules::of(objects.group, objects.plural);
             Ok(Route::Map {
@@ -116,7 +116,7 @@ fn elsewhere(
         }
         (&Method::DELETE, None) => Ok(Route::NothingDeleted),
         (&Method::POST, None) => Err(no_namespace()),
-        // What is applied is created where it is not there.
+        // An apply creates a missing object.
         (&Method::PATCH, Some(_)) if is_apply(headers) => Err(no_namespace()),
         (
             &Method::GET | &Method::HEAD | &Method::POST | &Method::PUT | &Method::PATCH | &Method::DELETE,
@@ -138,7 +138,7 @@ fn is_apply(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The kind Namespace: there is one, which can be read.
+/// The kind Namespace: each cluster has one object of it, which is read-only.
 fn namespaces(
     method: &Method,
     (name, subresource): (Option<&str>, Option<&str>),
@@ -192,7 +192,7 @@ fn joined(path: String, query: Option<String>) -> String {
     }
 }
 
-/// What to accept: JSON in the forms that were asked for, and nothing that can't be mapped.
+/// The `Accept` header for the host: JSON in the requested forms, without the media types that can't be mapped.
 pub(crate) fn accept(headers: &HeaderMap) -> Result<HeaderValue, Refusal> {
     let mut kept: Vec<&str> = Vec::new();
     let mut asked = false;

@@ -22,9 +22,9 @@ use crate::{
     route::{Route, accept, route},
 };
 
-/// Sends a request of the cluster with these names, mapped, and maps its answer.
+/// Maps a request of the cluster with these names, sends it, and maps its answer.
 ///
-/// What must not be sent is answered here, as an API server would. Dropping the future gives the request up.
+/// A request that must not be sent gets an answer here, as from an API server. Dropping the future cancels the request.
 pub(crate) async fn send(
     names: Names,
     kinds: &Kinds,
@@ -45,7 +45,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Why a request went no further.
+/// Why a request was not sent, or its answer not mapped.
 enum Stop {
     Refused(Refusal),
     Answered(Response<AnswerBody>),
@@ -102,7 +102,7 @@ async fn try_send(
         };
     }
     parts.headers.insert(header::ACCEPT, accept(&parts.headers)?);
-    // Nothing could be read of what is packed.
+    // A compressed body can't be mapped.
     parts
         .headers
         .insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -128,7 +128,7 @@ async fn none_deleted(target: &Target<'_>, kinds: &Kinds, host: &Host) -> Result
     Ok(nothing_deleted(&objects.api_version(), &kind.unwrap_or_default()))
 }
 
-/// The body as it is sent.
+/// The mapped body.
 async fn written(parts: &http::request::Parts, sent: Body, answers: &Answers) -> Result<Body, Stop> {
     use http::Method;
     if matches!(parts.method, Method::GET | Method::HEAD) {
@@ -161,7 +161,7 @@ async fn answered(
         return Ok(response);
     }
     if !is_json(response.headers()) {
-        // What is no object has no namespace: text of an error, or of a part that is not the API's.
+        // A body that is no object, such as the text of an error, has no namespace.
         return match is_other_form(response.headers()) {
             true => Err(AnswerError::OtherForm.into()),
             false => Ok(response),
@@ -179,7 +179,7 @@ async fn answered(
     Ok(Response::from_parts(parts, AnswerBody::new(body)))
 }
 
-/// An answer that is read to its end and mapped.
+/// Reads an answer to its end and maps it.
 async fn whole(response: Response<AnswerBody>, answers: &Answers) -> Result<Response<AnswerBody>, BoxError> {
     let (mut parts, body) = response.into_parts();
     let bytes = read(body).await?;

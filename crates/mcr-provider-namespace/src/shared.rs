@@ -1,4 +1,4 @@
-//! The mapping by itself: what every cluster of one host shares.
+//! The mapping without a fleet. All clusters of one host share it.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl NamespaceMapping {
         Ok(kube::Client::new(service, &*names.inside))
     }
 
-    /// Sends a request of the cluster that the namespace `place` is.
+    /// Sends a request of the cluster of the namespace `place`.
     pub(crate) fn send(
         &self,
         place: Arc<str>,

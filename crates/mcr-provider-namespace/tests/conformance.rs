@@ -1,4 +1,4 @@
-//! What every provider must do; see `mcr_testkit::conformance`.
+//! The conformance suite (`mcr_testkit::conformance`).
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -82,7 +82,7 @@ impl Subject for Host {
         assert_eq!(self.get(draft)["status"]["phase"], "Terminating");
     }
 
-    /// What the namespace controller does at the end.
+    /// Removes the finalizer, as the namespace controller does at the end.
     async fn finish_deletion(&mut self, draft: &Draft) {
         let mut object = self.get(draft);
         object["spec"]["finalizers"] = json!([]);

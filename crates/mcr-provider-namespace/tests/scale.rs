@@ -23,7 +23,8 @@ use serde_json::json;
 const NAMESPACES: usize = 10_000;
 /// So many come and go while there are few, and as many when all are there.
 const MORE: usize = 1_000;
-/// What one more costs among all, by what it costs among few: it would be ten where each looked at all others.
+/// The most that one more cluster may cost among all, relative to its cost among few. The ratio would be ten if each
+/// cluster looked at all others.
 const MOST_GROWTH: f64 = 3.0;
 
 fn tenant(number: usize) -> String {

@@ -1,4 +1,5 @@
-//! What control planes cost on this machine: `cargo run -p mcr-testkit --all-features --example measure [count]`.
+//! Measures the cost of control planes on this machine: `cargo run -p mcr-testkit --all-features --example measure
+//! [count]`.
 
 use std::time::Instant;
 
@@ -47,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Resident memory, where the system tells.
+/// Resident memory, where `/proc` has it.
 fn memory(pid: Option<u32>) -> String {
     let status = pid
         .and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())

@@ -1,4 +1,5 @@
-//! What simulated clusters cost on this machine: `cargo run --release -p mcr-testkit --features sim --example sim_cost [clusters]`.
+//! Measures the cost of simulated clusters on this machine: `cargo run --release -p mcr-testkit --features sim
+//! --example sim_cost [clusters]`.
 
 use std::time::Instant;
 
@@ -97,7 +98,7 @@ fn map(number: usize) -> serde_json::Value {
     })
 }
 
-/// Resident memory in bytes, where the system tells.
+/// Resident memory in bytes, where `/proc` has it.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

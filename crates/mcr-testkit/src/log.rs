@@ -1,4 +1,4 @@
-//! What a test logs, as text that it can look at.
+//! Captures the log of a test as text.
 //!
 //! ```
 //! use mcr_testkit::log::Log;
@@ -19,21 +19,23 @@ use tracing::{Dispatch, Level, subscriber::DefaultGuard};
 
 use crate::lock::lock;
 
-/// Takes what the current thread logs until it is dropped; other tests of the process are not in it.
+/// Captures the log lines of the current thread until it is dropped. Lines of other tests in the process are not
+/// captured.
 ///
-/// What other threads do is missing: use it in tests whose runtime has one thread, which is how `#[tokio::test]`
-/// makes it.
+/// Lines of other threads are missing too, so use it in tests whose runtime has one thread, as that of
+/// `#[tokio::test]` has.
 #[derive(Debug)]
 pub struct Log {
     text: Text,
     _guard: DefaultGuard,
-    // With only one subscriber in the process tracing asks the current thread's whether a line is wanted at all, and
-    // keeps the answer for all threads: if a test without a log comes first, that is no.
+    // A second subscriber in the process. With only one, tracing asks the subscriber of the first thread that
+    // reaches a line whether the line is wanted, and caches the answer for all threads. If that thread has no `Log`,
+    // the line would be lost for all.
     _second: Dispatch,
 }
 
 impl Log {
-    /// Begins to take lines up to `level`.
+    /// Starts to capture the lines of this thread up to `level`.
     pub fn of_this_thread(level: Level) -> Self {
         let text = Text::default();
         let writer = text.clone();
@@ -51,7 +53,7 @@ impl Log {
         }
     }
 
-    /// All that was logged, a line each, without times and colours.
+    /// The captured log: one line for each event, without times and colours.
     pub fn text(&self) -> String {
         let text = lock(&self.text.0);
         String::from_utf8_lossy(&text).into_owned()
@@ -84,7 +86,7 @@ impl Write for Text {
 mod tests {
     use super::*;
 
-    /// Fails without the second subscriber: tracing remembers that the first thread did not want the line.
+    /// Fails without the second subscriber, because tracing caches that the first thread did not want the line.
     #[test]
     fn what_a_thread_without_a_log_logs_first_is_not_lost_for_others() {
         fn say() {

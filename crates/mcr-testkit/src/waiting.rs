@@ -1,5 +1,5 @@
-//! What tests of anything that runs need all the time: something in the background, a wait for what will be true, a
-//! failure with words.
+//! Helpers for tests: a task in the background, a wait for a condition, and an `unwrap` that fails with a readable
+//! text.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,13 +25,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// `unwrap` that fails with the text that a user would see, and not with its `Debug` form.
+/// An `unwrap` that panics with the `Display` text of the error, which a user would see, and not with its `Debug` form.
 pub trait OrFail<T> {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     ///
-    /// With the text of the error, if it is one.
+    /// With the text of the error, if this is an error.
     #[track_caller]
     fn or_fail(self) -> T;
 }
@@ -46,11 +46,11 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
-/// Asks again and again until there is an answer. In paused time it lets time go on.
+/// Calls `ask` every 5 ms until it returns `Some`. In paused time each pause moves the clock.
 ///
 /// # Panics
 ///
-/// If there is none within `limit`, with `what` was waited for and where.
+/// If `ask` returns `None` for `limit`. The message has `what` and the line of the caller.
 #[track_caller]
 pub fn eventually<T>(
     limit: Duration,
@@ -73,11 +73,11 @@ pub fn eventually<T>(
     }
 }
 
-/// Keeps tokio's paused clock where it is until this is dropped.
+/// Keeps tokio's paused clock from moving by itself until the returned value is dropped.
 ///
-/// Paused time goes on by itself when every task waits, also for a socket or a process, and so runs ahead of what is on
-/// its way. While this is held, only `tokio::time::advance` moves the clock. After two minutes of real time it lets go by
-/// itself, so that a test that hangs reaches its deadlines and fails.
+/// A paused clock jumps to the next timer whenever every task waits. It does so too if the tasks wait for a socket or a
+/// process, so timers fire before the data arrives. While the clock is held, only `tokio::time::advance` moves it. The
+/// hold ends after two minutes of real time, so that a test that hangs reaches its deadlines and fails.
 ///
 /// # Panics
 ///
@@ -85,17 +85,18 @@ pub fn eventually<T>(
 pub fn hold_clock() -> HeldClock {
     const LIMIT: Duration = Duration::from_secs(120);
     let (held, ended) = mpsc::channel::<()>();
-    // The clock stands still while such work runs.
+    // tokio does not move a paused clock while a task of `spawn_blocking` runs.
     drop(spawn_blocking(move || ended.recv_timeout(LIMIT)));
     HeldClock(held)
 }
 
-/// What [`hold_clock`] returns.
+/// Holds the clock until it is dropped. Returned by [`hold_clock`].
 #[derive(Debug)]
 #[must_use = "dropping it lets the clock go on"]
 pub struct HeldClock(#[expect(dead_code, reason = "its end is what counts")] mpsc::Sender<()>);
 
-/// What runs beside a test until it is told to stop, such as a fleet or a manager. Dropping it tells it, too.
+/// A task that runs beside a test, such as a fleet or a manager. [`stop`](Self::stop) stops it; dropping it asks it to
+/// stop and does not wait.
 #[derive(Debug)]
 #[must_use = "dropping it stops what runs"]
 pub struct Background<T> {
@@ -104,7 +105,7 @@ pub struct Background<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Runs what `begin` makes of the token that it is told to stop by.
+    /// Spawns the future that `begin` returns. The future must end when the given token is cancelled.
     ///
     /// # Panics
     ///
@@ -120,11 +121,11 @@ impl<T: Send + 'static> Background<T> {
         }
     }
 
-    /// Tells it to stop and returns what it ended with.
+    /// Cancels the token, waits for the task, and returns its result.
     ///
     /// # Panics
     ///
-    /// If it has panicked, and if it has not ended after a minute.
+    /// If the task has panicked, or does not end within a minute.
     pub async fn stop(self) -> T {
         const LIMIT: Duration = Duration::from_secs(60);
         drop(self.stop);
@@ -166,7 +167,7 @@ mod tests {
         let (clock, begun) = (hold_clock(), Instant::now());
         let mut later = std::pin::pin!(sleep(Duration::from_secs(10)));
         assert!(futures::poll!(later.as_mut()).is_pending());
-        // This takes real time, in which every task waits.
+        // While this runs in real time, every task waits.
         let slow = spawn_blocking(|| std::thread::sleep(Duration::from_millis(20)));
         slow.await.or_fail();
         assert_eq!(begun.elapsed(), Duration::ZERO);

@@ -176,7 +176,7 @@ impl SharedWatch {
     }
 
     /// Takes the objects from the cache of a place in a scope from now on. That replaces the place that the watch read
-    /// before. Only for calls within [`join_with`](Self::join_with).
+    /// before. Call it only inside the closure that is given to [`join_with`](Self::join_with).
     pub fn join(&self, feed: Arc<dyn Feed>, cache: Arc<Cache>) {
         let left = self.feed().replace(feed.clone());
         match left {

@@ -1,4 +1,4 @@
-//! An API server that only says what it was given: no socket, no TLS, no work of its own in the figures.
+//! An API server with fixed answers: without sockets and TLS, so that its own work does not show in the figures.
 
 use std::{
     convert::Infallible,
@@ -23,7 +23,7 @@ use tower::Service;
 
 type Answer = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
-/// What it says.
+/// The fixed answers of a server.
 #[derive(Clone)]
 pub struct Canned {
     list: Arc<dyn Fn() -> Bytes + Send + Sync>,
@@ -31,7 +31,7 @@ pub struct Canned {
 }
 
 impl Canned {
-    /// Answers every list with these bytes, and watches with silence.
+    /// Answers every list with these bytes. Watches stay open without events.
     pub fn listing(list: impl Fn() -> Bytes + Send + Sync + 'static) -> Self {
         Self {
             list: Arc::new(list),
@@ -46,7 +46,7 @@ impl Canned {
         self
     }
 
-    /// A client that asks it.
+    /// A client of this server.
     pub fn client(self) -> Client {
         Client::new(self, "default")
     }
@@ -86,7 +86,7 @@ impl Service<Request<Body>> for Canned {
     }
 }
 
-/// An object as an API server has stored it: with a UID, a version, and who manages which field.
+/// Adds the fields that an API server sets: a UID, a version and `managedFields`.
 pub fn stored(mut object: Value, number: usize) -> Value {
     let fields: Vec<Value> = object["metadata"]["labels"]
         .as_object()
@@ -108,11 +108,12 @@ pub fn stored(mut object: Value, number: usize) -> Value {
     object
 }
 
-/// Objects that differ in name, namespace, UID and version only, as JSON: made with next to no instructions, where those are counted.
+/// JSON of objects that differ only in name, namespace, UID and version. Making one takes few instructions, for
+/// programs whose instructions are counted.
 pub struct Alike(Vec<String>);
 
 impl Alike {
-    /// Like the first ConfigMap.
+    /// Objects like `config_map(0)`.
     pub fn new() -> Self {
         let mut object = stored(crate::objects::config_map(0), 0);
         for field in ["name", "namespace", "uid", "resourceVersion"] {
@@ -121,7 +122,7 @@ impl Alike {
         Self(object.to_string().split(['<', '>']).map(str::to_owned).collect())
     }
 
-    /// Writes one.
+    /// Writes one object.
     pub fn write(&self, to: &mut Vec<u8>, name: &str, namespace: &str, version: &str) {
         const UID: &str = "7f3c1a20-5f0c-4a5b-9d52-000000000000";
         for part in &self.0 {
@@ -140,7 +141,7 @@ impl Alike {
         }
     }
 
-    /// The answer to a list of as many, in these namespaces.
+    /// The answer to a list of `count` objects, in these namespaces.
     pub fn list(&self, count: usize, namespace: impl Fn(usize) -> String) -> Bytes {
         let mut bytes = br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000000"},"items":["#.to_vec();
         for number in 0..count {
@@ -194,7 +195,7 @@ pub struct Runs {
 ///
 /// # Errors
 ///
-/// Never: numbers are names.
+/// Never, because numbers are valid names of clusters.
 pub fn run(servers: impl IntoIterator<Item = Canned>) -> Result<Runs, mcr::InvalidClusterName> {
     let mut provider = ClustersProvider::builder();
     for (number, server) in servers.into_iter().enumerate() {

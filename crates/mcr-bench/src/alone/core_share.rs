@@ -1,4 +1,4 @@
-//! From the bytes of a watch to the reconciler: what mcr itself adds to the latency of an event.
+//! Measures the time from the bytes of a watch to the reconciler: mcr's own part of the latency of an event.
 
 use std::{
     sync::{Arc, Mutex},
@@ -24,7 +24,7 @@ const CLUSTERS: usize = 100;
 const WARMING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// Events of one cluster's ConfigMap, each written the moment it is read.
+/// Events of a cluster's ConfigMap. Each is made at the moment at which it is read, and has that time.
 fn events(cluster: usize, pause: Duration) -> BoxStream<'static, Bytes> {
     let first = Instant::now() + pause.mul_f64(cluster as f64 / CLUSTERS as f64);
     let mut ticks = interval_at(first, pause);

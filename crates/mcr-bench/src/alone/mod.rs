@@ -1,4 +1,4 @@
-//! What is measured of mcr alone, without a server: each case in a process of its own that prints its figures.
+//! Measurements of mcr alone, without a server. Each case runs in a process of its own that prints its figures.
 
 pub mod canned;
 mod core_share;
@@ -69,6 +69,6 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::Queue => queue::measure()?,
     };
     say(&Message::Figures { figures });
-    // What runs in the background holds nothing that must be put away.
+    // Background tasks hold nothing that needs a cleanup.
     std::process::exit(0);
 }

@@ -11,14 +11,14 @@ use crate::proc::Usage;
 
 type Queue = QueueCore<Arc<str>, Arc<str>>;
 
-/// Names as fleets have them.
+/// Names similar to those of real fleets.
 pub fn names(clusters: usize, keys: usize) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
     let cluster = |number| format!("/etc/fleet/kubeconfig+cluster-{number:05}").into();
     let key = |number: usize| format!("namespace-{}/object-{number:05}", number % 20).into();
     ((0..clusters).map(cluster).collect(), (0..keys).map(key).collect())
 }
 
-/// Pushes every key of every cluster, cluster by cluster in turns, and works all off; how many that were.
+/// Pushes every key of every cluster, in turns over the clusters, and pops all. Returns their number.
 pub fn push_and_pop(queue: &mut Queue, clusters: &[Arc<str>], keys: &[Arc<str>], now: Instant) -> usize {
     for key in keys {
         for cluster in clusters {
@@ -46,9 +46,9 @@ fn rate(clusters: usize, keys: usize) -> Result<f64> {
     let now = Instant::now();
     let (clusters, keys) = names(clusters, keys);
     let mut queue = engaged(&clusters, now);
-    // The first round makes room; what comes after it is how a queue lives.
+    // The first round allocates memory. Later rounds show the normal cost.
     push_and_pop(&mut queue, &clusters, &keys, now);
-    // CPU time, for a core that others use as well is not a core.
+    // CPU time instead of real time, because other processes may use the core too.
     let cpu = || Ok::<_, anyhow::Error>(Usage::of(std::process::id())?.cpu);
     let begun = cpu()?;
     let mut count = 0;
@@ -58,7 +58,7 @@ fn rate(clusters: usize, keys: usize) -> Result<f64> {
     Ok(count as f64 / (cpu()? - begun).as_secs_f64())
 }
 
-/// Pushes and pops a second, for as many keys in ever more clusters.
+/// Clusters and keys for the measurement of pushes and pops per second: the same number of items in ever more clusters.
 pub const SHAPES: [(usize, usize); 4] = [(10, 10_000), (100, 1_000), (1_000, 100), (10_000, 10)];
 
 pub(super) fn measure() -> Result<Figures> {

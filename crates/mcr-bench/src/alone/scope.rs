@@ -1,4 +1,5 @@
-//! Clusters behind one endpoint: what each costs beyond its objects, and how long it takes until one more works.
+//! Measures clusters behind one endpoint: the memory of each beyond its objects, and the time until another one has
+//! joined.
 
 use std::{
     path::PathBuf,
@@ -24,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Figures, Heap};
 use crate::{proc::Usage, stats};
 
-/// How many join one by one, to see how long that takes.
+/// The number of clusters that join one by one, to measure the time of a join.
 const ONE_BY_ONE: usize = 100;
 
 struct Namespaces;
@@ -114,7 +115,7 @@ impl Joins {
     }
 }
 
-/// Has as many clusters join, each with one object, and waits until all are reconciled.
+/// Adds clusters with one object each, and waits until all objects are reconciled.
 pub(super) async fn join(endpoint: Access, clusters: usize) -> Result<()> {
     let joins = Joins::start(endpoint)?;
     for number in 0..clusters {
@@ -131,7 +132,8 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: 
     let spec = |number| joins.spec(number);
     let seen = || joins.seen();
 
-    // The first one brings the objects of all into memory: what follows is what clusters cost beyond them.
+    // The first cluster loads the objects of all clusters into memory. The growth after it is the cost of clusters
+    // beyond their objects.
     joined.add(spec(0)?);
     until(|| seen() == 1).await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -153,7 +155,7 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, clusters: usize, heap: 
         let spec = spec(number)?;
         let begun = Instant::now();
         joined.add(spec);
-        // Engaged is what `Fleet::get` finds.
+        // `Fleet::get` finds a cluster once it is engaged.
         while fleet.get(&place(number)).is_err() {
             tokio::task::yield_now().await;
         }

@@ -70,7 +70,7 @@ pub struct StepArgs {
 /// As [`perform`].
 pub fn run(args: &StepArgs) -> Result<()> {
     perform(args)?;
-    // What runs in the background holds nothing that must be put away.
+    // Background tasks hold nothing that needs a cleanup.
     std::process::exit(0)
 }
 

@@ -1,4 +1,4 @@
-//! What objects cost in a store: allocated bytes for each byte of their JSON, and the time to read one.
+//! Measures objects in a store: allocated bytes for each byte of their JSON, and the time to read one.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::objects;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A store that is full, and what keeps it so.
+/// A filled store, with the watch and the fleet that keep it filled.
 pub struct Full<K> {
     /// The store.
     pub store: Store<K>,
@@ -31,7 +31,7 @@ pub struct Full<K> {
     pub held: (WatchHandle, Runs),
 }
 
-/// The only cluster of a fleet, once it is there.
+/// Waits for the only cluster of a fleet.
 pub(super) async fn engaged(runs: &Runs) -> Cluster {
     let mut events = runs.fleet.subscribe();
     loop {
@@ -46,7 +46,7 @@ pub(super) async fn engaged(runs: &Runs) -> Cluster {
 ///
 /// # Errors
 ///
-/// When it is not full within a minute.
+/// When the store is not filled within a minute.
 pub async fn fill<K: DeserializeOwned>(
     request: &WatchRequest,
     make: fn(usize) -> Value,
@@ -60,7 +60,7 @@ pub async fn fill<K: DeserializeOwned>(
 ///
 /// # Errors
 ///
-/// When it is not full within a minute.
+/// When the store is not filled within a minute.
 pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchRequest) -> Result<Full<K>> {
     let runs = canned::run([server])?;
     let cluster = engaged(&runs).await;
@@ -73,7 +73,7 @@ pub async fn fill_from<K: DeserializeOwned>(server: Canned, request: &WatchReque
     })
 }
 
-/// Bytes that are allocated once they have stopped to change.
+/// Waits until the number of allocated bytes is stable, and returns it.
 async fn settled(heap: Heap) -> Result<f64> {
     tokio::time::sleep(Duration::from_millis(500)).await;
     Ok(heap().context("this is the program without an allocator that counts")? as f64)
@@ -87,7 +87,7 @@ async fn kind<K: DeserializeOwned>(
     heap: Heap,
     figures: &mut Figures,
 ) -> Result<()> {
-    // The difference of two sizes leaves out what a fleet, a cluster and a watch cost.
+    // The difference between two sizes leaves out the cost of the fleet, the cluster and the watch.
     let (few, many) = (count / 4, count);
     let mut allocated = Vec::new();
     for count in [few, many] {

@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` counts the allocated bytes of: the subject `mcr`, and mcr alone.
+//! The programs whose allocated bytes `cargo xtask bench` counts: the subject `mcr`, and mcr alone.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ pub enum Backend {
     Real(Real),
     /// Simulated API servers in a process of their own.
     Sim(Box<Sim>),
-    /// Clusters that someone brings.
+    /// Clusters of a given kubeconfig.
     Brought {
         /// Their kubeconfig.
         kubeconfig: PathBuf,
@@ -90,7 +90,7 @@ impl Backend {
         }
     }
 
-    /// What was asked of the servers so far; none where that can't be known.
+    /// The requests that the servers have counted so far. `None` if they can't be read.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Backend {
         }
     }
 
-    /// CPU time that the servers used so far; none where that can't be known.
+    /// The CPU time of the servers so far. `None` if it can't be read.
     pub fn server_cpu(&self) -> Option<Duration> {
         let pid = match self {
             Self::Real(real) => real.pid()?,

@@ -1,4 +1,4 @@
-//! A process that was started here: what it says, and what the kernel knows of it.
+//! A child process: its messages and its resource usage.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     subject::message::{Message, Sighting, now},
 };
 
-/// How long an answer to a question may take.
+/// The limit for an answer to a question.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// A process that ends when this is dropped.
@@ -83,11 +83,11 @@ impl Running {
         Usage::of(self.pid).with_context(|| self.name.clone())
     }
 
-    /// What it says next.
+    /// The next message of the process.
     ///
     /// # Errors
     ///
-    /// When it says nothing for `limit`, something else than a line of the protocol, or has ended.
+    /// When no message comes within `limit`, a line is no message, or the process has ended.
     pub async fn next(&mut self, limit: Duration) -> Result<Message> {
         let name = &self.name;
         let line = timeout(limit, self.said.next_line())
@@ -100,7 +100,7 @@ impl Running {
         serde_json::from_str(&line).with_context(|| format!("{name} said {line:?}"))
     }
 
-    /// Waits until every object was seen; when that was.
+    /// Waits until the process has seen every object. Returns the time at which it had.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Running {
         }
     }
 
-    /// Sends a line and waits for what is said to it.
+    /// Sends a line and waits for the answer.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Running {
         self.ask_for(line, ANSWER).await
     }
 
-    /// The same, where an answer takes long.
+    /// As [`ask`](Self::ask), with a limit of the caller.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Running {
         self.next(limit).await
     }
 
-    /// What was seen since the last time this was asked.
+    /// The beats that the process has seen since the last call.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Running {
         }
     }
 
-    /// How many objects passed its reconciler, those that did again included.
+    /// The number of reconciles so far, repeated ones included.
     ///
     /// # Errors
     ///
@@ -155,11 +155,11 @@ impl Running {
         }
     }
 
-    /// What is allocated in it.
+    /// The allocated bytes of the process.
     ///
     /// # Errors
     ///
-    /// When it does not answer, or does not count.
+    /// When it does not answer, or does not count its allocations.
     pub async fn heap(&mut self) -> Result<usize> {
         match self.ask("heap").await? {
             Message::Heap { bytes: Some(bytes) } => Ok(bytes),
@@ -167,7 +167,7 @@ impl Running {
         }
     }
 
-    /// Ends it and waits for that.
+    /// Kills the process and waits for its end.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What stands around the subjects: the servers they talk to, their processes, what they are started with.
+//! The environment of the subjects: their servers, their processes and their arguments.
 
 pub mod backend;
 pub mod child;

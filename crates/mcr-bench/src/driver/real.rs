@@ -1,4 +1,5 @@
-//! A real API server, many times: one context each with a user, a certificate and so a TLS session of its own.
+//! One real API server that stands for many clusters. Each cluster is a context with its own user and client
+//! certificate, and so has its own TLS session.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ use crate::{
     subject::message::now,
 };
 
-/// A real API server with objects in it, and a kubeconfig of many contexts that all lead there.
+/// A real API server with objects, and a kubeconfig whose contexts all name this server.
 pub struct Real {
     plane: ControlPlane,
     clusters: usize,
@@ -29,11 +30,12 @@ pub struct Real {
 }
 
 impl Real {
-    /// Starts one with `objects` ConfigMaps, those that it makes itself included, and `clusters` contexts.
+    /// Starts an API server with `objects` ConfigMaps, including those that the server makes itself, and `clusters`
+    /// contexts.
     ///
     /// # Errors
     ///
-    /// When the binaries are missing (`cargo xtask assets`) or it does not start.
+    /// When the binaries are missing (`cargo xtask assets`) or the server does not start.
     pub async fn start(clusters: usize, objects: usize) -> Result<Self> {
         let plane = ControlPlane::start().await?;
         let objects = load(&plane.client(), objects).await?;
@@ -59,12 +61,12 @@ impl Real {
         &self.kubeconfig
     }
 
-    /// How many contexts.
+    /// The number of contexts.
     pub fn clusters(&self) -> usize {
         self.clusters
     }
 
-    /// How many ConfigMaps.
+    /// The number of ConfigMaps.
     pub fn objects(&self) -> usize {
         self.objects
     }
@@ -73,7 +75,7 @@ impl Real {
         self.plane.pid()
     }
 
-    /// Writes a beat; when that was answered.
+    /// Writes a beat. Returns the time of the server's answer.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ impl Sim {
         self.objects
     }
 
-    /// What was asked of all clusters together.
+    /// The requests to all clusters, added up.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Sim {
         }
     }
 
-    /// Has it do something; when that was done. The commands are those of [`simulator`](crate::simulator).
+    /// Sends a command of the [`simulator`](crate::simulator). Returns the time at which it was done.
     ///
     /// # Errors
     ///

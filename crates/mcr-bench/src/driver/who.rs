@@ -1,4 +1,4 @@
-//! Which programs are measured, and where they are.
+//! The measured programs and their paths.
 
 use std::{
     num::NonZeroUsize,
@@ -94,7 +94,7 @@ impl Subject {
     }
 }
 
-/// What a subject is to do.
+/// The job of a subject.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
     /// Its clusters.
@@ -107,7 +107,7 @@ pub struct Job<'a> {
     pub work: Option<Duration>,
     /// How many threads it works with, if not one for each core.
     pub threads: Option<NonZeroUsize>,
-    /// Whether what is allocated is to be counted. Of mcr only.
+    /// Whether to count allocated bytes. For mcr only.
     pub heap: bool,
 }
 
@@ -207,7 +207,7 @@ mod tests {
         };
         let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
         assert_eq!(args, ["floor", "--kubeconfig=file", "--expect=7", "--threads=3"]);
-        // Rather than a figure of nothing.
+        // An error is better than a figure without meaning.
         assert!(command(Subject::KubeRs, true).is_err());
     }
 }

@@ -1,6 +1,6 @@
 use std::{path::Path, process::Command};
 
-/// What the figures are of.
+/// The machine and the versions for which the figures are valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// The processor.
@@ -11,14 +11,14 @@ pub struct Machine {
     pub memory_gb: f64,
     /// The kernel.
     pub kernel: String,
-    /// Versions of what is measured, by name.
+    /// The versions of the measured software, by name.
     pub versions: Vec<(String, String)>,
     /// The day.
     pub date: String,
 }
 
 impl Machine {
-    /// Looks at this one, and at the workspace in `root`.
+    /// Reads the data of this machine, and the versions from the workspace in `root`.
     pub fn look(root: &Path) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {

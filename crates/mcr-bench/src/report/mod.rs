@@ -17,10 +17,10 @@ pub use targets::{Verdict, verdicts};
 
 use crate::row::Row;
 
-/// Where rows are kept between calls, so that a suite can be measured again by itself.
+/// The file that keeps rows between calls, so that a suite can be measured again by itself.
 const ROWS: &str = "docs/benchmarks/rows.jsonl";
 
-/// Writes the page, its plots and the rows. What earlier calls measured in other suites stays.
+/// Writes the page, its plots and the rows. Rows of other suites from earlier calls stay.
 ///
 /// # Errors
 ///

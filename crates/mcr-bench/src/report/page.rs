@@ -107,7 +107,7 @@ fn table(rows: &[&Row]) -> String {
             .iter()
             .map(|(_, cell)| cell(row).unwrap_or_default())
             .collect();
-        // A String takes everything.
+        // Writing to a String never fails.
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text
@@ -167,7 +167,7 @@ pub(super) fn lines(rows: &[Row], figure: impl Fn(&Row) -> Option<f64>) -> Vec<L
     lines
 }
 
-/// What nobody can save, beside what the ratios are of: says how much of a target is left to be won.
+/// The floor beside the figures of the ratios: it shows how far mcr could still improve.
 fn limits(rows: &[Row]) -> String {
     let find = |suite: &str, subject: &str| {
         rows.iter().find(|row| {

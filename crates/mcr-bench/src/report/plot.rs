@@ -3,7 +3,7 @@
 /// One line: a name, and points from left to right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is of.
+    /// The name of the line.
     pub name: String,
     /// Its points.
     pub points: Vec<(f64, f64)>,
@@ -25,7 +25,8 @@ fn step(most: f64) -> f64 {
     times.unwrap_or(10.0) * power
 }
 
-/// A plot over the number of clusters. Time is drawn as it is, also where one line makes the others small: that is what it says.
+/// A plot over the number of clusters. The y axis is linear, even if one line makes the others small: the plot shows
+/// that difference.
 pub fn plot(title: &str, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|line| &line.points);
     let most_x = points().map(|(x, _)| *x).fold(1.0, f64::max);
@@ -71,7 +72,7 @@ pub fn plot(title: &str, lines: &[Line]) -> String {
         WIDTH - RIGHT,
         HEIGHT - 6.0
     ));
-    // Names stand at the ends of their lines, moved apart where those meet.
+    // Each name is at the end of its line. Names that would overlap are moved apart.
     let mut ends: Vec<(f64, usize)> = lines
         .iter()
         .enumerate()

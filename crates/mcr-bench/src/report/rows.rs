@@ -2,8 +2,8 @@ use anyhow::Result;
 
 use crate::row::Row;
 
-/// Rows of which the new ones take the place of the old ones of the same suite, where the suite was measured anew as a whole:
-/// ratios are of one run.
+/// Merges rows. New rows replace all old rows of the same measurement, because the figures of a ratio must come from one
+/// call.
 pub fn merge(old: Vec<Row>, new: Vec<Row>) -> Vec<Row> {
     let again = |row: &Row| {
         let same = |other: &Row| (other.clusters, &other.variant) == (row.clusters, &row.variant);

@@ -1,26 +1,27 @@
-//! The targets, and whether rows meet them. Ratios are of rows of one call, so that the machine does not matter.
+//! The targets, and whether rows meet them. The figures of a ratio come from one call, so that the machine does not
+//! matter.
 
 use crate::row::Row;
 
-/// One target and what was measured.
+/// One target and its measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The suite.
     pub suite: &'static str,
-    /// What is compared.
+    /// The compared figures.
     pub what: String,
-    /// The most it may be; the least, where `least` is set.
+    /// The upper limit, or the lower limit if `least` is set.
     pub limit: f64,
-    /// Whether the limit is the least.
+    /// Whether `limit` is a lower limit.
     pub least: bool,
-    /// What it is; none where it was not measured.
+    /// The measured value. `None` if it was not measured.
     pub is: Option<f64>,
     /// The unit; empty for ratios.
     pub unit: &'static str,
 }
 
 impl Verdict {
-    /// Whether it is met; none where it was not measured.
+    /// Whether the target is met. `None` if it was not measured.
     pub fn met(&self) -> Option<bool> {
         self.is.map(|is| {
             if self.least {
@@ -34,7 +35,7 @@ impl Verdict {
 
 type Field = fn(&Row) -> Option<f64>;
 
-/// The rows that one verdict is about.
+/// The rows of one verdict.
 struct Of<'a> {
     rows: &'a [Row],
     suite: &'static str,
@@ -64,7 +65,7 @@ impl Of<'_> {
         }
     }
 
-    /// mcr's figure as a part of another subject's.
+    /// The ratio of mcr's figure to that of another subject.
     fn ratio(&self, what: &str, other: &str, variant: &str, limit: f64, field: Field) -> Verdict {
         let is = self.of("mcr", variant, field).zip(self.of(other, variant, field));
         let is = is.and_then(|(own, others)| (others > 0.0).then_some(own / others));
@@ -72,7 +73,7 @@ impl Of<'_> {
     }
 }
 
-/// What p99 may be, given what it is undisturbed: a quarter more, or ten milliseconds.
+/// The limit for p99, from the p99 of an undisturbed run: a quarter more, or ten milliseconds.
 fn undisturbed(quiet: f64) -> f64 {
     (1.25 * quiet).max(quiet + 10.0)
 }
@@ -250,7 +251,7 @@ fn isolation(rows: &[Row]) -> Vec<Verdict> {
     let faults = rows.iter().filter(|row| {
         (row.suite.as_str(), row.subject.as_str()) == ("isolation", "mcr") && row.variant != "none"
     });
-    // What never synced is the worst there is.
+    // A subject that never synced misses its target.
     let verdict = |row: &Row| {
         of.at_most(
             format!("p99 of the others, a fifth {}", row.variant),
@@ -334,7 +335,7 @@ mod tests {
     fn what_was_not_measured_is_neither_met_nor_missed() {
         let none = verdicts(&[]);
         assert!(none.iter().all(|verdict| verdict.met().is_none()), "{none:?}");
-        // One half of a ratio is not enough either.
+        // A ratio with one of its two figures missing has no value either.
         let half = verdicts(&[Row {
             synced_s: Some(1.0),
             ..Row::new("fleet", "mcr", 500, 102)

@@ -1,7 +1,7 @@
-//! What can't be saved: one TLS session, one LIST and one WATCH for each context, and nothing done with what they say. No
-//! library of HTTP either: the list's end is looked for, and the number of a beat, and that is all.
+//! The minimum of work: one TLS session, one LIST and one WATCH for each context, without parsing the answers. It uses no
+//! HTTP library, and searches only for the end of the list and the number of a beat.
 //!
-//! Nobody who lists and watches can be faster against the same server on the same machine.
+//! No program that lists and watches can be faster with the same server on the same machine.
 
 use std::{
     future::poll_fn,
@@ -26,7 +26,7 @@ use super::{
     kube_rs::{self, Endpoint},
 };
 
-/// What a TLS record holds.
+/// The most bytes of a TLS record.
 const READ: usize = 16 << 10;
 const LIST: &str = "/api/v1/configmaps?resourceVersion=0";
 
@@ -84,7 +84,7 @@ async fn list_and_watch(endpoint: Endpoint, tally: Tally) -> Result<()> {
     }
 }
 
-/// Shows what has come, at once; how many bytes that was. What waits holds no room to read into.
+/// Passes arrived bytes to `show` at once, and returns their number. A waiting watch has no read buffer.
 async fn read_watch(stream: &mut TlsStream<TcpStream>, mut show: impl FnMut(&[u8])) -> Result<usize> {
     let read = poll_fn(|context| {
         let mut space = [const { MaybeUninit::uninit() }; READ];
@@ -118,7 +118,7 @@ async fn read_list(stream: &mut TlsStream<TcpStream>) -> Result<Found> {
     Ok(found)
 }
 
-/// As much of HTTP as it takes to find the end of a list.
+/// The part of HTTP that is needed to find the end of a list.
 #[derive(Default)]
 struct Answer {
     /// The line that is being read, or the head.
@@ -196,7 +196,7 @@ impl Answer {
     }
 }
 
-/// What has to be known of a list, found without reading it as JSON.
+/// The needed facts about a list, found without parsing its JSON.
 #[derive(Default)]
 struct Found {
     objects: usize,

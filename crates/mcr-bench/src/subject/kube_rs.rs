@@ -1,4 +1,4 @@
-//! What is written with kube-rs alone: a client, a watcher and a reflector for each context.
+//! The subjects with kube-rs alone: a client, a watcher and a reflector for each context.
 
 use std::{path::Path, pin::pin, sync::Arc};
 
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::{SubjectArgs, Tally};
 
-/// As the examples of kube-rs have it for one cluster, in a loop over the contexts.
+/// The code of kube-rs's examples for one cluster, in a loop over the contexts.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub async fn naive(args: SubjectArgs, tally: Tally) -> Result<()> {
     first_failure(watches).await
 }
 
-/// As someone writes it who has measured: what is equal is parsed once, and no client has layers that it doesn't need.
+/// The tuned code: equal parts are parsed once, and clients have only the layers that they need.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub async fn tuned(args: SubjectArgs, tally: Tally) -> Result<()> {
     first_failure(watches).await
 }
 
-/// What someone needs who connects without a kubeconfig.
+/// The address and credentials of a context.
 pub(super) struct Endpoint {
     pub(super) name: String,
     pub(super) server: http::Uri,

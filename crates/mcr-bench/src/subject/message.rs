@@ -1,4 +1,4 @@
-//! The lines between the driver and what it started.
+//! The messages between the driver and its child processes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,19 +13,19 @@ pub enum Message {
         /// Nanoseconds since 1970.
         at: u64,
     },
-    /// The answer to `beats`: what was seen since the last time this was asked.
+    /// The answer to `beats`: the beats that were seen since the last question.
     Beats {
         /// In no order.
         beats: Vec<Sighting>,
     },
     /// The answer to `heap`.
     Heap {
-        /// What is allocated; none where nothing counts it.
+        /// The allocated bytes. `None` if they are not counted.
         bytes: Option<usize>,
     },
     /// The answer to `seen`.
     Seen {
-        /// How many objects passed the reconciler, those that did again included.
+        /// The number of reconciles, repeated ones included.
         count: u64,
     },
     /// A simulator is ready.
@@ -39,7 +39,7 @@ pub enum Message {
         /// WATCHes that are open.
         open: u64,
     },
-    /// What a case measured.
+    /// The figures of a case.
     Figures {
         /// By name.
         figures: std::collections::BTreeMap<String, f64>,

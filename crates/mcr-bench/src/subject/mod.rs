@@ -1,9 +1,9 @@
-//! What is measured: programs that do the same job, each run in a process of its own.
+//! The subjects: programs that do the same job, each in a process of its own.
 //!
 //! The job: every ConfigMap of every context of a kubeconfig passes the reconciler once, and from then on whenever it changes.
-//! What they say on stdout, and are asked on stdin, is in [`message`].
+//! [`message`] has their messages on stdout and the questions on stdin.
 //!
-//! Nothing here names them all: the linker would then put all of them into each one's program.
+//! No code here names all subjects, or the linker would put all of them into each program.
 
 pub mod floor;
 pub mod kube_rs;
@@ -46,7 +46,7 @@ pub fn run<F>(args: SubjectArgs, heap: Heap, subject: impl FnOnce(SubjectArgs, T
 where
     F: Future<Output = Result<()>>,
 {
-    // Only where it is asked for: what is logged costs time.
+    // Only if `RUST_LOG` is set, because logging costs time.
     if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt()

@@ -12,10 +12,10 @@ use mcr::core::internal::lock;
 use super::message::{Message, Sighting, now};
 use crate::objects::BEAT;
 
-/// Bytes that are allocated now, where that is counted.
+/// Returns the allocated bytes, if they are counted.
 pub type Heap = fn() -> Option<usize>;
 
-/// What a subject's reconciler counts, and what is told of it on stdout.
+/// Counts the reconciles of a subject, and prints messages about them to stdout.
 #[derive(Clone)]
 pub struct Tally(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
 }
 
 impl Tally {
-    /// Counts up to as many objects.
+    /// A tally that is synced after `expected` objects.
     pub fn new(expected: usize) -> Self {
         Self(Arc::new(Inner {
             expected,
@@ -58,7 +58,7 @@ impl Tally {
         });
     }
 
-    /// As many objects have.
+    /// Several objects have passed the reconciler.
     pub fn reconciled_many(&self, objects: usize) {
         let before = self.0.seen.fetch_add(objects, Ordering::Relaxed);
         if before < self.0.expected && before + objects >= self.0.expected {
@@ -96,6 +96,6 @@ pub(crate) fn say(message: &Message) {
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more: there is nobody to tell that either.
+    // Fails only if the driver is gone, which needs no message.
     let _ = out.write_all(&line).and_then(|()| out.flush());
 }

@@ -1,4 +1,5 @@
-//! `churn`: hundreds of clusters leave and join each second; what those that stay notice, and what is left of those that left.
+//! `churn`: hundreds of clusters leave and join each second. Measures the effect on the other clusters, and the memory
+//! that is left behind.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +14,7 @@ use crate::{
 };
 
 const STABLE: usize = 100;
-/// As many leave each second, and as many others join.
+/// The number of clusters that leave each second, and of those that join.
 const MOVING: usize = 200;
 const OBJECTS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -74,13 +75,13 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
             written.insert(seq, now());
             sim.command(&format!("beat {seq} 0 {STABLE}")).await?;
         }
-        // Taken away at once: what the subject remembers for us is none of its heap.
+        // Fetched at once, because beats that the subject keeps for the driver would count in its heap.
         seen.extend(process.beats().await?);
         heaps.push((second as f64, process.heap().await? as f64));
     }
     let joined = sim.counts().await?.lists - before.lists;
 
-    // What is there after one turn more, and time for it, must all have been seen.
+    // After another turn and some time, the subject must have seen all clusters.
     tokio::time::sleep(Duration::from_secs(3)).await;
     seen.extend(process.beats().await?);
     let latency = Latency::of(&seen, STABLE, &written);
@@ -91,7 +92,7 @@ async fn one(session: &Session<'_>) -> Result<[Row; 2]> {
     let missed = latency.missed + (MOVING * OBJECTS).saturating_sub(more);
     process.stop().await?;
 
-    // The first seconds are when buffers find their size.
+    // Leaves out the first quarter, in which buffers still grow.
     let later: Vec<(f64, f64)> = heaps.iter().skip(heaps.len() / 4).copied().collect();
     let mean = stats::median(&later.iter().map(|(_, heap)| *heap).collect::<Vec<_>>());
     let growth = stats::slope(&later)

@@ -12,7 +12,7 @@ use crate::{
 
 const CLUSTERS: usize = 20;
 const OBJECTS: usize = 10;
-/// 800 reconciles a second at most, of 1,190 that are asked for.
+/// These workers can run 800 reconciles a second, and 1,190 are requested.
 const WORKERS: usize = 4;
 const WORK: Duration = Duration::from_millis(5);
 /// The others are written to ten times a second.
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const STORM: usize = 1_000;
 const WRITES: usize = 60;
 
-/// Runs the suite. What has no queue that clusters share has no row: there is nothing to be fair about.
+/// Runs the suite. Subjects without a queue that clusters share have no row.
 ///
 /// # Errors
 ///

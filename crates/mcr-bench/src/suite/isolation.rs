@@ -1,4 +1,4 @@
-//! `isolation`: a fifth of the clusters fail; what the others notice of it.
+//! `isolation`: a fifth of the clusters fail. Measures the effect on the others.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 
 const PAUSE: Duration = Duration::from_millis(100);
 const WRITES: usize = 40;
-/// Whoever has not seen all objects of the healthy clusters by then, never will: they are there after seconds.
+/// A subject that has not seen all objects of the healthy clusters by then never will: it usually takes seconds.
 const LIMIT: Duration = Duration::from_secs(45);
 
 /// Runs the suite.
@@ -77,7 +77,7 @@ async fn one(
             });
         }
     };
-    // Time for those who dial again and again to be at it.
+    // Time for the reconnects to the failed clusters to start.
     tokio::time::sleep(Duration::from_secs(3)).await;
     process.beats().await?;
     let latency = beats(&mut sim, &mut process, 0..healthy, WRITES, PAUSE).await?;

@@ -1,17 +1,17 @@
-//! How long it takes from a write to the reconcilers, and the writes they were never told of.
+//! The latency from a write to the reconcilers, and the writes that never reached them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{row::Row, stats, subject::message::Sighting};
 
-/// What some writes came to.
+/// The latency of some writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
     /// The median, in milliseconds.
     pub p50_ms: Option<f64>,
     /// The 99th percentile.
     pub p99_ms: Option<f64>,
-    /// How many were never seen, and nothing later of that cluster either.
+    /// The number of writes without a sighting of them or of a later write in the same cluster.
     pub missed: usize,
 }
 
@@ -82,7 +82,7 @@ mod tests {
         ];
         let latency = Latency::of(&all, 3, &writes);
         assert_eq!(latency.missed, 3);
-        // Seen before the answer to the write came is at once.
+        // A sighting before the answer to the write counts as zero.
         assert_eq!(latency.p50_ms, Some(2.0));
         assert_eq!(Latency::of(&[], 3, &writes).p99_ms, None);
     }

@@ -1,4 +1,4 @@
-//! The suites: what is measured, one file each.
+//! The suites, each in its own file.
 
 pub mod churn;
 pub mod fairness;
@@ -39,7 +39,7 @@ async fn beats(
         let command = format!("beat {seq} {} {}", clusters.start, clusters.end);
         sim.command(&command).await?;
     }
-    // What comes later than this is missed.
+    // A sighting after this pause counts as missed.
     tokio::time::sleep(pause.max(Duration::from_millis(900))).await;
     let seen = process.beats().await?;
     Ok(Latency::of(&seen, clusters.len(), &written))

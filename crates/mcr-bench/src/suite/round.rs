@@ -1,4 +1,4 @@
-//! What all suites have in common: runs in which the subjects take turns, and rows.
+//! The common parts of all suites: runs in which the subjects take turns, and rows.
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     subject::message::Message,
 };
 
-/// What is the same for all suites of one call.
+/// The options of one call, which are the same for all suites.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How often each is measured.
@@ -49,10 +49,10 @@ impl Options {
     }
 }
 
-/// Memory that is given back is given back within a moment; what is idle is idle after it.
+/// After this time a subject has freed its memory of the sync, and is idle.
 pub(super) const SETTLED: Duration = Duration::from_secs(3);
 
-/// One call of the command: its options, where the programs are, and whom rows are told.
+/// One call of the command: its options, its programs, and the receiver of rows.
 pub struct Session<'a> {
     /// The options.
     pub options: Options,
@@ -96,14 +96,15 @@ impl Session<'_> {
         }
     }
 
-    /// Tells of a run on stderr, and keeps it.
+    /// Prints a run to stderr, and adds it to `runs`.
     pub(super) fn ran(&self, run: usize, row: Row, runs: &mut Vec<Row>) {
         let line = serde_json::to_string(&row).unwrap_or_default();
         eprintln!("run {} of {}: {line}", run + 1, self.options.runs);
         runs.push(row);
     }
 
-    /// The subjects of a run: each time another one is first, so that none has always the same before it.
+    /// The subjects of a run in their order. Each run starts with another one, so that no subject always follows the
+    /// same one.
     pub(super) fn order(&self, run: usize) -> Vec<Subject> {
         let mut subjects = self.options.subjects.clone();
         let first = run % subjects.len().max(1);

@@ -1,4 +1,4 @@
-//! `store`: what an object costs in memory beside its JSON, and what a cluster costs beside its objects.
+//! `store`: the memory of an object compared with its JSON, and of a cluster without its objects.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
     Ok(session.tell(&runs))
 }
 
-/// Kilobytes that one cluster more costs, with next to no objects.
+/// The kilobytes of one more cluster with few objects.
 async fn cluster(session: &Session<'_>, subject: Subject) -> Result<f64> {
     let mut resident = Vec::new();
     for clusters in [FEW, MANY] {

@@ -1,4 +1,4 @@
-//! `update`: one write, seen by the reconcilers of all clusters; and what of that is mcr's own share.
+//! `update`: the latency of one write to the reconcilers of all clusters, and mcr's own share of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -74,7 +74,7 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut answered = BTreeMap::new();
     if let Backend::Real(real) = &*backend {
-        // The first writes find code and connections cold.
+        // The first writes are slower, because code and connections are cold.
         for seq in 1..=5 {
             real.beat(seq).await?;
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,4 +1,4 @@
-//! The report of a controller that runs.
+//! Gets the report of a running controller.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::report::Report;
 use crate::session::said;
 
-/// How often a controller is asked while its clusters are watched.
+/// The pause between two requests to a controller with `--watch`.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
-/// A controller's own HTTP server.
+/// The HTTP server of a controller.
 pub(super) struct Controller {
     client: Client,
     address: Uri,

@@ -1,4 +1,4 @@
-//! The report of a fleet of our own.
+//! Makes the report of a fleet in this process.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,16 +9,16 @@ use tokio::time::timeout;
 use super::report::{ProviderRow, Report};
 use crate::{doctor::target, providers::Running};
 
-/// How long a version may take, and how many are asked for at once.
+/// The limit for a request of a version, and the most such requests at once.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
 
-/// The versions that are known, by cluster and engagement.
+/// The known versions, by cluster and engagement.
 #[derive(Debug, Default)]
 pub(super) struct Versions(HashMap<(String, u64), String>);
 
 impl Versions {
-    /// Asks those that are ready and have not been asked.
+    /// Requests the versions of ready clusters that are not known yet.
     async fn ask(&mut self, clusters: &[Cluster]) {
         let key = |cluster: &Cluster| (cluster.name().to_string(), cluster.epoch());
         let new = clusters
@@ -54,7 +54,7 @@ pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow
             row.version = versions.0.get(&(row.name.clone(), cluster.epoch())).cloned();
         }
     }
-    // A merging provider waits for all of its own; what each of them says is of more use.
+    // The merging provider is synced only when all its providers are. The report shows each provider instead.
     report.providers = running
         .taps
         .iter()

@@ -1,4 +1,4 @@
-//! Clusters as they are shown: what `/clusters` of a controller has, and what was asked besides.
+//! The report of `mcr clusters`: the data of `/clusters` of a controller, with versions and addresses added.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub(super) struct Report {
     pub(super) clusters: Vec<Row>,
     #[serde(default)]
     pub(super) providers: Vec<ProviderRow>,
-    /// What this version does not know is passed on.
+    /// Fields that this version does not know, which the JSON output keeps.
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }
@@ -33,10 +33,10 @@ pub(super) struct Row {
     pub(super) reason: Option<String>,
     #[serde(default)]
     pub(super) warnings: Vec<String>,
-    /// Of its API server. Only where this program asked for it.
+    /// The version of its API server. Only if this program has requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
-    /// Of its API server. Only where this program connected.
+    /// The address of its API server. Only if this program connects to the cluster itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) address: Option<String>,
     #[serde(flatten)]
@@ -57,7 +57,7 @@ pub(super) struct ProviderRow {
 }
 
 impl Report {
-    /// Leaves out all clusters but these, if there are any.
+    /// Keeps only the clusters with these names. Keeps all if there are no names.
     pub(super) fn only(mut self, names: &[String]) -> Self {
         if !names.is_empty() {
             self.clusters.retain(|row| names.contains(&row.name));
@@ -76,7 +76,7 @@ impl Report {
         self.clusters.is_empty()
     }
 
-    /// Whether every provider has said everything, and every cluster answers.
+    /// Whether every provider is synced without an error, and every cluster is Ready.
     pub(super) fn is_ready(&self) -> bool {
         self.providers
             .iter()
@@ -84,7 +84,7 @@ impl Report {
             && self.clusters.iter().all(|row| row.state == "Ready")
     }
 
-    /// What is wrong beside the clusters.
+    /// The errors of providers, and the providers that are not synced.
     pub(super) fn troubles(&self) -> Vec<String> {
         let of = |provider: &ProviderRow| {
             let name = printable(&provider.name);
@@ -126,13 +126,13 @@ impl Row {
         cells
     }
 
-    /// How long it has been in its state.
+    /// The time since the cluster entered its state.
     fn age(&self, now: Timestamp) -> Option<String> {
         let since: Timestamp = self.since.as_deref()?.parse().ok()?;
         Some(short(now.duration_since(since).unsigned_abs()))
     }
 
-    /// Why it is in its state, and what else is wrong.
+    /// The reason of the state, and the warnings.
     pub(super) fn why(&self) -> String {
         let said: Vec<&str> = self
             .reason

@@ -1,4 +1,4 @@
-//! Following clusters: a line for each change.
+//! `mcr clusters --watch`: prints a line for each change.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::report::{Report, Row};
 use crate::output::{one_word, print_line, printable};
 
-/// How often a fleet of our own is looked at.
+/// The pause between two reports of a fleet in this process.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// What is told of a cluster.
+/// The state of a cluster that a line shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     state: String,
@@ -34,7 +34,7 @@ impl Seen {
     }
 }
 
-/// What has changed from one look to the next.
+/// A difference between two reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     Added(String, Seen),
@@ -48,7 +48,8 @@ struct LastReport(BTreeMap<String, Seen>);
 
 impl LastReport {
     fn update(&mut self, report: &Report) -> Vec<Change> {
-        // A name is there twice while one leaves and another's description can't be used: the last one is to stay.
+        // A name is in the report twice while one cluster leaves and the description of the next one can't be used. The
+        // last entry counts.
         let now: BTreeMap<String, Seen> = report
             .clusters
             .iter()
@@ -100,7 +101,8 @@ impl Change {
     }
 }
 
-/// Prints what changes until it is to stop or nobody reads any more. A look that fails is told once, and tried again.
+/// Prints changes until `stop` is cancelled or the pipe is closed. A report that fails is tried again, and its error is
+/// printed once.
 pub(super) async fn follow(
     mut look: impl AsyncFnMut() -> anyhow::Result<Report>,
     stop: &CancellationToken,

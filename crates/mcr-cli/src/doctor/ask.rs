@@ -1,4 +1,4 @@
-//! Asking an API server with the cluster's own credentials.
+//! Sends requests to an API server with the credentials of the cluster.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -60,7 +60,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// What an API server says to these credentials.
+/// The answers of an API server to these credentials.
 pub(super) async fn api(
     client: &Client,
     wanted: &[GroupResource],

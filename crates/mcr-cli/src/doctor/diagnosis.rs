@@ -10,17 +10,17 @@ use super::{
 };
 use crate::values::short;
 
-/// Beyond this clocks are worth a word; tokens and certificates bear minutes.
+/// A warning above this difference of clocks, in seconds.
 const SKEW_WARNS: u64 = 5;
 const SKEW_BREAKS: u64 = 60;
-/// What expires within this time is worth a word.
+/// A warning for a certificate or token that expires within this time.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
-/// An answer that takes longer is worth a word.
+/// A warning for an answer that takes longer.
 const SLOW: Duration = Duration::from_secs(2);
 /// The versions of Kubernetes that STABILITY.md names.
 pub(super) const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
 
-/// What is found of a cluster, in the order in which a connection is made.
+/// The findings about a cluster, in the order of the steps of a connection.
 pub(super) fn diagnose(facts: &ClusterFacts) -> Vec<Finding> {
     let mut diagnosis = Diagnosis {
         facts,
@@ -89,7 +89,7 @@ impl Diagnosis<'_> {
         let told = self.found.iter().any(|finding| finding.result == Level::Problem);
         match facts.state.as_str() {
             "Ready" => {}
-            // What stands in the way has been found on the way.
+            // The finding of an earlier step explains this state already.
             _ if !reached || told => {}
             _ if reason.contains("401") => {
                 self.say(Check::Credentials, Level::Problem, reason, Some(self.renew()));
@@ -107,7 +107,7 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// Whether the API server was reached, as far as can be seen.
+    /// Adds the findings about the connection. Returns whether the API server was reached, as far as the probe shows.
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
             let saw = "insecure-skip-tls-verify is set: whoever is in between can read and change everything";
@@ -209,8 +209,8 @@ impl Diagnosis<'_> {
         good
     }
 
-    /// How bad it is if a step fails for somebody without credentials. A cluster that is ready answers others, for example those
-    /// who show a certificate in the greeting.
+    /// The level of a failed step. The probe has no credentials: if the cluster is Ready, its server answers clients with
+    /// credentials, for example with a client certificate.
     fn in_the_way(&self) -> Level {
         match self.facts.state.as_str() {
             "Ready" => Level::Warning,
@@ -341,7 +341,7 @@ impl Diagnosis<'_> {
                     let saw = format!("the {what} has expired {} ago", short(ago.duration()));
                     self.say(Check::Credentials, Level::Problem, saw, Some(self.renew()));
                 }
-                // What lives for hours only is renewed by somebody.
+                // A token that is valid for hours only has some process that renews it.
                 Ok(left) if left < SOON && credential.plugin.is_none() && !is_file(&self.facts.origin) => {
                     let saw = format!("the {what} expires in {}", short(left));
                     self.say(Check::Credentials, Level::Warning, saw, Some(self.renew()));
@@ -418,7 +418,7 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// How the description is corrected.
+    /// The advice for a description that can't be used.
     fn describe_again(&self) -> String {
         match &self.facts.origin {
             Origin::Secret { namespace, name } => format!(
@@ -437,7 +437,7 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// How credentials are renewed.
+    /// The advice for credentials that have to be renewed.
     fn renew(&self) -> String {
         match &self.facts.origin {
             Origin::Secret { namespace, name } => format!(
@@ -462,7 +462,7 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// Where to look further, where nothing of the way says what is wrong.
+    /// The advice if no step shows the cause.
     fn look_closer(&self) -> Option<String> {
         let found = self.facts.connection.as_ref()?;
         Some(match &found.credential.plugin {
@@ -472,7 +472,7 @@ impl Diagnosis<'_> {
     }
 }
 
-/// What is to be done with the container of a kind cluster.
+/// The command for the container of a kind cluster.
 fn on_node(engine: &str, what: &str, cluster: &str) -> String {
     format!(
         "{} {what} {}",

@@ -5,7 +5,7 @@ use super::{
     finding::{Check, Finding, Level, word},
 };
 
-/// What is found of a provider.
+/// The findings about a provider.
 pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |check, result, saw: String, fix: Option<String>| {
@@ -80,7 +80,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     found
 }
 
-/// What to do where a provider has nothing to say.
+/// The advice if a provider finds no clusters.
 fn none_hint(facts: &ProviderFacts) -> Option<String> {
     if facts.clusters > 0 {
         return None;
@@ -165,7 +165,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
     }
 }
 
-/// What is found of a name that no provider says.
+/// The findings about a name that no provider announces.
 pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
     let say = |provider: Option<&str>, saw: String, fix: Option<String>| Finding {
         provider: provider.map(str::to_owned),

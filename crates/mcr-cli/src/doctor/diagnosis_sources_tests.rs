@@ -138,7 +138,7 @@ fn rights_at_the_hub_are_told_with_the_role_to_create() {
             .unwrap()
             .contains("clusterrolebinding mcr-secrets --clusterrole=mcr-secrets")
     );
-    // Without events all else works.
+    // Without the right to write events, everything else works.
     assert!(
         only(&denied(1, Some("fleet")), Level::Warning)
             .saw

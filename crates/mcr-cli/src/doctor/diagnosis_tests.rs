@@ -17,12 +17,12 @@ fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Long after the beginning of time.
+/// A fixed time, long after 1970.
 fn now() -> SystemTime {
     at(1_000 * DAY)
 }
 
-/// A cluster that is in order.
+/// A cluster without problems.
 fn well() -> ClusterFacts {
     ClusterFacts {
         name: "eu-1".into(),
@@ -75,7 +75,7 @@ fn well() -> ClusterFacts {
     }
 }
 
-/// One that is reached up to a step.
+/// A cluster that the probe reaches up to a step.
 fn unreached(change: impl FnOnce(&mut Reach)) -> ClusterFacts {
     let mut facts = well();
     facts.state = "Unreachable".into();
@@ -137,7 +137,7 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
         "mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
     );
 
-    // The last good one goes on.
+    // The cluster goes on with its last good description.
     let mut facts = well();
     facts.warnings.push("the new one is half".into());
     assert_eq!(only(&facts, Level::Warning).check, Check::Description);
@@ -271,7 +271,7 @@ fn certificates_and_tokens_are_told_of_in_time() {
         (found.check, found.saw.as_str()),
         (Check::Credentials, "the client certificate has expired 2d ago")
     );
-    // A program that hands out short ones does so again.
+    // A plugin that returns tokens with a short life will return another one.
     let mut short = credential(Some(1_000 * DAY + 600), None);
     short.connection.as_mut().unwrap().credential.plugin = Some("aws".into());
     assert!(diagnose(&short).iter().all(|finding| finding.result == Level::Ok));
@@ -325,7 +325,7 @@ fn refused_credentials_are_told_as_such_however_they_are_refused() {
     };
     let fix = only(&facts, Level::Problem).fix.unwrap();
     assert!(fix.contains(r"'/home/it'\''s mine' --context 'a b'"), "{fix}");
-    // Why they are refused is known: that says it.
+    // The token has expired, which explains the refusal.
     facts.connection.as_mut().unwrap().credential.token_expires = Some(at(999 * DAY));
     assert!(only(&facts, Level::Problem).saw.contains("the token has expired"));
 }
@@ -356,7 +356,7 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
     let found = only(&facts, Level::Warning);
     assert_eq!(found.fix.unwrap(), "podman start dev-control-plane");
 
-    // Nothing is known but that: a client that somebody made.
+    // The access is a ready client, so there is no connection to probe.
     let mut facts = unreached(|_| {});
     (facts.connection, facts.origin) = (None, Origin::Other);
     assert_eq!(only(&facts, Level::Problem).check, Check::State);
@@ -430,7 +430,7 @@ fn a_slow_answer_and_a_proxy_are_told() {
     assert!(found[0].saw.contains("by a proxy"));
 }
 
-/// The table in STABILITY.md is for people; this is what the program goes by. A package has no such file.
+/// The constant must match the table in STABILITY.md. A published package does not have that file.
 #[test]
 fn the_supported_versions_are_those_that_are_documented() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../STABILITY.md");

@@ -1,4 +1,4 @@
-//! Facts: what probes have seen. The diagnosis turns facts into findings.
+//! Facts: the results of the probes. The diagnosis turns facts into findings.
 
 use std::{
     net::IpAddr,
@@ -7,24 +7,24 @@ use std::{
 
 use super::target::Credential;
 
-/// What is known of a cluster.
+/// The facts about a cluster.
 #[derive(Debug, Clone)]
 pub(super) struct ClusterFacts {
-    /// As the fleet names it.
+    /// The name in the fleet.
     pub(super) name: String,
     pub(super) provider: String,
     pub(super) origin: Origin,
-    /// As [`mcr_core::ClusterStatus::state`].
+    /// The state, as in [`mcr_core::ClusterStatus::state`].
     pub(super) state: String,
     pub(super) reason: Option<String>,
     pub(super) warnings: Vec<String>,
-    /// None if the access does not show an address.
+    /// `None` if the access has no visible address.
     pub(super) connection: Option<Connection>,
     pub(super) api: Option<Api>,
     pub(super) now: SystemTime,
 }
 
-/// What describes a cluster.
+/// The object or file that describes a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
     Secret {
@@ -35,7 +35,7 @@ pub(super) enum Origin {
         path: String,
         context: String,
     },
-    /// With the program of its engine.
+    /// A kind cluster, with the program of its engine.
     KindCluster {
         name: String,
         engine: String,
@@ -43,33 +43,33 @@ pub(super) enum Origin {
     Other,
 }
 
-/// The facts about the way to an API server.
+/// The facts about the connection to an API server.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     pub(super) address: String,
     pub(super) host: String,
     pub(super) credential: Credential,
-    /// Behind a proxy, which nobody can look through.
+    /// Whether the connection goes through a proxy, which the probe can't follow.
     pub(super) proxied: bool,
     pub(super) insecure: bool,
     pub(super) reach: Option<Reach>,
 }
 
-/// How far a connection came. Each step is none if the one before it failed.
+/// How far the probe came. A step is `None` if an earlier step failed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reach {
     pub(super) resolved: Option<Result<Vec<IpAddr>, Failure>>,
-    /// The policy's words on an address that it does not allow.
+    /// The error of the access policy, if it does not allow an address of the host.
     pub(super) forbidden: Option<String>,
     pub(super) connected: Option<Result<Duration, Failure>>,
     pub(super) greeted: Option<Result<Tls, Failure>>,
     pub(super) answered: Option<Result<Answer, Failure>>,
 }
 
-/// What a server showed in the TLS greeting.
+/// The certificate of the server, as seen in the TLS handshake.
 #[derive(Debug, Clone)]
 pub(super) struct Tls {
-    /// None if there is no authority to hold it against.
+    /// `None` if the kubeconfig has no CA to verify the certificate with.
     pub(super) verdict: Option<Verdict>,
     pub(super) expires: Option<SystemTime>,
     pub(super) valid_from: Option<SystemTime>,
@@ -90,11 +90,11 @@ pub(super) enum Bad {
     Other,
 }
 
-/// An answer to somebody who showed no credentials.
+/// The answer to a request without credentials.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) took: Duration,
-    /// By how much the server's clock is ahead of ours, in seconds; behind if negative.
+    /// By how many seconds the clock of the server is ahead of the local one. Negative if it is behind.
     pub(super) ahead: Option<i64>,
 }
 
@@ -114,12 +114,12 @@ pub(super) enum FailureKind {
     Other,
 }
 
-/// What an API server said to the cluster's own credentials.
+/// The answers of an API server to the credentials of the cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Api {
     pub(super) version: Result<Version, String>,
     pub(super) rights: Vec<Right>,
-    /// Of which namespace; none for all.
+    /// The namespace of the rights. `None`: all namespaces.
     pub(super) namespace: Option<String>,
 }
 
@@ -130,45 +130,45 @@ pub(super) struct Version {
     pub(super) took: Duration,
 }
 
-/// What may be done with a kind.
+/// The rights on a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) resource: String,
     pub(super) verbs: Vec<String>,
-    /// The verbs that are refused, or why nobody knows.
+    /// The refused verbs, or why they are unknown.
     pub(super) denied: Result<Vec<String>, String>,
 }
 
-/// What is known of a provider.
+/// The facts about a provider.
 #[derive(Debug, Clone)]
 pub(super) struct ProviderFacts {
     pub(super) name: String,
-    /// Why it could not be made, or why its discovery fails.
+    /// Why the provider could not be built, or why its discovery fails.
     pub(super) error: Option<String>,
     pub(super) synced: bool,
     pub(super) clusters: usize,
     pub(super) of: Source,
 }
 
-/// What a provider reads.
+/// The source of a provider's clusters.
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Secrets(Box<Hub>),
-    /// A hub that can't be asked.
+    /// A hub without a usable connection.
     NoHub,
     Files(Vec<FileFact>),
     Engine,
     Other,
 }
 
-/// A hub that has Secrets.
+/// A hub with Secrets.
 #[derive(Debug, Clone)]
 pub(super) struct Hub {
-    /// None for all.
+    /// The namespace of the Secrets. `None`: all namespaces.
     pub(super) namespace: Option<String>,
-    /// Who asks, if the hub says.
+    /// The user that the hub sees, if known.
     pub(super) user: Option<String>,
-    /// On Secrets, and on events.
+    /// The rights on Secrets and on events.
     pub(super) rights: Vec<Right>,
     pub(super) version: Option<Version>,
 }
@@ -186,7 +186,7 @@ pub(super) enum FileIs {
     Unreadable(String),
 }
 
-/// What is known of a name that no provider says.
+/// The facts about a name that no provider announces.
 #[derive(Debug, Clone)]
 pub(super) struct MissingFacts {
     pub(super) name: String,
@@ -194,7 +194,7 @@ pub(super) struct MissingFacts {
     pub(super) secrets: Vec<SecretFact>,
 }
 
-/// A Secret of that name, as far as it concerns a provider.
+/// A Secret of that name, with the fields that a provider checks.
 #[derive(Debug, Clone)]
 pub(super) struct SecretFact {
     pub(super) provider: String,
@@ -202,6 +202,6 @@ pub(super) struct SecretFact {
     pub(super) name: String,
     pub(super) label: String,
     pub(super) labelled: Option<String>,
-    /// The namespace that the provider looks in; none for all.
+    /// The namespace in which the provider looks for Secrets. `None`: all namespaces.
     pub(super) looks_in: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is told.
+//! Findings: the output of the doctor.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::output::printable;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
@@ -15,7 +15,7 @@ pub(super) enum Level {
     Problem,
 }
 
-/// What was looked at. The words are part of the output's format.
+/// The check that made a finding. The names are part of the output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Check {
@@ -37,7 +37,7 @@ pub(super) enum Check {
     State,
 }
 
-/// One thing that was found out.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) provider: Option<String>,
@@ -45,11 +45,11 @@ pub(super) struct Finding {
     pub(super) check: Check,
     pub(super) result: Level,
     pub(super) saw: String,
-    /// A command to type, or what to do where there is none.
+    /// A command that corrects the problem, or advice if there is no such command.
     pub(super) fix: Option<String>,
 }
 
-/// All that was found out.
+/// All findings.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
     pub(super) problems: usize,
@@ -123,7 +123,7 @@ fn many(count: usize, what: &str) -> String {
     }
 }
 
-/// A word for a command line, in quotes where a shell would make something else of it.
+/// Quotes a word for a shell if it needs quotes.
 pub(super) fn word(text: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "._/-:=@,+".contains(char);
     let text = printable(text);

@@ -32,7 +32,7 @@ use crate::{
 
 pub(crate) use sources::LABEL;
 
-/// How many clusters are looked at at once.
+/// The most clusters that are examined at once.
 const AT_ONCE: usize = 16;
 
 /// The flags of `mcr doctor`.
@@ -154,7 +154,7 @@ async fn look(
     Findings::new(found)
 }
 
-/// All that can be seen of a cluster.
+/// Collects the facts about a cluster.
 async fn cluster(
     status: ClusterStatus,
     args: &DoctorArgs,
@@ -164,7 +164,7 @@ async fn cluster(
     let name = status.name.to_string();
     let spec = running.spec(&name);
     let target = spec.as_ref().and_then(|spec| target::of(&spec.access));
-    // Of what is not to be used, nothing is.
+    // Does not send credentials to a cluster that the fleet does not use.
     let usable = !matches!(status.state, "Broken" | "Suspended");
     let connection = async {
         match &target {
@@ -223,7 +223,7 @@ async fn connection(target: &Target, args: &DoctorArgs, limit: Duration) -> Conn
     }
 }
 
-/// What describes a cluster, as far as its provider is known.
+/// The object or file that describes a cluster, if the provider is a built-in one.
 fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
     let property = |key: &str| status.properties.get(key).cloned();
     let Some((tap, plain)) = running.origin(name) else {
@@ -231,7 +231,8 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
     };
     match tap.kind {
         Kind::Kubeconfig => {
-            // A cluster that was never usable has no properties, but its provider says which object is at fault.
+            // A cluster that was never usable has no properties, but the announcement of its provider names the faulty
+            // object.
             let heard = tap.heard();
             let object = heard
                 .broken
@@ -252,7 +253,7 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
         Kind::File => match (property("file"), property("context")) {
             (Some(path), Some(context)) => Origin::File { path, context },
             _ => {
-                // The name is that of the file, or begins with it.
+                // The name of the cluster is the path of the file, or begins with that.
                 let path = plain.split('+').next().unwrap_or(plain).to_owned();
                 Origin::File {
                     path,

@@ -1,4 +1,4 @@
-//! Going the way to an API server step by step, without credentials.
+//! Probes the connection to an API server step by step, without credentials.
 
 use std::{
     io,
@@ -34,7 +34,8 @@ use super::{
     target::{Target, certificate},
 };
 
-/// Goes as far as it can, each step within a limit.
+/// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
+/// time limit.
 pub(super) async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
     let mut reach = Reach::default();
     let addresses = match resolve(target, limit).await {
@@ -100,7 +101,7 @@ async fn resolve(target: &Target, limit: Duration) -> Result<Vec<SocketAddr>, Fa
     }
 }
 
-/// Connects to the first address that lets it, as clients do.
+/// Connects to the first address that accepts a connection, as clients do.
 async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream, Duration), Failure> {
     let begun = Instant::now();
     let mut failed = None;
@@ -138,7 +139,7 @@ fn timed_out(what: &str, limit: Duration) -> Failure {
     }
 }
 
-/// The TLS greeting. A certificate that is not good does not end it, since nothing is sent that anybody could not know.
+/// Makes the TLS handshake. A bad certificate does not end it, because no secret is sent over this connection.
 async fn greet(
     stream: TcpStream,
     target: &Target,
@@ -173,7 +174,8 @@ async fn greet(
     Ok((stream, witness.seen()))
 }
 
-/// Looks at a certificate and lets it pass. Used where no secret is sent.
+/// A certificate verifier that records its verdict and accepts every certificate. Only for connections over which no
+/// secret is sent.
 #[derive(Debug)]
 struct Witness {
     verifier: Option<Arc<WebPkiServerVerifier>>,
@@ -275,7 +277,7 @@ fn bad(error: &rustls::Error) -> Verdict {
     }
 }
 
-/// Asks for the version without credentials. Whatever the answer is, it has the time.
+/// Sends `GET /version` without credentials. Every answer, also a refusal, has the server's time in its `Date` header.
 async fn ask(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     target: &Target,
@@ -289,7 +291,7 @@ async fn ask(
             .header(header::USER_AGENT, "mcr")
             .body(Empty::<Bytes>::new());
         let Ok(request) = request else { return Ok(None) };
-        // The connection lives as long as the question.
+        // The connection is dropped with the request.
         let response = tokio::select! {
             response = sender.send_request(request) => response?,
             ended = connection => {
@@ -326,9 +328,11 @@ async fn ask(
     }
 }
 
-/// By how many seconds a server's clock is ahead, whose answer took so long and came now. Its time is of whole seconds.
+/// By how many seconds the server's clock is ahead of `now`, the time at which the answer came. `took` is the duration
+/// of the request. HTTP dates are in whole seconds.
 fn ahead(date: &str, now: SystemTime, took: Duration) -> Option<i64> {
-    // The zone is written GMT, which RFC 2822 calls obsolete, and nobody else does.
+    // HTTP dates end in `GMT`, which RFC 2822 has as an obsolete zone only. `+0000` is the same zone in its current
+    // form.
     let server = rfc2822::DateTimeParser::new()
         .parse_timestamp(date.replace("GMT", "+0000"))
         .ok()?;

@@ -1,4 +1,4 @@
-//! What a provider reads: whether it is there and may be read.
+//! Collects facts about the sources of providers: whether a source exists and may be read.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::providers::{Kind, ProviderOptions, Running};
 
-/// The label and the key that Go's multicluster-runtime takes, too.
+/// The default label and key of the Secrets, which are the same in Go's multicluster-runtime.
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// What is known of each provider.
+/// Collects the facts about each provider.
 pub(super) async fn providers(
     running: &Running,
     options: &ProviderOptions,
@@ -89,7 +89,7 @@ fn file(path: &PathBuf, folder: bool) -> FileFact {
     }
 }
 
-/// Where the Secrets of a hub are looked for.
+/// The namespace in which the Secrets of a hub are looked for.
 pub(super) fn looks_in(client: &Client, options: &ProviderOptions) -> Option<String> {
     let flags = options.flags();
     match (&flags.namespace, flags.all_namespaces) {
@@ -123,7 +123,7 @@ async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub
     }
 }
 
-/// What is known of a name that no provider says.
+/// Collects the facts about a name that no provider announces.
 pub(super) async fn missing(
     name: &str,
     known: &[String],
@@ -138,7 +138,8 @@ pub(super) async fn missing(
     };
     for tap in running.taps.iter().filter(|tap| tap.kind == Kind::Kubeconfig) {
         let Ok(client) = options.hub().await else { continue };
-        // With several providers, names begin with theirs; who asks may have left that out.
+        // With several providers, cluster names have the prefix of their provider. The user may have left out the
+        // prefix.
         let plain = name.strip_prefix(&format!("{}#", tap.name())).unwrap_or(name);
         let (namespace, secret) = match plain.split_once('/') {
             Some((namespace, secret)) => (Some(namespace.to_owned()), secret),
@@ -162,7 +163,8 @@ pub(super) async fn missing(
     facts
 }
 
-/// Secrets of a name, where they are looked for or else anywhere, as far as that may be seen. Their content is not asked for.
+/// The Secrets of a name: in the namespace of the provider, or else in all namespaces, if the hub allows the list.
+/// Requests only their metadata.
 async fn secrets(
     client: &Client,
     namespace: Option<&str>,

@@ -1,4 +1,4 @@
-//! Where a cluster's access leads, as far as can be seen without using it.
+//! Finds the address and the credentials of a cluster's access, without using them.
 
 use std::{fmt, path::PathBuf, time::SystemTime};
 
@@ -11,7 +11,7 @@ use secrecy::ExposeSecret;
 
 use crate::claims;
 
-/// Where a cluster's access leads, and what its credentials say of themselves. Never the credentials.
+/// The address of a cluster's access, and the properties of its credentials. Never the credentials themselves.
 #[derive(Clone)]
 pub(crate) struct Target {
     /// Scheme, host, port and path.
@@ -20,7 +20,7 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     pub(crate) path: String,
     pub(crate) tls: bool,
-    /// The name that the certificate has to be for, if not the host.
+    /// The name that the certificate must have, if it is not the host.
     pub(crate) server_name: Option<String>,
     /// PEM.
     pub(crate) authority: Option<Vec<u8>>,
@@ -30,14 +30,14 @@ pub(crate) struct Target {
     pub(crate) credential: Credential,
 }
 
-/// What a credential says of itself.
+/// The properties of a credential.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) token_expires: Option<SystemTime>,
     pub(crate) certificate_expires: Option<SystemTime>,
-    /// The program that hands it out.
+    /// The credential plugin.
     pub(crate) plugin: Option<String>,
-    /// There is none at all.
+    /// Whether the access has no credential.
     pub(crate) none: bool,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Where this access leads; none for a client that is ready, a place in a scope, and what can't be read.
+/// The target of an access. `None` for a ready client, for a place in a scope, and for a kubeconfig that can't be read.
 pub(crate) fn of(access: &Access) -> Option<Target> {
     match access {
         Access::Kubeconfig(kubeconfig) => of_kubeconfig(kubeconfig),
@@ -170,7 +170,7 @@ fn inline_or_file(access: &KubeconfigAccess, data: Option<&str>, path: Option<&s
     }
 }
 
-/// A file that a kubeconfig names, if whoever wrote it may name files.
+/// Reads a file that a kubeconfig names, if the kubeconfig is trusted.
 fn file(access: &KubeconfigAccess, path: &str) -> Option<Vec<u8>> {
     if access.trust != Trust::Trusted || path.is_empty() {
         return None;
@@ -182,7 +182,7 @@ fn file(access: &KubeconfigAccess, path: &str) -> Option<Vec<u8>> {
     std::fs::read(path).ok()
 }
 
-/// What is of use in a certificate.
+/// The useful fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
     pub(crate) not_before: SystemTime,

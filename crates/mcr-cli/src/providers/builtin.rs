@@ -1,4 +1,4 @@
-//! The providers this was compiled with.
+//! The built-in providers, by the enabled features.
 
 use super::Linked;
 
@@ -51,7 +51,7 @@ fn kubeconfig() -> Linked {
                 .label(flags.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL), "true")
                 .key(flags.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
                 .access_policy(flags.policy())
-                // Looking leaves no trace: the controller's provider writes these events.
+                // No events: the command only reads, and the controller's provider writes them.
                 .events(false);
             if let Some(namespace) = &flags.namespace {
                 builder = builder.namespace(namespace);

@@ -53,12 +53,12 @@ pub(crate) struct ClusterFlags {
 }
 
 impl ClusterFlags {
-    /// What kubeconfigs that others wrote may do.
+    /// The access policy for untrusted kubeconfigs.
     pub(crate) fn policy(&self) -> AccessPolicy {
         AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
     }
 
-    /// The providers, each once.
+    /// The chosen providers, without duplicates.
     pub(crate) fn chosen(&self) -> Vec<&str> {
         let mut chosen: Vec<&str> = Vec::new();
         for name in &self.provider {

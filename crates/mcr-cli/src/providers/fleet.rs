@@ -12,16 +12,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Linked, ProviderOptions, Tap, tap::explain_all};
 
-/// Stands between provider and cluster in a name, where there are several providers.
+/// The separator between provider and cluster in a name, if there are several providers.
 const SEPARATOR: &str = "#";
-/// How often it is looked whether everything is decided. Not all of it is told as an event.
+/// The pause between two checks whether all clusters are decided. The fleet has no events for some of the changes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A fleet that runs.
+/// A running fleet.
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) taps: Vec<Tap>,
-    /// Providers that could not be made, and why.
+    /// Providers that could not be built, and the reasons.
     pub(crate) failed: Vec<(Linked, String)>,
     options: ProviderOptions,
     merged: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Running {
     task: JoinHandle<()>,
 }
 
-/// Starts a fleet over these providers. What can't be made is left out and told.
+/// Starts a fleet over these providers. A provider that can't be built is left out and listed in `failed`.
 pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyhow::Result<Running> {
     let merged = chosen.len() > 1;
     let mut taps = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyh
 }
 
 impl Running {
-    /// What is in a name: the provider it comes from, and the name it has there.
+    /// Splits the name of a cluster into its provider and its name there.
     pub(crate) fn origin<'a>(&'a self, cluster: &'a str) -> Option<(&'a Tap, &'a str)> {
         use mcr_core::Provider;
         if !self.merged {
@@ -104,8 +104,8 @@ impl Running {
         tap.heard().specs.remove(name)
     }
 
-    /// What is not decided yet, in words for people: nothing once each provider has said everything or failed, and each
-    /// cluster has answered or not.
+    /// The providers and clusters that are not decided yet, as text for people. `None` once each provider is synced or
+    /// has failed, and no cluster is Discovered or Connecting.
     pub(crate) fn undecided(&self, snapshot: &FleetSnapshot) -> Option<String> {
         use mcr_core::Provider;
         if let Some(tap) = self.taps.iter().find(|tap| !tap.has_spoken()) {
@@ -140,7 +140,7 @@ impl Running {
         }
     }
 
-    /// Waits until everything is decided, at most until the deadline or until it is to stop.
+    /// Waits until nothing is undecided, at most until the deadline or until `stop` is cancelled.
     pub(crate) async fn decided(
         &self,
         deadline: Instant,
@@ -159,7 +159,7 @@ impl Running {
         }
     }
 
-    /// Lets go of all clusters.
+    /// Stops the fleet.
     pub(crate) async fn stop(self) {
         drop(self.stop);
         let _ = self.task.await;

@@ -1,4 +1,4 @@
-//! Providers to choose from, and what they are made of.
+//! The providers that a command can use, and the options that build them.
 
 use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use super::ClusterFlags;
 use crate::{contexts::Contexts, session::Session};
 
-/// How long a hub may take to answer.
+/// The limit for the connection to a hub.
 const HUB_WITHIN: Duration = Duration::from_secs(10);
 
 type Make =
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A provider to choose with `--provider`.
+/// A provider that `--provider` can choose.
 #[derive(Clone)]
 pub(crate) struct Linked {
     pub(crate) name: String,
@@ -69,7 +69,7 @@ impl fmt::Debug for Linked {
     }
 }
 
-/// What the command line says about where clusters come from; given to what makes a provider.
+/// The options of the command line for providers. The function that builds a provider gets them.
 #[derive(Debug, Clone)]
 pub struct ProviderOptions(Arc<Inner>);
 
@@ -108,13 +108,13 @@ impl ProviderOptions {
         self.0.options.get(key).map(String::as_str)
     }
 
-    /// What access that others wrote may do. The fleet holds to the same.
+    /// The access policy for untrusted kubeconfigs. The fleet uses the same policy.
     pub fn access_policy(&self) -> AccessPolicy {
         self.0.flags.policy()
     }
 
-    /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or the one that kubectl would use, or
-    /// that of the pod this runs in. All who ask share one connection.
+    /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or else the one that kubectl would
+    /// use, or else the cluster of the pod in which this program runs. All callers share one connection.
     ///
     /// # Errors
     /// If there is no such context, or the hub does not answer.
@@ -127,7 +127,7 @@ impl ProviderOptions {
         Ok(session.await?.client())
     }
 
-    /// How the hub is reached, for a provider that connects there through the fleet.
+    /// The access of the hub, for a provider that connects to it through the fleet.
     ///
     /// # Errors
     /// If there is no such context.
@@ -135,7 +135,7 @@ impl ProviderOptions {
         Ok(hub(&self.0.flags).await?.1)
     }
 
-    /// Ends the connection to the hub, if nobody else holds it.
+    /// Closes the connection to the hub, if this is its last user.
     pub(crate) async fn close(self) {
         if let Some(mut inner) = Arc::into_inner(self.0)
             && let Some(session) = inner.hub.take()
@@ -145,7 +145,7 @@ impl ProviderOptions {
     }
 }
 
-/// The providers that were chosen.
+/// Finds the chosen providers.
 pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<Vec<Linked>> {
     let mut chosen = Vec::new();
     for name in flags.chosen() {

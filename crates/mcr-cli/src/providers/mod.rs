@@ -1,4 +1,4 @@
-//! Where clusters come from: the providers that are linked, their flags, and a fleet over those that are chosen.
+//! The linked providers, their flags, and a fleet over the chosen ones.
 
 mod builtin;
 mod flags;

@@ -1,4 +1,4 @@
-//! Listening to what a provider says, without changing it.
+//! Records the announcements of a provider without changing them.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Kind;
 
-/// A provider, and what it has said so far.
+/// A provider that wraps another one and records its announcements.
 #[derive(Clone)]
 pub(crate) struct Tap {
     name: Arc<str>,
@@ -20,15 +20,15 @@ pub(crate) struct Tap {
     heard: Arc<Mutex<Heard>>,
 }
 
-/// What a provider has said so far.
+/// The announcements of a provider so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heard {
-    /// By the names that the provider uses.
+    /// The specs, by the provider's own names.
     pub(crate) specs: BTreeMap<String, ClusterSpec>,
-    /// The object or file at fault, and what is wrong.
+    /// The faulty object or file, and its error.
     pub(crate) broken: BTreeMap<String, (String, String)>,
     pub(crate) synced: bool,
-    /// Why discovery ended, if the last one did.
+    /// Why the last discovery ended, if it has ended.
     pub(crate) error: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Tap {
         lock(&self.heard).clone()
     }
 
-    /// Whether it has said everything, or why it can't.
+    /// Whether the provider is synced or has failed.
     pub(crate) fn has_spoken(&self) -> bool {
         let heard = lock(&self.heard);
         heard.synced || heard.error.is_some()
@@ -95,7 +95,7 @@ impl Provider for Tap {
                 update(&heard, &|heard| heard.error = Some(why.clone()));
             }
         });
-        // A discovery that ends unasked has failed, too.
+        // A discovery that ends by itself has failed too.
         let end = stream::once(async move {
             let (heard, stop) = ended;
             if !stop.is_cancelled() {
@@ -113,7 +113,7 @@ impl Provider for Tap {
     }
 }
 
-/// What a provider's error says, and its cause where that is not in its text.
+/// The text of a provider's error, with its cause if the text does not contain it.
 pub(crate) fn explain_all(error: &(dyn std::error::Error + 'static)) -> String {
     let text = error.to_string();
     let cause = explain_error(error);

@@ -1,4 +1,4 @@
-//! Writing to the cluster and to the hub.
+//! Writes to the cluster and to the hub.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,19 +22,19 @@ use crate::{
     session::{Session, is_forbidden, said},
 };
 
-/// Who writes, for server-side apply.
+/// The field manager for server-side apply.
 const MANAGER: &str = "mcr";
-/// How long a cluster may take to answer at first.
+/// The limit for the connection to a cluster.
 pub(super) const WITHIN: Duration = Duration::from_secs(15);
-/// How long an object may take to be written.
+/// The limit for the write of an object.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The cluster that is handed over.
+/// The cluster for which the Secret is made.
 pub(super) struct Member {
     client: Client,
 }
 
-/// A token, and when it expires. Not to be shown.
+/// A token and its expiry. Never print it.
 pub(super) struct Token {
     pub(super) token: String,
     pub(super) expires: SystemTime,
@@ -45,7 +45,7 @@ impl Member {
         Self { client }
     }
 
-    /// Writes the ServiceAccount, and what it may do.
+    /// Writes the ServiceAccount and its rights.
     pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
         self.role_is_ours(plan).await?;
@@ -86,13 +86,13 @@ impl Member {
                  with --remote-namespace",
                 plan.member
             ),
-            // Who may not read namespaces may still write in one.
+            // A user who may not read namespaces may still write in one.
             Err(error) if is_forbidden(&error) => Ok(()),
             Err(error) => bail!("namespace {name} in {}: {}", plan.member, said(&error)),
         }
     }
 
-    /// A role of this name that others have made is not changed: it could be `view`, or `cluster-admin`.
+    /// Fails if another manager has made a role of this name with other rules: it could be `view` or `cluster-admin`.
     async fn role_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
         let Some(role) = objects::rbac(plan).into_iter().next() else {
             return Ok(());
@@ -100,7 +100,8 @@ impl Member {
         let found = match api(&self.client, &role).get_opt(&plan.name).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
-            // Who may not read roles may still write them, if they are not those of others.
+            // A user who may not read roles may still write them. The apply then fails on a conflict with another
+            // manager.
             Err(error) if is_forbidden(&error) => return Ok(()),
             Err(error) => bail!("{}: {}; nothing was written", shown(&role), said(&error)),
         };
@@ -119,7 +120,7 @@ impl Member {
         Ok(())
     }
 
-    /// A token of another account than there was would be a surprise.
+    /// Fails if the account is gone: a rotation must not make a new one.
     pub(super) async fn account_is_there(&self, plan: &Plan) -> anyhow::Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
         match accounts.get_opt(&plan.account).await {
@@ -135,7 +136,7 @@ impl Member {
         }
     }
 
-    /// Asks for a token.
+    /// Requests a token.
     pub(super) async fn token(&self, plan: &Plan) -> anyhow::Result<Token> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &plan.remote_namespace);
         let request = TokenRequest {
@@ -169,7 +170,7 @@ impl Member {
     }
 }
 
-/// Sees whether the token is taken where it is from, by the address that works from here.
+/// Checks that the cluster accepts the token, at the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     let mut here = plan.clone();
     here.server.clone_from(&plan.server_here);
@@ -186,7 +187,7 @@ pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     session.close().await;
     let user = match answer {
         Ok(Ok(review)) => review.status.and_then(|status| status.user_info?.username),
-        // An API server that is too old for this, or forbids it, has taken the token all the same.
+        // An API server that is too old for this request, or forbids it, has accepted the token nevertheless.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => return Ok(()),
         Ok(Err(error)) => bail!("the fresh token was tried, and does not work: {}", said(&error)),
         Err(_) => bail!(
@@ -204,7 +205,7 @@ pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The cluster that has the Secrets.
+/// The cluster with the Secrets.
 pub(super) struct Hub {
     client: Client,
     secrets: Api<Secret>,
@@ -218,7 +219,7 @@ impl Hub {
         }
     }
 
-    /// The Secret that is there, if it is a cluster's.
+    /// The existing Secret, if it describes a cluster.
     pub(super) async fn found(&self, plan: &Plan) -> anyhow::Result<Option<Secret>> {
         let place = format!(
             "Secret {}/{} in the hub ({})",
@@ -239,7 +240,7 @@ impl Hub {
         Ok(found)
     }
 
-    /// Sees whether the Secret could be written, before the cluster is touched.
+    /// Checks with a dry run that the Secret can be written, before anything is written to the cluster.
     pub(super) async fn may_write(&self, plan: &Plan) -> anyhow::Result<()> {
         let secret = objects::secret(plan, &document::kubeconfig(plan, PLACEHOLDER)?);
         let params = PatchParams::apply(MANAGER).force().dry_run();
@@ -262,7 +263,7 @@ impl Hub {
         }
     }
 
-    /// Writes the Secret, or a fresh kubeconfig into the one that is there.
+    /// Writes the Secret, or a fresh kubeconfig into the existing one.
     pub(super) async fn write(&self, plan: &Plan, kubeconfig: &str) -> anyhow::Result<()> {
         let done = if plan.is_rotation() {
             let params = PatchParams {
@@ -272,7 +273,7 @@ impl Hub {
             let patch = Patch::Merge(objects::fresh_token(plan, kubeconfig));
             self.secrets.patch(&plan.name, &params, &patch).await.map(drop)
         } else {
-            // Whatever else has written this field wanted the same cluster to be reached, and the flags say how.
+            // Forced, because the flags decide about this field, whichever manager wrote it before.
             let params = PatchParams::apply(MANAGER).force();
             apply_with(&self.client, &objects::secret(plan, kubeconfig), &params).await
         };
@@ -298,7 +299,7 @@ impl Hub {
     }
 }
 
-/// Applies an object, unless others have other plans for what is in it.
+/// Applies an object. Fails if other field managers own fields of it with other values.
 async fn apply(client: &Client, object: &Value) -> Result<(), kube::Error> {
     apply_with(client, object, &PatchParams::apply(MANAGER)).await
 }
@@ -314,7 +315,7 @@ async fn apply_with(client: &Client, object: &Value, params: &PatchParams) -> Re
     }
 }
 
-/// Where objects like this one are.
+/// The `Api` for an object.
 fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion")
@@ -325,7 +326,7 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         version: version.to_owned(),
         api_version: text("apiVersion").to_owned(),
         kind: text("kind").to_owned(),
-        // None of those that are written has an irregular one.
+        // The kinds that are written here have regular plurals.
         plural: format!("{}s", text("kind").to_lowercase()),
     };
     match object["metadata"]["namespace"].as_str() {
@@ -334,7 +335,7 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
     }
 }
 
-/// As kubectl calls it.
+/// The name of the object, as kubectl shows it.
 fn shown(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!(

@@ -1,4 +1,4 @@
-//! The flags, which are those of the script of Go's multicluster-runtime and some more.
+//! The flags: those of the script of Go's multicluster-runtime, and some more.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -95,7 +95,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// What API servers take.
+/// A lifetime that API servers accept.
 fn lifetime(text: &str) -> Result<Duration, String> {
     const LEAST: Duration = Duration::from_secs(600);
     const MOST: Duration = Duration::from_secs(1 << 32);

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::plan::{Plan, base64};
 
-/// A kubeconfig with one context, named like the Secret. All of it is inline, so that it may be used without trust.
+/// A kubeconfig with one context, named like the Secret. All data is inline, so that it works as an untrusted
+/// kubeconfig.
 pub(super) fn kubeconfig(plan: &Plan, token: &str) -> anyhow::Result<String> {
     let name = &plan.name;
     let mut cluster = json!({

@@ -21,8 +21,8 @@ use self::{
 };
 use crate::{contexts::Contexts, doctor::target, output, session::Session, values::short};
 
-/// Carries it out. What can be found out without writing is found out first, then the member is written to, and the hub last:
-/// so whatever fails, no Secret leads to a cluster that does not work.
+/// Runs the command. It first makes all checks that write nothing, then writes to the member, and last to the hub. So after
+/// any failure no Secret describes a cluster that does not work.
 pub(crate) async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let contexts = Contexts::read(args.kubeconfig.as_deref())?;
     let (member, member_access) = contexts.named("--context", &args.context)?;
@@ -84,7 +84,7 @@ async fn with_member(plan: &Plan, hub: &Hub, client: Client) -> anyhow::Result<(
         .expires
         .duration_since(std::time::SystemTime::now())
         .unwrap_or_default();
-    // A second of the way is no shortening.
+    // A token that is shorter by less than a minute counts as full length, because the request takes time too.
     if lifetime + Duration::from_secs(60) < plan.lifetime {
         eprintln!(
             "note: {} was asked for, and the API server gave a token that is valid for {}; repeat with --rotate before it expires",
@@ -110,7 +110,7 @@ async fn with_member(plan: &Plan, hub: &Hub, client: Client) -> anyhow::Result<(
     Ok(())
 }
 
-/// Tells what a controller with default settings would not accept.
+/// Warns about parts that a controller with default settings would not accept.
 async fn warn(plan: &Plan) {
     let Ok(text) = document::kubeconfig(plan, "a-token") else {
         return;
@@ -118,7 +118,7 @@ async fn warn(plan: &Plan) {
     let access = KubeconfigAccess::new(text, Trust::Untrusted);
     let policy = AccessPolicy::default();
     let mut refused = check(&access, &policy).err().map(|error| error.to_string());
-    // An address is looked at above; a name may lead to one that is refused.
+    // An address was checked above. A host name may resolve to a refused address.
     if refused.is_none()
         && let Some(target) = target::of(&access.into())
         && let Ok(Ok(found)) = tokio::time::timeout(

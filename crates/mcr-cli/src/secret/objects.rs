@@ -19,7 +19,7 @@ pub(super) fn account(plan: &Plan) -> Value {
     })
 }
 
-/// The role and its binding, unless they are arranged elsewhere.
+/// The role and its binding. Empty if the user manages them elsewhere.
 pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
     let Some(rules) = &plan.rules else {
         return Vec::new();
@@ -79,7 +79,8 @@ pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
     })
 }
 
-/// The patch that changes nothing but the kubeconfig of a Secret that is as it was looked at.
+/// The patch that changes only the kubeconfig of a Secret. It has the resource version that was read, so it fails if
+/// the Secret has changed since.
 pub(super) fn fresh_token(plan: &Plan, kubeconfig: &str) -> Value {
     json!({
         "metadata": {"resourceVersion": plan.resource_version()},

@@ -1,4 +1,4 @@
-//! What is to be written where. Without I/O, but for the files that flags and kubeconfig name.
+//! Plans the writes. No I/O, except reading the files that flags and kubeconfig name.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{claims, doctor::target, values};
 
-/// What Go's script calls it.
+/// The name of the ServiceAccount, as in Go's script.
 const ACCOUNT: &str = "multicluster-kubeconfig-provider";
 /// The key in a Secret that has the kubeconfig.
 pub(super) const KEY: &str = "kubeconfig";
 
-/// What is to be written where.
+/// The planned writes.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     /// The context of the cluster, and that of the hub.
@@ -32,20 +32,20 @@ pub(super) struct Plan {
     /// Of the ServiceAccount.
     pub(super) account: String,
     pub(super) remote_namespace: String,
-    /// None if that is arranged elsewhere.
+    /// The rules of the role. `None` if the user manages the rights elsewhere.
     pub(super) rules: Option<Vec<PolicyRule>>,
     pub(super) role_type: RoleType,
     pub(super) lifetime: Duration,
-    /// By which controllers reach the cluster.
+    /// The address at which controllers reach the cluster.
     pub(super) server: String,
     pub(super) tls_server_name: Option<String>,
-    /// By which it is reached from here, for trying the token.
+    /// The address at which this machine reaches the cluster, to check the token.
     pub(super) server_here: String,
     pub(super) authority: Vec<u8>,
     rotation: Option<Rotation>,
 }
 
-/// What is in the Secret that gets a fresh token.
+/// The content of the Secret that gets a fresh token.
 #[derive(Debug, Clone)]
 struct Rotation {
     resource_version: String,
@@ -135,7 +135,7 @@ impl Plan {
         })
     }
 
-    /// Takes over what the Secret that is there says: whose token it has, and by which address the cluster is reached.
+    /// Takes the account and the address of the cluster from the existing Secret.
     pub(super) fn rotate(&mut self, args: &CreateArgs, found: Option<&Secret>) -> anyhow::Result<()> {
         let (namespace, name) = (&self.namespace, &self.name);
         let Some(secret) = found else {
@@ -182,7 +182,7 @@ impl Plan {
         self.rotation.is_some()
     }
 
-    /// The version of the Secret that was looked at.
+    /// The resource version of the Secret that was read.
     pub(super) fn resource_version(&self) -> Option<&str> {
         self.rotation
             .as_ref()
@@ -198,7 +198,7 @@ impl Plan {
         format!("{}-binding", self.name)
     }
 
-    /// Whom the API server sees.
+    /// The user name that the API server sees.
     pub(super) fn account_user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.remote_namespace, self.account)
     }
@@ -210,7 +210,7 @@ fn kubeconfig_in(secret: &Secret) -> Option<Kubeconfig> {
     Kubeconfig::from_yaml(std::str::from_utf8(bytes).ok()?).ok()
 }
 
-/// A name that is like this one and could be a Secret's.
+/// A valid name of a Secret that is similar to this name.
 fn suggestion(name: &str) -> String {
     let last = name
         .rsplit(['/', ':', '@'])
@@ -235,12 +235,12 @@ fn suggestion(name: &str) -> String {
     }
 }
 
-/// As it stands in a kubeconfig.
+/// Base64, as in a kubeconfig.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// When the token in a kubeconfig expires, and whose it is.
+/// The expiry and the account of the token in a kubeconfig.
 fn claims_in(kubeconfig: &kube::config::Kubeconfig) -> Option<claims::Claims> {
     use secrecy::ExposeSecret;
     let token = kubeconfig

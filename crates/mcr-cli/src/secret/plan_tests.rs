@@ -105,7 +105,7 @@ fn what_is_in_a_secret_is_kept_when_its_token_is_replaced() {
         ("https://pods:1", "https://a:6443")
     );
     assert_eq!(plan.tls_server_name.as_deref(), Some("k"));
-    // So that what somebody else writes meanwhile is not overwritten.
+    // So that a concurrent write of another client is not overwritten.
     let patch = crate::secret::objects::fresh_token(&plan, "x");
     assert_eq!(
         patch,
@@ -119,7 +119,7 @@ fn what_is_in_a_secret_is_kept_when_its_token_is_replaced() {
     assert!(error(rotated(&["--remote-namespace", "other"], Some(&found))).contains("here/robot"));
     assert!(rotated(&["-a", "robot"], Some(&found)).is_ok());
     assert!(error(rotated(&[], None)).contains("there is no Secret default/kind-a"));
-    // What can't be read is replaced by what the flags say.
+    // A kubeconfig that can't be read is replaced by the values of the flags.
     let plan = rotated(&[], Some(&secret("half: ["))).unwrap();
     assert_eq!(
         (plan.account.as_str(), plan.server.as_str()),

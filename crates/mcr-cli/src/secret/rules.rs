@@ -1,4 +1,4 @@
-//! What the ServiceAccount may do.
+//! The rights of the ServiceAccount.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize;
 
-/// The rules, as in a Role. A file with anything else in it is a mistake, since a mistyped field would be less than nothing.
+/// The rules, as in a Role. An unknown field is an error, because a mistyped field would silently change the rights.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     rules: Vec<Rule>,
-    // What is left of a whole Role.
+    // The other fields of a whole Role, which are ignored.
     #[serde(default, rename = "apiVersion")]
     _api_version: Option<serde_json::Value>,
     #[serde(default, rename = "kind")]
@@ -34,7 +34,7 @@ struct Rule {
     verbs: Vec<String>,
 }
 
-/// As little as Go's script gives: ConfigMaps, to read.
+/// The default of Go's script: read ConfigMaps.
 pub(super) fn default() -> Vec<PolicyRule> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     vec![PolicyRule {

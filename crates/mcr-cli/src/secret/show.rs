@@ -1,10 +1,10 @@
-//! What a dry run prints.
+//! The output of a dry run.
 
 use serde_json::{Value, json};
 
 use super::{args::Format, document, objects, plan::Plan};
 
-/// Stands for the token, which nobody asks for to print it.
+/// A placeholder for the token: a dry run requests none.
 pub(super) const PLACEHOLDER: &str =
     "<a dry run asks for no token; here is the one that the API server gives>";
 

@@ -17,7 +17,8 @@ async fn sim(name: &str) -> SimServer {
     SimCluster::builder().name(name).build().serve().await.or_fail()
 }
 
-/// A kubeconfig that leads to a port where nobody listens, as long as the socket is held: it is bound and does not listen.
+/// A kubeconfig with a port that refuses connections, as long as the returned socket lives: it is bound and does not
+/// listen.
 fn down(name: &str) -> (String, TcpSocket) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

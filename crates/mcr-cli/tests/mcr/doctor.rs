@@ -86,7 +86,7 @@ async fn each_fault_is_found_where_it_is() {
         ("overloaded", Some(Fault::InternalError), "admin"),
     ];
     let user = User::new();
-    // What takes as long as it may is by itself, so that all else may take as long as it wants.
+    // The clusters that use up the time limit have a folder of their own, so that the limit of the others can be long.
     for folder in ["prompt", "slow"] {
         std::fs::create_dir(user.home().join(folder)).unwrap();
     }
@@ -262,7 +262,7 @@ async fn an_engine_that_is_not_there_or_not_running_is_told() {
     std::fs::set_permissions(&docker, std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = user.mcr_with("PATH", &path, doctor).await.ended(1);
     said.prints("can't reach its engine").prints("fix: docker ps");
-    // What can't be asked is no empty list.
+    // A source that can't be read is an error, not an empty list.
     user.mcr_with(
         "PATH",
         &path,

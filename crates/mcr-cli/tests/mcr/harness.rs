@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers of the tests in this folder.
 
 use std::{
     ffi::OsStr,
@@ -20,7 +20,7 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What does not end or come by itself is given up after this: longer than any limit that a test gives the program.
+/// The limit for any wait: longer than any limit that a test gives the program.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
@@ -76,7 +76,7 @@ impl Output {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}:\n{}\n{}", self.out, self.err))
     }
 
-    /// What doctor found of a cluster: check, result and what was seen.
+    /// The worst finding of the doctor about a cluster for this check, from its JSON output.
     #[track_caller]
     pub(crate) fn found(&self, cluster: &str, check: &str) -> (String, String, String) {
         let json = self.json();
@@ -127,7 +127,7 @@ impl User {
         user
     }
 
-    /// Who wants to see everything.
+    /// Sets `RUST_LOG` so that everything is logged.
     pub(crate) fn traced(mut self) -> Self {
         self.log = Some("trace");
         self

@@ -160,7 +160,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
             .contains("in namespace fleet, but this looks in default")
     );
 
-    // Who may not read Secrets is told so, and what to do about it.
+    // A user who may not read Secrets gets that as the error, with advice.
     let robot = hub
         .user("robot")
         .rules_in("fleet", [policy_rule([""], ["secrets"], ["list"])])

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::harness::{LABEL, User, kubeconfig_in, namespace, planes, put, secrets, token_in};
 
-/// What never comes is given up after this.
+/// The limit for any wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The token of a Secret, used at a cluster.
@@ -49,7 +49,7 @@ async fn who(client: &Client) -> Result<String, kube::Error> {
     Ok(review.status.unwrap().user_info.unwrap().username.unwrap())
 }
 
-/// What was asked of a cluster, but for reads.
+/// The requests to a cluster that are no reads.
 async fn writes(plane: &ControlPlane) -> Vec<String> {
     let log = plane.audit().await.or_fail();
     let of = log.events().filter(|event| {
@@ -303,7 +303,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     said.tells("would not take the Secret")
         .tells("nothing was written");
 
-    // A Secret that is somebody's.
+    // A Secret that was made by another tool.
     let stranger: Secret =
         serde_json::from_value(json!({"metadata": {"name": "kind-a"}, "stringData": {"x": "y"}})).unwrap();
     secrets(&hub, "default")
@@ -333,7 +333,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
 
     let since = writes(&member).await.split_off(member_before.len());
     assert_eq!(since, [""; 0], "the member was not touched");
-    // What the test itself wrote there: a role and a binding for the reader, and the stranger.
+    // The test itself has written a role and a binding for the reader, and the Secret of the other tool.
     let since = writes(&hub).await.split_off(hub_before.len());
     assert_eq!(since.len(), 3, "{since:?}");
 
@@ -406,7 +406,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     no_token_is_ever_shown(&hub, &member).await;
 }
 
-/// What fails after something was written leaves nothing unexplained, and no Secret that does not work.
+/// A failure after the first write is explained, and leaves no Secret that does not work.
 async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
     let none = async |name: &str| secrets(hub, "default").get_opt(name).await.or_fail().is_none();
     let create = |name: &str, more: &[&str]| {
@@ -417,7 +417,7 @@ async fn half_way(hub: &ControlPlane, member: &ControlPlane) {
             .collect::<Vec<_>>()
     };
 
-    // Whoever may make ServiceAccounts and no roles.
+    // The rights of a user who may make ServiceAccounts and no roles.
     let some = [
         policy_rule([""], ["serviceaccounts"], ["get", "create", "patch"]),
         policy_rule([""], ["serviceaccounts/token"], ["create"]),

@@ -159,7 +159,8 @@ impl Discoveries {
     /// Changes the table of claims and applies the effects, as one step: no other change comes between the two.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Desired) -> Vec<Effect>) {
         let _change = lock(&self.change);
-        // Clusters in scopes leave and move at once, on the thread of the caller, which may be outside of a runtime.
+        // This call itself removes clusters in scopes and moves them to other scope endpoints. Both need a tokio
+        // runtime, and the thread of the caller may have none.
         let _entered = self.fleet().resources.enter_runtime();
         let effects = change(&mut self.desired());
         // Without the lock of the table: this waits for sinks, and a sink may look up a cluster.

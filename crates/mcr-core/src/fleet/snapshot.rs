@@ -162,7 +162,7 @@ pub struct ScopeStatus {
     pub reason: Option<Arc<str>>,
     /// Problems that do not interrupt the endpoint.
     pub warnings: Vec<Arc<str>>,
-    /// The number of clusters of the fleet behind it.
+    /// The number of clusters in the fleet that use this endpoint.
     pub clusters: usize,
     /// When anything was last received from it.
     #[serde(serialize_with = "crate::time::rfc3339_option")]

@@ -1,4 +1,4 @@
-//! A discovery that is listened to, with a deadline.
+//! Reads the changes of a discovery, with a deadline.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -20,7 +20,7 @@ use mcr_provider_file::{Environment, FileProvider, FileProviderBuilder};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// Everything must have happened by then; it takes far less.
+/// The limit for any wait. Each takes far less.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A temporary folder.
@@ -45,7 +45,7 @@ impl Folder {
     }
 }
 
-/// A provider that hears of changes through notifications alone, so that a test fails if they don't work.
+/// A provider with notifications that does not poll, so that a test fails if notifications don't work.
 pub fn told() -> FileProviderBuilder {
     FileProvider::builder()
         .environment(Environment::empty())
@@ -60,7 +60,7 @@ pub fn polling() -> FileProviderBuilder {
         .poll_interval(Duration::from_millis(20))
 }
 
-/// A kubeconfig with a context, cluster and user for each name, all called alike.
+/// A kubeconfig with a context, a cluster and a user of each name.
 pub fn kubeconfig(names: &[&str]) -> String {
     kubeconfig_with_token(names, "secret")
 }
@@ -75,13 +75,13 @@ pub fn kubeconfig_with_token(names: &[&str], token: &str) -> String {
     )
 }
 
-/// What the fleet has heard so far.
+/// The announcements so far.
 pub struct Heard {
     discovery: Discovery,
-    /// `ok`, or object and error, by name.
+    /// The state of each cluster: `ok`, or its object and error.
     pub clusters: BTreeMap<String, String>,
     pub specs: BTreeMap<String, ClusterSpec>,
-    /// Everything in order.
+    /// All announcements, in order.
     pub log: Vec<String>,
     folder: String,
 }
@@ -110,7 +110,7 @@ impl Heard {
             .await;
     }
 
-    /// Listens until it is so.
+    /// Listens until the condition holds.
     pub async fn until(&mut self, so: impl Fn(&Self) -> bool) {
         let listen = async {
             while !so(self) {
@@ -122,14 +122,14 @@ impl Heard {
         }
     }
 
-    /// Listens until exactly these clusters are there, all of them good.
+    /// Listens until exactly these clusters are announced, and all are good.
     pub async fn until_names(&mut self, names: &[&str]) {
         self.until(|heard| heard.clusters.keys().eq(names) && heard.clusters.values().all(|c| c == "ok"))
             .await;
     }
 
-    /// Listens until all is heard that was done until now: what is done next, a file that comes and goes, is heard after it.
-    /// That file is one that the provider reads; nothing is written down of it.
+    /// Listens until all earlier changes have been announced: writes and removes a marker file, and waits for both
+    /// announcements. The provider must read a file with this name. The marker is not recorded.
     pub async fn settled(&mut self, folder: &Folder, marker: &str) {
         let name = format!("./{marker}+marker");
         let path = folder.write(marker, kubeconfig(&["marker"]));
@@ -180,7 +180,7 @@ impl Heard {
         }
     }
 
-    /// Forgets what was heard, not what is there.
+    /// Clears the log of announcements, and keeps the state of the clusters.
     pub fn forget(&mut self) {
         self.log.clear();
     }

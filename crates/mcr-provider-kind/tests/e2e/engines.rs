@@ -21,7 +21,7 @@ fn silent(folder: &Path, name: &str, greeting: &str) {
     program(folder, name, &script);
 }
 
-/// Another file takes the place of the old one, so that nobody starts half of it.
+/// Another file takes the place of the old one, so that no half-written program is started.
 fn program(folder: &Path, name: &str, script: &str) {
     let new = folder.join("new");
     fs::write(&new, script).unwrap();

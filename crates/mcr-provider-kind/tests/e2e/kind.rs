@@ -35,7 +35,7 @@ impl Kind {
         format!("{}-control-plane", self.name(cluster))
     }
 
-    /// What makes a cluster.
+    /// The command that makes a cluster.
     pub(crate) fn creation(&self, cluster: &str) -> Command {
         let mut create = self.kind(&["create", "cluster", "--quiet", "--name", &self.name(cluster)]);
         if let Some(image) = &self.with.node_image {

@@ -1,4 +1,4 @@
-//! What becomes of clusters, and of the engine that they are in.
+//! The life of clusters, and of their engine.
 
 use std::time::{Instant, SystemTime};
 
@@ -18,7 +18,7 @@ use crate::{
 async fn real_clusters_are_found_followed_and_let_go() {
     let Some(e2e) = E2e::from_env() else { return };
     let kind = Kind::new(&e2e, "life");
-    // Whatever is noticed is told by the engine's events, at once.
+    // The provider notices changes only by events, because it never polls.
     let world = World::start(kind, KindProvider::builder().poll_interval(NEVER));
     world.is_asked().await;
 
@@ -147,7 +147,7 @@ async fn a_cluster_left_half_made_is_explained_and_hurts_no_other() {
     assert!(world.fleet.get(world.kind.name("a").as_str()).is_err());
     world.reconciles(&b, "beside-it").await;
 
-    // What the user does about it.
+    // The user deletes the half-made cluster.
     world.kind.delete("a").await;
     world.gone("a", Instant::now()).await;
     world.kind.create("a").await;

@@ -64,7 +64,7 @@ impl World {
         .await;
     }
 
-    /// What the provider says is wrong with its engine.
+    /// The provider's error about its engine.
     pub(crate) async fn trouble(&self) -> String {
         until("the engine can't be asked", || {
             let snapshot = self.fleet.snapshot();

@@ -1,10 +1,10 @@
-//! Which engine is asked.
+//! Tests which engine the provider uses.
 
 use mcr_provider_kind::{Engine, KindProvider, KindProviderBuilder};
 
 use crate::support::{Heard, ScriptedEngine};
 
-/// Looks for programs in the engine's folder only, and hears of no choice made outside of the test.
+/// Looks for programs in the engine's folder only, and ignores the variable of the environment.
 fn builder(engine: &ScriptedEngine) -> KindProviderBuilder {
     KindProvider::builder()
         .env("PATH", engine.folder())
@@ -15,7 +15,7 @@ async fn error(builder: KindProviderBuilder) -> String {
     Heard::of(&builder.build().unwrap()).error().await
 }
 
-/// The engine that a cluster is said to be in.
+/// The engine in the properties of the announced cluster.
 async fn found_in(builder: KindProviderBuilder) -> String {
     let said = Heard::of(&builder.build().unwrap()).until("synced").await;
     said[0]
@@ -28,7 +28,7 @@ async fn found_in(builder: KindProviderBuilder) -> String {
         .to_owned()
 }
 
-/// A node that is half made: what is said of it names the engine.
+/// A half-made node: its announcement names the engine.
 fn half_made(engine: &ScriptedEngine) {
     engine.put("a1", &crate::support::container("a", "a1", "running", 1));
 }

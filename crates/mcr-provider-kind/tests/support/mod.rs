@@ -1,4 +1,4 @@
-//! A scripted engine, and a discovery that is listened to with a deadline.
+//! A scripted engine, and a reader of a discovery with a deadline.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// Everything must have happened by then; it takes far less.
+/// The limit for any wait. Each takes far less.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-/// No test takes so long: what has this interval does not happen by itself.
+/// Longer than any test: an action with this interval does not happen by itself.
 pub const NEVER: Duration = Duration::from_secs(3600);
 
 /// An engine made of a shell script and a folder; see `engine.sh`.
@@ -60,7 +60,7 @@ impl ScriptedEngine {
         self.0.path().join(name)
     }
 
-    /// A provider of it that hears of changes through events alone, so that a test fails if they don't work.
+    /// A provider with events that does not poll, so that a test fails if events don't work.
     pub fn told(&self) -> KindProviderBuilder {
         KindProvider::builder()
             .program(self.at("docker"))
@@ -69,7 +69,7 @@ impl ScriptedEngine {
             .command_deadline(DEADLINE)
     }
 
-    /// A provider that asks.
+    /// A provider that polls.
     pub fn asking(&self) -> KindProviderBuilder {
         self.told()
             .events(false)
@@ -106,7 +106,7 @@ impl ScriptedEngine {
         self.put(id, &container(cluster, id, "running", port));
     }
 
-    /// Tells of an event of a container, as Docker does.
+    /// Sends an event of a container, as Docker does.
     pub fn event(&self, action: &str, cluster: &str) {
         let event = json!({
             "Type": "container", "Action": action, "status": action,
@@ -120,7 +120,7 @@ impl ScriptedEngine {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// How often it was called so far, by the first word.
+    /// How often the program was called with this first word.
     pub fn calls(&self, word: &str) -> usize {
         let calls = fs::read_to_string(self.at("calls")).unwrap();
         calls
@@ -129,12 +129,12 @@ impl ScriptedEngine {
             .count()
     }
 
-    /// How often somebody has begun to follow events, and hears of all from then on.
+    /// How often the provider has started to follow events.
     pub fn followed(&self) -> usize {
         fs::read_to_string(self.at("following")).unwrap().lines().count()
     }
 
-    /// Another file takes the place of the old one: nobody sees half of it.
+    /// Renames a new file over the old one, so that no half-written file is read.
     fn write(&self, folder: &str, name: &str, text: &str) {
         let new = self.0.path().join(format!("new-{name}"));
         fs::write(&new, text).unwrap();
@@ -142,7 +142,7 @@ impl ScriptedEngine {
     }
 }
 
-/// What `container inspect` shows of a control plane.
+/// The output of `container inspect` for a control plane.
 pub fn container(cluster: &str, id: &str, status: &str, port: u16) -> Value {
     let ports = json!({"6443/tcp": [{"HostIp": "127.0.0.1", "HostPort": port.to_string()}]});
     json!({
@@ -164,7 +164,7 @@ pub fn admin_conf(cluster: &str, token: &str) -> String {
     )
 }
 
-/// A discovery that is listened to.
+/// Reads the changes of a discovery.
 pub struct Heard {
     discovery: Discovery,
     pub stop: CancellationToken,
@@ -179,14 +179,14 @@ impl Heard {
         }
     }
 
-    /// What is said next, in short.
+    /// The next announcement, in short form.
     pub async fn next(&mut self) -> Result<String, BoxError> {
         let next = tokio::time::timeout(DEADLINE, self.discovery.next()).await;
         let next = next.expect("nothing was said").expect("the discovery ended");
         next.map(|change| told(&change))
     }
 
-    /// What is said until `end` is.
+    /// The announcements up to `end`.
     pub async fn until(&mut self, end: &str) -> Vec<String> {
         let mut said = Vec::new();
         loop {
@@ -210,7 +210,8 @@ impl Heard {
         }
     }
 
-    /// Listens until this is so, and hears nothing. The provider works only while somebody listens.
+    /// Listens until the condition holds, and fails on any announcement. The provider works only while its stream is
+    /// polled.
     pub async fn nothing_until(&mut self, what: &str, mut so: impl FnMut() -> bool) {
         let start = Instant::now();
         while !so() {
@@ -219,12 +220,12 @@ impl Heard {
         }
     }
 
-    /// Listens until events are followed and the look is done that the provider takes a moment after it has begun to follow
-    /// them, in case something was changed meanwhile. What it notices from now on was told by an event.
+    /// Listens until the provider follows events, and until its second look, which it takes a moment later in case of
+    /// changes in between. After that it notices changes by events only.
     pub async fn settled(&mut self, engine: &ScriptedEngine) {
         self.nothing_until("events are followed", || engine.followed() == 1)
             .await;
-        // The first look, and that one.
+        // The first and the second look.
         self.nothing_until("the second look", || engine.calls("ps") >= 2)
             .await;
         assert_eq!(engine.calls("ps"), 2);

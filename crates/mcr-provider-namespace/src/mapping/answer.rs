@@ -1,4 +1,4 @@
-//! What is answered: the real namespace gets the name it has inside.
+//! Maps answers: replaces the real name of the namespace by its name inside the cluster.
 
 use serde_json::value::RawValue;
 
@@ -13,25 +13,25 @@ use super::{
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
     pub(crate) field_rules: &'static FieldRules,
-    /// Objects of this kind were asked for, not one.
+    /// Whether the request is for several objects.
     pub(crate) many: bool,
     pub(crate) names: Names,
 }
 
 impl Answers {
-    /// A whole answer. None: it stays as it came.
+    /// Maps a whole answer. `None` if nothing changes.
     pub(crate) fn whole(&self, body: &[u8]) -> Result<Option<String>, Unreadable> {
         self.object(json::whole(body)?)
     }
 
-    /// A line of a watch. None: it stays as it came.
+    /// Maps a line of a watch. `None` if nothing changes.
     pub(crate) fn line(&self, line: &[u8]) -> Result<Option<String>, Unreadable> {
         let event = json::whole(line)?;
         let Some(fields) = Fields::of(event)? else {
             return Ok(None);
         };
         if fields.get("object").is_none() {
-            // No event: an API server that does not watch answers as if it had not been asked to.
+            // Not an event: an API server that can't watch a path ignores the `watch` parameter.
             return self.object(event);
         }
         fields.edit(|key, value| match key {
@@ -93,7 +93,7 @@ impl Answers {
         }
     }
 
-    /// What a Status is about. Its message stays: it is for people, and may quote anything.
+    /// Maps the details of a Status. The message stays, because it is text for people and has no fixed form.
     fn details(&self, value: &RawValue) -> Result<Option<String>, Unreadable> {
         let Some(fields) = Fields::of(value)? else {
             return Ok(None);

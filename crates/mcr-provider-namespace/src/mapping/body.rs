@@ -1,4 +1,4 @@
-//! What is written: its namespace becomes the real one, or it is refused.
+//! Maps written bodies: replaces the namespace by its real name, or refuses the body.
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use super::{
     refuse::Refusal,
 };
 
-/// How a written body is to be read.
+/// The form of a written body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An object, or a patch in the form of one.
@@ -25,7 +25,7 @@ impl From<Unreadable> for Refusal {
     }
 }
 
-/// The form of a body by its media type; a refusal if it can't be read here.
+/// The form of a body by its media type. Refuses media types that can't be mapped.
 pub(crate) fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
     let Some(value) = headers.get(http::header::CONTENT_TYPE) else {
         return Ok(Form::Object);
@@ -48,7 +48,7 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<Form, Refusal> {
     }
 }
 
-/// The body as it is sent. None: as it came.
+/// Maps a body. `None` if nothing changes.
 pub(crate) fn written(
     body: &[u8],
     form: Form,
@@ -68,17 +68,17 @@ pub(crate) fn written(
     }
 }
 
-/// A name that is to be stored.
+/// Maps a name that the write stores.
 fn stored(rule: Rule, value: &RawValue, names: &Names) -> Result<Option<String>, Refusal> {
     match text(value) {
         Some(name) if rule == Rule::Own && name == *names.inside => Ok(replaced(&name, &names.real)),
-        // Empty is as if it were not there.
+        // An empty name counts as a missing one.
         Some(name) if rule == Rule::Own && !name.is_empty() => Err(mismatch()),
         _ => Ok(compared(value, names)),
     }
 }
 
-/// A name that is only compared with, or spoken of.
+/// Maps a name that the write only compares or refers to.
 pub(super) fn compared(value: &RawValue, names: &Names) -> Option<String> {
     let name = text(value)?;
     replaced(&name, names.swap(&name))
@@ -268,7 +268,7 @@ mod tests {
         for group in ["", "events.k8s.io"] {
             let write = |body: Value| write_as(&body, Form::Object, (group, "events"), false);
             assert_eq!(write(event("default", "zoo")), Ok(event("island", "zoo")));
-            // What was read of the real default namespace is written back as it was.
+            // An object that refers to the real default namespace can be read and written back unchanged.
             assert_eq!(write(event("default", "island")), Ok(event("island", "default")));
         }
         let pod = json!({"related": {"namespace": "default"}});

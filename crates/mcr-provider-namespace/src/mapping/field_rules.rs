@@ -2,12 +2,12 @@
 
 use super::json::FieldPath;
 
-/// What a field holds.
+/// The meaning of the name in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The namespace the object is in. It must be the cluster's own.
+    /// The namespace of the object itself. It must be the cluster's own.
     Own,
-    /// A namespace the object speaks of. It may be any; those that have two names change places.
+    /// A namespace to which the object refers. It may be any; the two names of the cluster's namespace are swapped.
     Reference,
 }
 
@@ -22,12 +22,12 @@ const EVENTS: &FieldRules = &[
     (&["regarding", "namespace"], Rule::Reference),
     (&["related", "namespace"], Rule::Reference),
 ];
-// The API server refuses one whose two namespaces differ.
+// The API server refuses a review whose two namespaces differ.
 const REVIEWS: &FieldRules = &[
     OWN,
     (&["spec", "resourceAttributes", "namespace"], Rule::Reference),
 ];
-/// Of the kind Namespace: it is in none, but is called like one.
+/// For the kind Namespace: the object is in no namespace, and its name is the name of one.
 pub(crate) const NAMESPACES: &FieldRules = &[(&["metadata", "name"], Rule::Own)];
 
 /// The field rules of a kind.

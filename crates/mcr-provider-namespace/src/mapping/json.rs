@@ -1,5 +1,5 @@
-//! JSON in which a few texts are replaced. Everything else keeps its bytes: numbers, order and unknown fields can't be
-//! changed by what is not read.
+//! Replaces a few strings in JSON. All other bytes stay the same, so numbers, the order and unknown fields can't
+//! change.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// What is to be JSON is not, or an object has a key that is no text.
+/// The body is not valid JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
 impl From<serde_json::Error> for Unreadable {
-    // The parser's own words may quote what it read.
+    // The text of serde_json may quote the body.
     fn from(_: serde_json::Error) -> Self {
         Self
     }
 }
 
-/// The fields of an object as they came, in their order, with duplicates.
+/// The fields of an object in their order, with duplicates.
 pub(crate) struct Fields<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
@@ -44,7 +44,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a value. None: it is no object.
+    /// The fields of a value. `None` if the value is no object.
     pub(crate) fn of(value: &'a RawValue) -> Result<Option<Self>, Unreadable> {
         if !value.get().starts_with('{') {
             return Ok(None);
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
         Ok(Some(serde_json::from_str(value.get())?))
     }
 
-    /// The field of this name. If there are several the last one counts, as for the API server.
+    /// The value of the field with this name. If there are several, the last one counts, as for the API server.
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0
             .iter()
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// The object with some values replaced. None: none were.
+    /// The object with some values replaced. `None` if no value was replaced.
     pub(crate) fn edit<E>(
         &self,
         mut edit: impl FnMut(&str, &RawValue) -> Result<Option<String>, E>,
@@ -89,10 +89,10 @@ impl<'a> Fields<'a> {
 /// The path of a field in an object: the names of the fields that lead to it.
 pub(crate) type FieldPath = [&'static str];
 
-/// Replaces a value, by the rule of its field. None: the value stays as it is.
+/// Replaces a value by the rule of its field. `None` if the value stays the same.
 pub(crate) type Edit<'e, T, E> = dyn FnMut(T, &RawValue) -> Result<Option<String>, E> + 'e;
 
-/// Replaces the values of some fields. None: it replaced none, or the value is no object.
+/// Replaces the values of some fields. `None` if no value was replaced, or the value is no object.
 pub(crate) fn edit_at<T: Copy, E: From<Unreadable>>(
     value: &RawValue,
     field_rules: &[(&FieldPath, T)],
@@ -127,9 +127,9 @@ pub(crate) fn whole(body: &[u8]) -> Result<&RawValue, Unreadable> {
     Ok(serde_json::from_slice(body)?)
 }
 
-/// The text of a value that is one.
+/// The content of a string. `None` if the value is no string.
 pub(crate) fn text(value: &RawValue) -> Option<String> {
-    // Told by its first byte, so that a large value is not looked through for nothing.
+    // Checks the first byte, so that a large value that is no string is not parsed.
     value
         .get()
         .starts_with('"')
@@ -141,7 +141,7 @@ pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Replaces elements of an array. None: nothing was replaced, or it is no array.
+/// Replaces elements of an array. `None` if no element was replaced, or the value is no array.
 pub(crate) fn edit_elements<E: From<Unreadable>>(
     array: &RawValue,
     mut edit: impl FnMut(&RawValue) -> Result<Option<String>, E>,

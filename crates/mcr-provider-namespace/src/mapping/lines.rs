@@ -1,4 +1,4 @@
-//! A watch, line by line, as it comes.
+//! Maps a watch line by line, as the lines arrive.
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
@@ -9,14 +9,14 @@ use mcr_core::{AnswerBody, BoxError};
 use super::{answer::Answers, json::Unreadable};
 use crate::error::AnswerError;
 
-/// The longest line. No object is as large, by what API servers accept.
+/// The most bytes of a line. API servers accept no object of this size.
 const MAX_LINE: usize = 16 << 20;
 
 /// Cuts chunks into lines.
 #[derive(Debug, Default)]
 struct Lines {
     buffer: BytesMut,
-    /// How much of the buffer is known to have no line feed.
+    /// The number of bytes of the buffer that are known to have no line feed.
     seen: usize,
 }
 
@@ -33,7 +33,7 @@ impl Lines {
     }
 }
 
-/// The lines of a chunk that are complete, mapped.
+/// Maps the complete lines of a chunk.
 fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> Result<Bytes, AnswerError> {
     lines.buffer.extend_from_slice(chunk);
     let mut out = BytesMut::new();
@@ -57,9 +57,10 @@ fn mapped(lines: &mut Lines, answers: &Answers, chunk: &[u8], limit: usize) -> R
     }
 }
 
-/// Maps the body of a watch. It ends with an error at the first line that can't be read: nothing passes unmapped.
+/// Maps the body of a watch. The result ends with an error at the first line that can't be read, so no line passes
+/// unmapped.
 ///
-/// Dropping it drops the body it reads.
+/// Dropping the result drops the original body.
 pub(crate) fn map_lines(
     body: AnswerBody,
     answers: Answers,

@@ -1,4 +1,4 @@
-//! What one cluster that is a namespace asks, said so that its host understands it, and the answers the other way round.
+//! The mapping of requests and answers between a cluster that is a namespace, and its host.
 //!
 //! No I/O happens here: [`crate::send`] does it.
 

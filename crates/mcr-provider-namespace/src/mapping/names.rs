@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-/// What the namespace of a namespace-cluster is called in it, unless names are kept.
+/// The name of the only namespace inside a cluster, unless names are kept.
 pub(crate) const DEFAULT: &str = "default";
 
-/// The name a namespace has in its cluster, and the one it really has.
+/// The name of a namespace inside its cluster, and its real name in the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) inside: Arc<str>,
@@ -13,7 +13,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names of a namespace. None: nothing a namespace can be called, so nothing to build a path of.
+    /// The names of a namespace. `None` if `real` is no valid name of a namespace, so that it can't be used in a path.
     pub(crate) fn of(real: &Arc<str>, keep: bool) -> Option<Self> {
         is_name(real).then(|| Self {
             inside: if keep { real.clone() } else { DEFAULT.into() },
@@ -21,10 +21,10 @@ impl Names {
         })
     }
 
-    /// What a name that is used inside is really, and the other way round.
+    /// Maps a name from inside to outside, or from outside to inside.
     ///
-    /// The two names change places, so that nothing inside can mean the real `default`, and what is read can be
-    /// written back unchanged.
+    /// Swaps the two names, so that no request from inside can mean the real `default`, and an object that was
+    /// read can be written back unchanged.
     pub(crate) fn swap<'a>(&'a self, name: &'a str) -> &'a str {
         if name == &*self.inside {
             &self.real

@@ -1,16 +1,16 @@
-//! What a request's path is about.
+//! Parses the path of a request.
 //!
-//! Only canonical paths are understood: what two readers could understand in two ways (percent escapes, dot segments,
-//! empty segments) is refused before anything is looked at, so no way of writing a namespace can get around its mapping.
+//! Accepts canonical paths only. Refuses every form that two parsers could read in two ways (percent escapes, dot
+//! segments, empty segments), so that no spelling of a namespace can get around the mapping.
 
 use http::Uri;
 
 use super::refuse::Refusal;
 
-/// What a path is about.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
-    /// Which kinds there are, the server's version and health. The same for all clusters of a host.
+    /// The discovery, the version and the health of the server, which are the same for all clusters of a host.
     About,
     /// The kind Namespace itself.
     Namespaces {
@@ -36,15 +36,16 @@ pub(crate) struct Objects<'a> {
     pub(crate) rest: &'a str,
 }
 
-/// What of a namespace an API server takes for a part of the object, and not for a kind in it.
+/// The segments after a namespace that an API server reads as a subresource of the namespace, and not as a kind in it.
 const SUBRESOURCES_OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
-/// First segments that are about the server, with everything below them.
+/// The first segments of paths about the server itself.
 const ABOUT: [&str; 5] = ["version", "openapi", "healthz", "livez", "readyz"];
-/// An older form of watches and proxies, in which the namespace stands elsewhere.
+/// The prefixes of an older form of watches and proxies, in which the namespace has another position.
 const OLD_FORMS: [&str; 2] = ["watch", "proxy"];
 
 impl Objects<'_> {
-    /// Whether a connection is made through the API server: what is sent and answered is not the API's.
+    /// Whether the API server passes the request on to a pod or service, so that the bodies are not those of the
+    /// Kubernetes API.
     pub(crate) fn is_connect(&self) -> bool {
         if !self.group.is_empty() {
             return false;
@@ -56,7 +57,7 @@ impl Objects<'_> {
         }
     }
 
-    /// The path of the same in another namespace, or in one for the first time.
+    /// The path of the same objects in this namespace.
     pub(crate) fn path_in(&self, namespace: &str) -> String {
         format!("/{}/namespaces/{namespace}/{}", self.root, self.rest)
     }
@@ -81,7 +82,8 @@ pub(crate) fn parse(uri: &Uri) -> Result<Target<'_>, Refusal> {
     };
     let target = read(inner);
     let (strict, free) = match &target {
-        // What follows goes to a pod or service as it is; only what could lead out of it is refused.
+        // The rest of the path goes to a pod or service as it is. Only segments that could lead out of that path are
+        // refused.
         Ok(Target::Objects(objects)) if objects.is_connect() && objects.subresource == Some("proxy") => {
             let free = after_segments(objects.rest, 3);
             let strict = &inner[..inner.len() - free.len()];
@@ -129,7 +131,8 @@ fn read(path: &str) -> Result<Target<'_>, Refusal> {
     };
     let (namespace, below, rest) = match below {
         [first, ..] if OLD_FORMS.contains(first) => return Err(Refusal::no_such_path()),
-        // Namespaces are a kind of the core group, and read so whatever other groups have of that name.
+        // The kind Namespace, which is in the core group. The same path in another group is refused, even if that group
+        // has a kind of this name.
         ["namespaces", about @ ..] if about.len() < 2 || SUBRESOURCES_OF_NAMESPACES.contains(&about[1]) => {
             return match about {
                 _ if !group.is_empty() => Err(Refusal::no_such_path()),
@@ -169,12 +172,12 @@ fn read(path: &str) -> Result<Target<'_>, Refusal> {
     }))
 }
 
-/// What of a path comes after its first segments.
+/// The part of a path after its first segments.
 fn after_segments(path: &str, count: usize) -> &str {
     path.splitn(count + 1, '/').nth(count).unwrap_or("")
 }
 
-/// Checks the part of a path that a pod or service is asked for.
+/// Checks the part of a path that goes to a pod or service.
 fn check_free(path: &str) -> Result<(), Refusal> {
     if path.is_empty() {
         return Ok(());
@@ -182,7 +185,7 @@ fn check_free(path: &str) -> Result<(), Refusal> {
     let Some(decoded) = decoded(path) else {
         return Err(not_canonical("it has a broken percent escape"));
     };
-    // Escaped or not: the API server undoes escapes before it splits.
+    // Checks the unescaped path too, because the API server unescapes a path before it splits it.
     let slashes = decoded.iter().filter(|byte| **byte == b'/').count();
     if slashes != path.bytes().filter(|byte| *byte == b'/').count() {
         return Err(not_canonical("it has an escaped slash"));
@@ -195,7 +198,7 @@ fn check_free(path: &str) -> Result<(), Refusal> {
         if matches!(*segment, b"." | b"..") {
             return Err(not_canonical("it has a dot segment"));
         }
-        // One slash at the end is something a service may tell apart.
+        // One slash at the end is allowed, because it may matter to a service.
         if segment.is_empty() && number + 1 < segments.len() {
             return Err(not_canonical("it has an empty segment"));
         }
@@ -219,7 +222,7 @@ fn decoded(path: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// What a segment of a URI may have unescaped.
+/// Whether a segment of a URI may have this byte without an escape.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
@@ -230,7 +233,7 @@ fn not_canonical(why: &str) -> Refusal {
 
 fn no_business(path: &str) -> Refusal {
     let first = path.split('/').next().unwrap_or_default();
-    // A part of the path that was not looked at yet: shown only if it is harmless.
+    // The first segment has not been checked yet, so the error shows it only if it is alphanumeric.
     let first = if first.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         first
     } else {

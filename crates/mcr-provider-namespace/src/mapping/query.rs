@@ -1,4 +1,4 @@
-//! The query of a request. Of its parameters only the field selector knows of namespaces.
+//! Maps the query of a request. The field selector is the only parameter that can contain namespaces.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,18 @@ use super::{
 
 const FIELD_SELECTOR: &str = "fieldSelector";
 
-/// Whether a watch is asked for, as the API server reads it: by the first value, and any but two mean yes.
+/// Whether the request is a watch, as the API server decides it: by the first value of `watch`, where every value but
+/// two means yes.
 pub(crate) fn is_watch(query: Option<&str>) -> bool {
     let parameters = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let first = parameters.into_iter().find(|(key, _)| key == "watch");
     first.is_some_and(|(_, value)| !value.eq_ignore_ascii_case("false") && value != "0")
 }
 
-/// The query with its field selector mapped, and with one more term where what is asked for has to be narrowed.
+/// Maps the field selector of a query, and adds a term to it if the request has to be narrowed.
 ///
-/// The term comes as field and value. There is one field selector in the result, in front of everything else, whatever
-/// ways there are to write several or to hide one: the first is what an API server goes by.
+/// The term is a field and a value. The result has exactly one field selector that counts, in front of all other
+/// parameters: an API server uses the first, however a query may repeat or hide others.
 pub(crate) fn mapped(
     query: Option<&str>,
     field_rules: &FieldRules,
@@ -72,8 +73,8 @@ fn selector(selector: &str, field_rules: &FieldRules, names: &Names) -> String {
     terms.join(",")
 }
 
-/// The terms of a field selector that are left where one watch serves all clusters: those that say nothing of namespaces.
-/// None: there is one that is not true in every cluster.
+/// The terms of a field selector for one watch over all clusters: those without namespaces. `None` if a term with a
+/// namespace is not true in every cluster.
 pub(crate) fn of_all(selector: &str, field_rules: &FieldRules, inside: Option<&str>) -> Option<String> {
     let mut left = Vec::new();
     for term in terms(selector) {
@@ -104,7 +105,7 @@ fn mapped_term<'a>(term: &'a str, field_rules: &FieldRules, names: &Names) -> Co
     {
         return term.into();
     }
-    // What can't be unescaped is for the API server to refuse.
+    // A value that can't be unescaped stays, and the API server refuses it.
     match unescaped(value) {
         Some(name) => format!("{field}{operator}{}", escaped(names.swap(&name))).into(),
         None => term.into(),
@@ -120,7 +121,7 @@ fn operator(term: &str) -> Option<(usize, &'static str)> {
     })
 }
 
-/// The parts between commas that are not escaped.
+/// Splits a selector at the commas that are not escaped.
 fn terms(selector: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escape) = (Vec::new(), 0, false);
     for (at, c) in selector.char_indices() {
@@ -190,7 +191,7 @@ mod tests {
             ("metadata.namespace=default", "metadata.namespace=island"),
             ("metadata.namespace==default", "metadata.namespace==island"),
             ("metadata.namespace!=default", "metadata.namespace!=island"),
-            // The real name is no namespace inside: it must not match what it would without a mapping.
+            // The real name is no namespace inside the cluster, so the term must match no object.
             ("metadata.namespace=island", "metadata.namespace=default"),
             ("metadata.namespace!=island", "metadata.namespace!=default"),
             ("metadata.namespace=zoo", "metadata.namespace=zoo"),
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(map("fieldSelector=", narrow), start);
         for (asked, rest) in [
             ("fieldSelector=a%3Db", "%2Ca%3Db"),
-            // A pair with a semicolon in it is dropped by the API server; escaped it is not.
+            // The API server drops a pair with a semicolon. It keeps one with an escaped semicolon.
             ("fieldSelector=a%3Db;c", "%2Ca%3Db%3Bc"),
             ("field%53elector=a%3Db", "%2Ca%3Db"),
             ("fieldSelector=a%3Db&fieldSelector=c%3Dd", "%2Ca%3Db"),

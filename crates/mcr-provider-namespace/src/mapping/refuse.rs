@@ -1,4 +1,4 @@
-//! Answers that an API server would give, given without asking one.
+//! Answers of an API server that are made here, without a request to the host.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,13 +6,13 @@ use http_body_util::Full;
 use mcr_core::AnswerBody;
 use serde_json::json;
 
-/// A request that is not sent, and what is answered in its place.
+/// The answer to a request that is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: StatusCode,
     reason: &'static str,
     pub(crate) message: String,
-    /// What was not found: group, plural, name.
+    /// The object that was not found: group, plural, name.
     about: Option<(String, String, String)>,
 }
 
@@ -30,7 +30,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// What an API server says where there is nothing at a path.
+    /// The answer of an API server to an unknown path.
     pub(crate) fn no_such_path() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(StatusCode::NOT_FOUND, "NotFound", message)
@@ -55,7 +55,7 @@ impl Refusal {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
     }
 
-    /// A cluster-scoped kind was asked for.
+    /// The request is for a cluster-scoped kind.
     pub(crate) fn cluster_scoped(cluster: &str, plural: &str) -> Self {
         Self::forbidden(format!(
             "cluster {cluster:?} is a namespace of another cluster: it has no cluster-scoped kinds such as {plural}; use \
@@ -108,7 +108,7 @@ impl Refusal {
     }
 }
 
-/// The list an API server answers where nothing was to be deleted.
+/// The answer of an API server to a deletion that matches no object: an empty list.
 pub(crate) fn nothing_deleted(api_version: &str, kind: &str) -> Response<AnswerBody> {
     let list = json!({
         "kind": format!("{kind}List"), "apiVersion": api_version, "metadata": {"resourceVersion": ""}, "items": [],
@@ -126,7 +126,7 @@ fn answer(code: StatusCode, body: String) -> Response<AnswerBody> {
     response
 }
 
-/// A body that is there already.
+/// A body of these bytes.
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> AnswerBody {
     AnswerBody::new(Full::new(bytes.into()))
 }

@@ -314,7 +314,7 @@ async fn upgrades_logs_and_proxies_pass_as_they_are() {
     let read =
         |response: Response<AnswerBody>| async { response.into_body().collect().await.unwrap().to_bytes() };
     assert_eq!(read(send("pods/a/log").await).await, "in island\n");
-    // What a pod answers is its own, in whatever form.
+    // The answer of a pod passes unchanged in any form.
     assert_eq!(
         read(send("services/a/proxy/x").await).await,
         r#"{"metadata":{"namespace":"island"}}"#

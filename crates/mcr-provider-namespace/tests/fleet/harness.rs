@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers of the tests in this folder.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ pub(crate) use mcr_testkit::waiting::OrFail;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// What never comes is given up after this.
+/// The limit for any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 #[track_caller]
@@ -88,7 +88,7 @@ pub(crate) async fn dies(client: &Client, namespace: &str, name: &str) {
         .or_fail();
 }
 
-/// What reconcilers have seen, as `live island default/crusoe`.
+/// The sightings of reconcilers, as `live island default/crusoe`.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<Vec<String>>);
 

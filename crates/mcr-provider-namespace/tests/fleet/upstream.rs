@@ -1,4 +1,4 @@
-//! What multicluster-runtime's tests of its namespace provider hold, P-09 to P-15 of `docs/comparison.md`.
+//! The assertions of multicluster-runtime's tests of its namespace provider: P-09 to P-15 of `docs/comparison.md`.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::Cluster;

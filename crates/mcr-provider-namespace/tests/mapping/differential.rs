@@ -13,7 +13,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const PATCH: &str = "application/json-patch+json";
 
-/// What both must answer alike, in this order.
+/// The requests to which both must give the same answers, in this order.
 fn script() -> Vec<Raw> {
     let maps = "/api/v1/namespaces/default/configmaps";
     let missing = "/api/v1/namespaces/missing/configmaps";
@@ -134,7 +134,7 @@ fn metadata(object: &Value) -> Value {
     json!([object["metadata"]["name"], object["metadata"]["namespace"]])
 }
 
-/// What must be alike of an answer: not identities, versions and times, and a name that is quoted.
+/// The part of an answer that must be equal: without identities, versions, times and quoted names.
 async fn essence(client: &Client, raw: &Raw) -> (u16, Value) {
     let Some(reply) = ask(client, raw).await else {
         return (0, Value::Null);
@@ -190,7 +190,7 @@ async fn a_cluster_that_is_a_namespace_answers_as_one_that_is_none() {
     }
     let island = NamespaceMapping::new().client(&host.client(), "island").unwrap();
     let mut different = Vec::new();
-    // What is refused before the API server sees it is refused in other words.
+    // A refusal by the mapping itself has a text of its own.
     let own_words = |raw: &Raw| raw.body == "{" || raw.uri.contains("no.group") || raw.body == "x";
     for raw in script() {
         let (here, there) = (essence(&island, &raw).await, essence(&real.client(), &raw).await);

@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers of the tests in this folder.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whatever is asked in a cluster that is a namespace: nothing else of its host is read or touched.
+//! No request to a cluster that is a namespace reads or changes anything else of its host.
 //!
 //! Random requests, most of them wrong in some way, against a real API server. Its audit log is the judge: it has every
 //! request as the API server understood it.
@@ -120,7 +120,7 @@ fn is_allowed(event: &AuditEvent) -> bool {
 
 /// Whether an answer has nothing in it of other namespaces, and shows the own one by the name it has inside.
 fn is_clean(raw: &Raw, reply: &Reply, inside: &str) -> bool {
-    // What is connected to answers in the forms it likes, and so do refusals of it.
+    // Pods and services answer in any form, and so do the refusals of such connections.
     let connected = ["/proxy", "/log", "/exec", "/attach", "/portforward"]
         .iter()
         .any(|part| raw.uri.contains(part));

@@ -1,4 +1,4 @@
-//! What a cluster that is a namespace has not, and what is said of it.
+//! The limits of a cluster that is a namespace, and the answers to requests beyond them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -146,7 +146,7 @@ async fn what_a_namespace_does_not_have_is_refused_in_words() {
     assert_eq!(seen.metadata.name.as_deref(), Some("default"));
     assert_eq!(seen.metadata.labels.unwrap()["x"], "y");
 
-    // What is about the server is the same for all.
+    // Paths about the server itself answer the same in all clusters.
     assert_eq!(world.island.apiserver_version().await.unwrap().major, "1");
     assert!(
         world

@@ -165,7 +165,7 @@ fn queries() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// What stands where a namespace is to stand.
+/// Values in the place of a namespace.
 fn written_namespaces() -> BoxedStrategy<Value> {
     let names = vec![
         json!("default"),

@@ -1,4 +1,4 @@
-//! What is done in a cluster that is a namespace, seen from inside and from its host.
+//! All verbs in a cluster that is a namespace, seen from inside and from its host.
 
 use std::collections::BTreeMap;
 

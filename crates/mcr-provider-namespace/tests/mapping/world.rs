@@ -13,7 +13,7 @@ use mcr_testkit::control_plane::ControlPlane;
 
 use crate::harness::{crd, namespace};
 
-/// What never comes is given up after this.
+/// The limit for any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {

@@ -119,7 +119,7 @@ impl<'a> ListTemplate<'a> {
 
     /// Continues a comparison and records scalars. False if the object does not match.
     fn compare(&self, comparison: &mut Comparison<'a>, recorder: &mut BoundedRecorder<'_>) -> bool {
-        // Compilers keep a local copy in registers.
+        // A local copy, because compilers keep its fields in registers.
         let mut json = comparison.json.clone();
         let left = self.segments.get(comparison.segments..).unwrap_or_default();
         let mut passed = left.iter();

@@ -70,7 +70,7 @@ impl<'a> ObjectMetadata<'a> {
     }
 }
 
-// Annotations may be secrets.
+// Does not show annotations, which may contain secrets.
 impl fmt::Debug for ObjectMetadata<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectMetadata")

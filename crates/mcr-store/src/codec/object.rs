@@ -310,7 +310,7 @@ impl Object {
     }
 }
 
-// Objects may be Secrets.
+// Does not show the JSON, because objects may be Secrets.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Object")

@@ -98,7 +98,7 @@ impl Template {
     }
 }
 
-// Names of fields may be secrets, for example those in the data of a Secret.
+// Does not show the JSON: the names of fields may be secrets, for example those in the data of a Secret.
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Template")

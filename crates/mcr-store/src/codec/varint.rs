@@ -4,7 +4,7 @@
 pub(super) const BITS: u32 = 6;
 /// The largest number that one byte holds.
 pub(super) const MAX_IN_A_BYTE: usize = (1 << BITS) - 1;
-/// The bit that says that another byte follows.
+/// The continuation bit: another byte follows.
 pub(super) const MORE: u8 = 1 << BITS;
 
 #[inline(always)]

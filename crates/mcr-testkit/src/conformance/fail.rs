@@ -1,4 +1,4 @@
-//! How a provider fails the suite.
+//! The failure of a provider in the suite.
 
 use std::fmt;
 

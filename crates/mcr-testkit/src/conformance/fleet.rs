@@ -1,4 +1,4 @@
-//! What a fleet makes of what the provider says.
+//! Checks that run the provider in a fleet.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -34,7 +34,7 @@ pub(super) fn needs(check: &str) -> &'static [Ability] {
 
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The numbers of the clusters that are added only to be engaged begin here.
+/// The first number of a marker: a cluster that is added only to wait until the fleet has engaged it.
 const MARKERS: usize = 1000;
 
 struct Running {
@@ -44,7 +44,7 @@ struct Running {
     task: JoinHandle<()>,
     patience: Duration,
     quiet: Duration,
-    /// How many clusters were added only to be engaged.
+    /// How many markers were added.
     markers: AtomicUsize,
 }
 
@@ -76,7 +76,7 @@ impl Running {
         running
             .until("the provider says Synced", || running.fleet.is_discovered())
             .await;
-        // A cluster is engaged by a task of its own, a moment after it was said.
+        // A task of the fleet engages a cluster, a moment after it was announced.
         running
             .until(format!("{names:?} are engaged"), || {
                 names.iter().all(|name| running.fleet.get(name).is_ok())
@@ -111,7 +111,7 @@ impl Running {
         }
     }
 
-    /// Fails unless this very engagement goes on.
+    /// Fails unless the fleet still has this engagement of the cluster.
     #[track_caller]
     fn same(&self, cluster: &Cluster, why: &str) {
         let now = self.fleet.get(cluster.name()).ok();
@@ -120,7 +120,8 @@ impl Running {
         }
     }
 
-    /// Waits until the provider has said a line once more than before, and for what follows from it.
+    /// Waits until the provider has made this announcement more than `before` times, and until the fleet has acted on
+    /// it.
     async fn until_said<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
         self.until(format!("the provider says {line}"), || {
             self.tap.count(&line) > before
@@ -129,8 +130,8 @@ impl Running {
         self.settled(subject).await;
     }
 
-    /// Waits a little, and until a cluster that is added then is engaged, where one can be: by then the fleet has acted on
-    /// all that was on its way.
+    /// Waits for the subject's [`quiet`](Subject::quiet) time. Then adds a marker, if the subject can, and waits until it
+    /// is engaged: by then the fleet has acted on all earlier announcements.
     async fn settled<S: Subject>(&self, subject: &mut S) {
         sleep(self.quiet).await;
         if S::CAN.contains(&Add) {
@@ -239,7 +240,8 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
         running.until_said(&mut subject, line.clone(), before).await;
         running.same(&cluster, "only its credentials changed");
     }
-    // Where no identity is declared and the cluster can't be asked, another address is another cluster.
+    // Without a declared identity, and as the cluster does not answer, the fleet takes another address for another
+    // cluster.
     if S::CAN.contains(&Change) && cluster.identity().is_some() {
         let before = running.tap.count(&line);
         subject.change(&draft.changed()).await;

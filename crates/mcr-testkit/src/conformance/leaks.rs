@@ -1,4 +1,4 @@
-//! What is left of a discovery.
+//! Checks that a discovery leaves no task, thread or file behind.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) fn needs(_: &str) -> &'static [Ability] {
     &[]
 }
 
-/// So many that what each leaves behind stands out from what the process does besides.
+/// Enough rounds that one leak in each stands out from the other activity of the process.
 const ROUNDS: usize = 40;
 
 pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
@@ -26,7 +26,8 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
         let stop = CancellationToken::new();
         let mut discovery = provider.discover(stop.clone());
         match number % 4 {
-            // Before it has begun, while it begins, and while it waits; told and not told to stop.
+            // Ends the discovery before its first poll, while it starts, and while it waits; with and without
+            // cancelling its token.
             0 => {}
             1 => drop(futures::poll!(discovery.next())),
             kind => {
@@ -41,7 +42,7 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
             }
         }
     };
-    // What is made once for all discoveries is made now.
+    // Some rounds before the count, so that things that are made once for all discoveries exist.
     for number in 0..8 {
         round(number).await;
     }
@@ -68,7 +69,7 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
     }
 }
 
-/// Threads and open files, where the system tells; else none.
+/// The number of threads or open files, where `/proc` has it; else 0.
 fn entries(of: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{of}")).map_or(0, Iterator::count)
 }

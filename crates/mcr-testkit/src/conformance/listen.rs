@@ -1,4 +1,4 @@
-//! A discovery that is listened to, with a deadline and with open ears for what must never be said.
+//! Reads the changes of a discovery, with a deadline, and fails at once on a change that is never allowed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use super::{Ability, CANARY, Draft, Subject, fail};
 /// How long a discovery may take to end, in short pauses of the same runtime: on a busy machine they take longer as well.
 const STOPPING: (u32, Duration) = (100, Duration::from_millis(20));
 
-/// The numbers of the clusters that are added only to be announced begin here.
+/// The first number of a marker: a cluster that is added only to wait until it is announced.
 const MARKERS: usize = 1000;
 
 pub(super) struct Heard {
@@ -26,13 +26,14 @@ pub(super) struct Heard {
     _stop_on_drop: DropGuard,
     patience: Duration,
     quiet: Duration,
-    /// Everything said, shortly and in order.
+    /// All announcements in order, in a short form.
     pub(super) log: Vec<String>,
-    /// The clusters there are, by what was said; the broken ones that never were good are not here.
+    /// The announced clusters with their last good specs. A cluster that was only ever announced as broken is not in
+    /// it.
     pub(super) clusters: BTreeMap<ClusterName, ClusterSpec>,
     pub(super) broken: BTreeMap<ClusterName, BrokenCluster>,
     pub(super) syncs: usize,
-    /// Those that were added only to be announced, and whether they were. They count as no clusters.
+    /// The markers, and whether each was announced. They are not in `clusters`.
     markers: BTreeMap<ClusterName, bool>,
 }
 
@@ -64,7 +65,7 @@ impl Heard {
         heard
     }
 
-    /// Listens until it is so; `what` is what the provider should say.
+    /// Listens until the condition holds. `what` completes the failure: what the provider should have announced.
     #[track_caller]
     pub(super) fn until(
         &mut self,
@@ -85,7 +86,7 @@ impl Heard {
         }
     }
 
-    /// Listens until a cluster is there and its spec is so.
+    /// Listens until a cluster is announced with a spec for which the condition holds.
     pub(super) async fn until_spec(
         &mut self,
         name: &ClusterName,
@@ -109,7 +110,7 @@ impl Heard {
         .await;
     }
 
-    /// Listens until another Upsert of a cluster.
+    /// Listens until the next `Upsert` of a cluster.
     pub(super) async fn until_said_again(&mut self, name: &ClusterName) {
         let (line, from) = (format!("+{name}"), self.log.len());
         self.until(format!("an Upsert of {name}"), move |heard| {
@@ -118,8 +119,9 @@ impl Heard {
         .await;
     }
 
-    /// Listens for a while, and until a cluster that is added then is announced, where one can be: by then all has been
-    /// said that was on its way. Returns what was said of others.
+    /// Listens for the subject's [`quiet`](Subject::quiet) time. Then adds a marker, if the subject can, and listens
+    /// until it is announced: by then all earlier changes have been announced. Returns the announcements of other
+    /// clusters.
     pub(super) async fn listen<S: Subject>(&mut self, subject: &mut S) -> Vec<String> {
         let from = self.log.len();
         let end = Instant::now() + self.quiet;
@@ -133,7 +135,7 @@ impl Heard {
         self.log[from..].to_vec()
     }
 
-    /// Fails unless nothing is said for a while.
+    /// Fails if anything is announced during [`listen`](Self::listen).
     pub(super) async fn silence<S: Subject>(&mut self, subject: &mut S, why: impl Display) {
         let said = self.listen(subject).await;
         if !said.is_empty() {
@@ -141,7 +143,7 @@ impl Heard {
         }
     }
 
-    /// Tells the discovery to stop, and waits until it has ended.
+    /// Cancels the token of the discovery, and waits until its stream has ended.
     pub(super) async fn stopped(mut self) {
         self.stop.cancel();
         let (pauses, pause) = STOPPING;
@@ -161,7 +163,7 @@ impl Heard {
         }
     }
 
-    /// What was last said of a cluster that is there.
+    /// The last good spec of an announced cluster.
     #[track_caller]
     pub(super) fn spec(&self, name: &ClusterName) -> &ClusterSpec {
         match self.clusters.get(name) {

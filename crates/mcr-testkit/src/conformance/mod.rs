@@ -1,12 +1,12 @@
-//! What every provider must do, as tests made by one macro.
+//! The conformance suite: one macro makes the tests of everything that a provider must do.
 //!
-//! A provider's author writes a [`Subject`]: a small world (a folder, a hub, a registry) in which clusters can be
-//! added, changed and removed, and the provider over it. [`provider_conformance!`](crate::provider_conformance)
-//! makes a test of every promise from it; a promise that needs something the subject does not declare in
-//! [`Subject::CAN`] is skipped, and says so on standard error.
+//! The author of a provider writes a [`Subject`]: a small world (a folder, a hub, a registry) in which clusters
+//! can be added, changed and removed, and the provider that watches it.
+//! [`provider_conformance!`](crate::provider_conformance) makes one test for each promise. A test that needs an
+//! ability which [`Subject::CAN`] does not have is skipped, and prints that to standard error.
 //!
 //! Give the suite a test file of its own, `tests/conformance.rs`: the test that counts threads and files is
-//! disturbed by strangers in its process.
+//! disturbed by other tests in its process.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,8 +46,8 @@
 //! mcr_testkit::provider_conformance!(MyProvider);
 //! ```
 //!
-//! Clusters of the suite have an address where nobody answers: what is checked is what the provider says, and what
-//! a `Fleet` makes of it.
+//! At the addresses of the suite's clusters nothing answers. The suite checks the announcements of the provider,
+//! and how a `Fleet` reacts to them.
 
 mod fail;
 mod fleet;
@@ -92,7 +92,7 @@ macro_rules! provider_conformance_test {
     };
 }
 
-/// The one list of all checks.
+/// The list of all checks.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! for_each_check {
@@ -135,17 +135,17 @@ static ALONE: RwLock<()> = RwLock::new(());
 
 macro_rules! dispatch {
     ($subject:ty; $($check:ident of $module:ident),* $(,)?) => {
-        /// Runs one check by its name, on a tokio runtime of its own; what
-        /// [`provider_conformance!`](crate::provider_conformance) makes a test of.
+        /// Runs one check by its name, on a tokio runtime of its own. The tests of
+        /// [`provider_conformance!`](crate::provider_conformance) call it.
         ///
         /// # Panics
-        /// If the provider does not pass, with what it should have done and what it said.
+        /// If the provider fails the check. The message has the expected announcement and the announcements that came.
         pub fn run<S: Subject>(check_name: &str) {
             if let Some(missing) = match check_name {
                 $( stringify!($check) => missing::<S>($module::needs(check_name)), )*
                 _ => fail(format!("there is no check {check_name:?}")),
             } {
-                // Not by println: libtest would hide it.
+                // Not with `println!`, because libtest hides the output of a test that passes.
                 let subject = std::any::type_name::<S>();
                 let _ = writeln!(
                     std::io::stderr(),
@@ -161,7 +161,7 @@ macro_rules! dispatch {
             on_runtime(check::<S>(check_name));
         }
 
-        /// What [`run`] runs, on whatever runtime there is. Skips nothing.
+        /// Runs one check on the current runtime, and skips none. [`run`] calls it.
         #[doc(hidden)]
         pub async fn check<S: Subject>(check: &str) {
             match check {

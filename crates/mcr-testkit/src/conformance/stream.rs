@@ -1,4 +1,4 @@
-//! What a discovery says, looked at by itself.
+//! Checks of the announcements of a discovery, without a fleet.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) fn needs(check: &str) -> &'static [Ability] {
     }
 }
 
-/// A world with so many clusters, if it can have them, and the names of all.
+/// Makes a world with `count` clusters if the subject can add any. Returns the names of all clusters.
 pub(super) async fn world<S: Subject>(count: usize) -> (S, Vec<Draft>, Vec<ClusterName>) {
     let mut subject = S::start().await;
     let mut drafts = Vec::new();
@@ -92,7 +92,7 @@ pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
             format!("{expected:?} existed before Synced was said"),
         );
         if S::CAN.contains(&Add) {
-            // That Synced is not said again is listened for all the time.
+            // `Heard` fails at any time if `Synced` is announced a second time.
             let name = subject.add(&Draft::new(count)).await;
             heard.until_there(&name).await;
         }
@@ -105,7 +105,7 @@ pub(super) async fn a_restarted_discovery_says_everything_anew<S: Subject>() {
     let mut expected = expected(&subject, &names);
     let heard = Heard::synced(&subject).await;
     heard.stopped().await;
-    // Whatever happened in between is seen by its result.
+    // The second discovery must announce the result of changes that happened between the two.
     if S::CAN.contains(&Remove) && S::CAN.contains(&Add) {
         subject.remove(&drafts[1]).await;
         expected.remove(&names[1]);
@@ -196,7 +196,7 @@ pub(super) async fn what_happens_to_a_cluster_is_told_in_order<S: Subject>() {
     for _ in 0..3 {
         let draft = Draft::new(5);
         let name = subject.add(&draft).await;
-        // Without a pause: several changes may be told as one, but never in another order.
+        // Without a pause: the provider may announce several changes as one, but never in another order.
         subject.change(&draft.clone().changed()).await;
         heard.until_there(&name).await;
         subject.change(&draft.clone().changed().changed()).await;
@@ -240,7 +240,7 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
             Access::Kubeconfig(kubeconfig) => {
                 String::from_utf8_lossy(&kubeconfig.yaml).contains(&rotated.token())
             }
-            // What is handed out on demand need not be announced.
+            // Credentials that the provider hands out on demand need no announcement.
             _ => true,
         })
         .await;
@@ -252,7 +252,7 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
     );
 }
 
-/// Fails if the first cluster was removed in between, or its neighbour spoken of again.
+/// Fails if the first cluster was removed meanwhile, or another cluster was announced again.
 #[track_caller]
 fn only_upserts(heard: &Heard, names: &[ClusterName], what: &str) {
     let count = |line: String| heard.log.iter().filter(|said| **said == line).count();
@@ -323,7 +323,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
         others == 0,
         format!("what is wrong with {name} made the provider speak of others"),
     );
-    // And the discovery goes on.
+    // The discovery must go on after that.
     drafts.push(Draft::new(3));
     names.push(subject.add(&drafts[3]).await);
     heard.until_there(&names[3]).await;
@@ -337,7 +337,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
 
 pub(super) async fn what_was_broken_from_the_start_is_said_before_synced<S: Subject>() {
     let (mut subject, _, names) = world::<S>(1).await;
-    // A cluster that never was good, though it is known by the same name once it is.
+    // A cluster that was never good. It must have the same name once it is good.
     let broken = subject.break_it(&Draft::new(1)).await;
     let mut heard = Heard::synced(&subject).await;
     heard.must(
@@ -371,7 +371,7 @@ pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
                 heard.broken.contains_key(&name)
             })
             .await;
-        // As it was before, and as another.
+        // Repaired to its old state in the first round, and to another state in the second.
         let repaired = if round == 0 {
             drafts[0].clone()
         } else {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::fail::fail;
 
-/// Stands in every secret of the suite, and so must never be seen in what a provider shows.
+/// A text in every secret of the suite. A provider must never show it in an announcement, an error or a log line.
 pub const CANARY: &str = "canary-5e5a11fb";
 
 /// Something that can happen to a [`Subject`]'s clusters.
@@ -30,9 +30,9 @@ pub enum Ability {
     Remove,
 }
 
-/// The description of a cluster, to be written down in whatever form the provider under test reads.
+/// The description of a cluster. The subject writes it in the form that its provider reads.
 ///
-/// Take from it what the provider can express; what it has no place for is left out.
+/// Use the parts that the provider can express, and leave out the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     number: usize,
@@ -78,12 +78,12 @@ impl Draft {
         self.number
     }
 
-    /// A name for it: `cluster-3`.
+    /// A name for the cluster: `cluster-3`.
     pub fn name(&self) -> String {
         format!("cluster-{}", self.number)
     }
 
-    /// What makes it this cluster, for providers that declare identities.
+    /// The identity of the cluster, for providers that declare identities.
     pub fn uid(&self) -> String {
         format!("uid-{}-{}", self.number, self.incarnation)
     }
@@ -93,17 +93,17 @@ impl Draft {
         format!("v{}", self.facts)
     }
 
-    /// Its address. Nobody answers there.
+    /// The address of the cluster. Nothing answers there.
     pub fn server(&self) -> String {
         format!("https://127.0.0.1:1/{}", self.label())
     }
 
-    /// Its bearer token, with the [`CANARY`] in it.
+    /// The bearer token, which contains the [`CANARY`].
     pub fn token(&self) -> String {
         format!("{CANARY}-{}-{}", self.number, self.credentials)
     }
 
-    /// A kubeconfig of it, with one context named like it.
+    /// A kubeconfig of the cluster. Its only context has the [name](Self::name) of the cluster.
     pub fn kubeconfig(&self) -> String {
         let name = self.name();
         json!({
@@ -118,20 +118,20 @@ impl Draft {
     }
 }
 
-/// A provider under test and the world it looks at.
+/// A provider under test and the world that it watches.
 ///
-/// `start` and `provider` are all that every provider has; the other methods belong to what
-/// [`CAN`](Self::CAN) declares. Methods that change the world return once it is changed; what the provider
-/// makes of it is waited for by the suite. Write them as `async fn`.
+/// Every subject has `start` and `provider`. The other methods belong to the abilities in
+/// [`CAN`](Self::CAN). A method that changes the world returns once the world is changed; the suite then
+/// waits for the announcement. Write these methods as `async fn`.
 pub trait Subject: Sized + 'static {
-    /// What can happen to this provider's clusters.
+    /// The abilities of this subject: the changes that can happen to its clusters.
     const CAN: &'static [Ability];
 
     /// A new world, without clusters but the [fixed](Self::fixed) ones.
     fn start() -> impl Future<Output = Self>;
 
-    /// The provider over this world. Called several times: as if the process had been started anew, or for the same
-    /// provider again, as is natural for it.
+    /// The provider that watches this world. The suite calls it several times. It may return the same provider each
+    /// time or a new one, as after a restart of the process.
     fn provider(&self) -> Arc<dyn Provider>;
 
     /// The clusters that are there from the beginning and can't be changed.
@@ -144,26 +144,26 @@ pub trait Subject: Sized + 'static {
         Duration::from_secs(60)
     }
 
-    /// How long to listen for what must not be said, at the least. Longer than the provider usually takes to say
-    /// something. A subject that can [`add`](Self::add) clusters adds one more then, and is listened to until that is
-    /// announced. Default: 400 milliseconds.
+    /// How long the suite listens at least for an announcement that must not come: longer than the provider usually
+    /// takes to announce a change. If the subject can [`add`](Self::add) clusters, the suite then adds one, and
+    /// listens until it is announced. Default: 400 milliseconds.
     fn quiet(&self) -> Duration {
         Duration::from_millis(400)
     }
 
-    /// Adds a cluster; returns the name that it must be announced by.
+    /// Adds a cluster. Returns the name under which the provider must announce it.
     fn add(&mut self, draft: &Draft) -> impl Future<Output = ClusterName> {
         let _ = draft;
         async { undeclared("add") }
     }
 
-    /// Changes the address, labels or properties of a cluster to what the draft now says.
+    /// Changes the address, labels or properties of a cluster to those of the draft.
     fn change(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("change") }
     }
 
-    /// Changes the credentials of a cluster to what the draft now says, and nothing else.
+    /// Changes the credentials of a cluster to those of the draft, and nothing else.
     fn rotate(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("rotate") }
@@ -194,7 +194,7 @@ pub trait Subject: Sized + 'static {
         async { undeclared("suspend") }
     }
 
-    /// Ends that.
+    /// Ends the suspension of a cluster.
     fn resume(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("resume") }

@@ -1,4 +1,4 @@
-//! A provider between the fleet and the one under test: what passes is counted, and the discovery can be cut off.
+//! A provider that wraps the provider under test: it counts the announcements, and can end the running discovery.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ impl Tap {
         }))
     }
 
-    /// Ends the running discovery; the next waits for [`mend`](Self::mend).
+    /// Ends the running discovery. The next one does not start before [`mend`](Self::mend).
     pub(super) fn cut(&self) {
         self.0.open.send_replace(false);
         lock(&self.0.running).cancel();
@@ -40,7 +40,7 @@ impl Tap {
         self.0.open.send_replace(true);
     }
 
-    /// How often a line was said.
+    /// How often this announcement was made.
     pub(super) fn count(&self, line: &str) -> usize {
         lock(&self.0.said).iter().filter(|said| *said == line).count()
     }
@@ -56,7 +56,7 @@ impl Provider for Tap {
         *lock(&self.0.running) = running.clone();
         let tap = self.0.clone();
         let begin = async move {
-            // Fails only if the tap is gone, and it is held here.
+            // Fails only if the sender is gone, and this task holds it.
             let _ = tap.open.subscribe().wait_for(|open| *open).await;
             let provider = tap.provider.clone();
             provider.discover(stop).inspect(move |change| {

@@ -32,17 +32,17 @@ impl Files {
         std::fs::write(&path, content).map_err(ControlPlaneError::io(format!("writing {}", path.display())))
     }
 
-    /// What never changes in the life of a control plane.
+    /// Writes the files that never change in the life of a control plane.
     pub(super) fn write_fixed(&self, client_ca: &str, tokens: &SigningKey) -> Result<(), ControlPlaneError> {
         self.write("client-ca.crt", client_ca)?;
         self.write("service-account.key", &tokens.private_pem())?;
         self.write("service-account.pub", &tokens.public_pem())?;
         self.write("audit-policy.yaml", audit::POLICY)?;
-        // Created here: reading it must work before the first request is logged.
+        // Created empty, so that it can be read before the first request is logged.
         self.write("audit.log", "")
     }
 
-    /// A certificate of this authority for the server, and the authority for clients.
+    /// Writes a server certificate of this authority, and the authority for clients.
     pub(super) fn write_serving(&self, authority: &Authority) -> Result<(), ControlPlaneError> {
         let Pair { certificate, key } = authority.server()?;
         self.write("serving.crt", &certificate)?;
@@ -51,7 +51,7 @@ impl Files {
     }
 }
 
-/// What the command line is made of.
+/// The inputs of the command line.
 pub(super) struct Arguments<'a> {
     pub(super) files: &'a Files,
     pub(super) etcd_url: String,
@@ -68,7 +68,7 @@ impl Arguments<'_> {
             format!("--etcd-servers={}", self.etcd_url),
             format!("--etcd-prefix={}", self.etcd_prefix),
             "--bind-address=127.0.0.1".to_owned(),
-            // Without it the address of the default route is looked up, and there may be none.
+            // Without this flag the server looks up the address of the default route, and there may be none.
             "--advertise-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={}", self.files.folder.display()),
@@ -81,9 +81,10 @@ impl Arguments<'_> {
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // It refuses pods until a controller manager has made each namespace's account.
+            // This plugin refuses pods until a controller manager has made the default service account of the
+            // namespace.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
-            // Nobody reaches this server through the `kubernetes` service.
+            // No client reaches this server through the `kubernetes` service.
             "--endpoint-reconciler-type=none".to_owned(),
             "--profiling=false".to_owned(),
         ];
@@ -91,9 +92,9 @@ impl Arguments<'_> {
             args.push(file("audit-policy-file", "audit-policy.yaml"));
             args.push(file("audit-log-path", "audit.log"));
             args.push("--audit-log-format=json".to_owned());
-            // A request is in the log before its answer is finished: counting needs no waiting.
+            // The server logs a request before it finishes the answer, so a test can count requests without waiting.
             args.push("--audit-log-mode=blocking".to_owned());
-            // Marks are offsets: the file must not be rotated.
+            // The server must not rotate the file, because marks are offsets in it.
             args.push("--audit-log-maxsize=1000000".to_owned());
         }
         args.extend_from_slice(self.extra);
@@ -109,11 +110,11 @@ pub(super) async fn start_permit() -> Option<SemaphorePermit<'static>> {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
         Semaphore::new(cores.max(2))
     });
-    // It is never closed.
+    // The semaphore is never closed.
     starts.acquire().await.ok()
 }
 
-/// A GET as text. A refusal is an error.
+/// Sends a GET and returns the body as text. A status that is not a success is an error.
 pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
     let request = http::Request::get(path)
         .body(Vec::new())
@@ -127,7 +128,7 @@ pub(super) async fn get(client: &Client, path: &str) -> Result<String, String> {
 /// Waits until the server is ready and has made its first namespace.
 pub(super) async fn wait_ready(process: &mut Process, client: &Client) -> Result<(), ControlPlaneError> {
     let started = Instant::now();
-    // Readiness is said a moment before the namespaces that every test uses exist.
+    // The server is ready a moment before it has made the default namespaces, which every test uses.
     for path in ["/readyz", "/api/v1/namespaces/default"] {
         loop {
             process.check_running()?;
@@ -146,7 +147,7 @@ pub(super) async fn wait_ready(process: &mut Process, client: &Client) -> Result
     process.check_running()
 }
 
-/// Starts the server; it is not ready yet.
+/// Starts the server. Returns before it is ready.
 pub(super) fn start(
     program: &Path,
     arguments: &Arguments<'_>,

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::ControlPlaneError;
 
-/// What is logged: who did what and how it ended, no bodies. What the API server asks itself and the
-/// health probes are left out, they would be most of the log.
+/// The audit policy: the metadata of requests, without bodies. Leaves out the requests that the API
+/// server sends to itself and the health probes, because they would be most of the log.
 pub(super) const POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -77,7 +77,7 @@ impl AuditEvent {
     }
 }
 
-/// A place in the audit log. What came after it is `audit_since(mark)`.
+/// A position in the audit log. `audit_since(mark)` returns the events after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditMark(u64);
 
@@ -94,7 +94,7 @@ impl AuditLog {
         self.events.iter().map(|(_, event)| event)
     }
 
-    /// How many events a predicate holds for.
+    /// The number of events for which the predicate holds.
     pub fn count(&self, mut predicate: impl FnMut(&AuditEvent) -> bool) -> usize {
         self.events().filter(|event| predicate(event)).count()
     }
@@ -137,7 +137,7 @@ impl AuditLog {
             if line.last() != Some(&b'\n') {
                 break;
             }
-            // Its own lines decode; one torn by a kill of the server in the middle of it does not.
+            // Only a line that a kill of the server has cut off does not decode.
             if let Ok(event) = serde_json::from_slice(line) {
                 log.events.push((log.end, event));
             }
@@ -147,7 +147,7 @@ impl AuditLog {
     }
 }
 
-/// The parts of `audit.k8s.io/v1` Event that are read.
+/// The fields of an `audit.k8s.io/v1` Event that this module reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Raw {

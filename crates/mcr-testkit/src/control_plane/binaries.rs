@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::ControlPlaneError;
 
-/// The folder with the servers' binaries.
+/// The folder with the binaries of etcd and the API server.
 #[derive(Clone, Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -11,13 +11,14 @@ pub struct Binaries {
 const REQUIRED: [&str; 2] = ["etcd", "kube-apiserver"];
 
 impl Binaries {
-    /// Looks where controller projects look: the folder `KUBEBUILDER_ASSETS` names, else the cache
-    /// that `cargo xtask assets` fills (`MCR_ASSETS_DIR`, else `mcr/assets` in the user's cache).
+    /// Finds the binaries in the folder that `KUBEBUILDER_ASSETS` names, as other controller
+    /// projects do. If the variable is not set, in the cache that `cargo xtask assets` fills
+    /// (`MCR_ASSETS_DIR`, else `mcr/assets` in the user's cache).
     ///
     /// # Errors
     ///
-    /// [`ControlPlaneError::AssetsIncomplete`] or [`ControlPlaneError::AssetsMissing`]; both say what
-    /// to do. A wrong `KUBEBUILDER_ASSETS` is never replaced by the cache in silence.
+    /// [`ControlPlaneError::AssetsIncomplete`] or [`ControlPlaneError::AssetsMissing`]; both texts
+    /// say what to do. If `KUBEBUILDER_ASSETS` is set and wrong, the cache is not used.
     pub fn find() -> Result<Self, ControlPlaneError> {
         if let Some(folder) = path_from_env("KUBEBUILDER_ASSETS") {
             return match missing(&folder) {

@@ -15,7 +15,7 @@ pub struct ControlPlaneBuilder {
     settings: Settings,
 }
 
-/// Numbers control planes, for names and key prefixes that never meet.
+/// The number of the next control plane, for names and key prefixes that are unique in the process.
 static NUMBER: AtomicUsize = AtomicUsize::new(1);
 
 impl ControlPlane {
@@ -35,20 +35,20 @@ impl ControlPlane {
 }
 
 impl ControlPlaneBuilder {
-    /// The name that kubeconfigs, errors and logs show.
+    /// Sets the name of the control plane in kubeconfigs, errors and logs.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Uses this etcd, which others may use too. Without it the control plane starts its own.
+    /// Uses this etcd, which other control planes may use too. Default: the control plane starts its own.
     pub fn etcd(mut self, etcd: &Etcd) -> Self {
         self.etcd = Some(etcd.clone());
         self
     }
 
-    /// The prefix of all keys in etcd. Without it each control plane has its own, so that those
-    /// which share an etcd do not see each other's data.
+    /// Sets the prefix of all keys in etcd. Default: each control plane has its own, so that
+    /// control planes on the same etcd do not see each other's data.
     pub fn etcd_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.etcd_prefix = Some(prefix.into());
         self
@@ -81,13 +81,13 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// Listens on this port of 127.0.0.1. Without it the kit chooses a free one.
+    /// Listens on this port of 127.0.0.1. Default: a free port.
     pub fn port(mut self, port: u16) -> Self {
         self.settings.port = Some(port);
         self
     }
 
-    /// Adds a flag of kube-apiserver, such as `--goaway-chance=0.01`. The last of a kind wins.
+    /// Adds a flag of kube-apiserver, such as `--goaway-chance=0.01`. If a flag is given twice, the last one counts.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.settings.args.push(arg.into());
         self
@@ -95,7 +95,7 @@ impl ControlPlaneBuilder {
 
     /// Starts the servers and waits until they are ready, at most 60 s each.
     ///
-    /// Dropping the future kills what was started.
+    /// Dropping the future kills the servers that it has started.
     ///
     /// # Errors
     ///

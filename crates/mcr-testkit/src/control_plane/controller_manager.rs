@@ -23,7 +23,7 @@ pub(super) async fn start(
         file("kubeconfig", "kube-controller-manager.yaml"),
         file("service-account-private-key-file", "service-account.key"),
         file("root-ca-file", "serving-ca.crt"),
-        // There is only this one, and waiting for a lease would cost seconds.
+        // There is only one controller manager, and waiting for a lease would take seconds.
         "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
         "--use-service-account-credentials=false".to_owned(),
@@ -32,7 +32,8 @@ pub(super) async fn start(
     let name = format!("kube-controller-manager of {name}");
     let mut process = Process::start(&name, program, &args, log, &files.folder)?;
 
-    // It has no port to ask; the account it gives every namespace shows that its controllers run.
+    // It has no health port. The default service account that it makes in every namespace shows that its controllers
+    // run.
     let started = Instant::now();
     loop {
         process.check_running()?;

@@ -11,7 +11,7 @@ use super::api_server::get;
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Applies a CRD and waits until all its versions can be listed. `Established` alone is too early:
-/// the API server says so a moment before it serves the new path.
+/// the API server sets it a moment before it serves the new path.
 pub(super) async fn install(client: &Client, crd: &Value) -> Result<(), ControlPlaneError> {
     let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if name.is_empty() {

@@ -16,7 +16,7 @@ pub enum ControlPlaneError {
     AssetsIncomplete {
         /// The folder.
         folder: PathBuf,
-        /// What it lacks.
+        /// The missing binary.
         missing: String,
     },
 
@@ -26,11 +26,11 @@ pub enum ControlPlaneError {
          folder that has them (`setup-envtest use --print path`)"
     )]
     AssetsMissing {
-        /// Where was looked, and what was found there.
+        /// The folders that were searched, and their contents.
         reason: String,
     },
 
-    /// A control plane with a controller manager was asked for and there is no binary of it.
+    /// A control plane with a controller manager was requested, and the binary of the controller manager is missing.
     #[error(
         "no kube-controller-manager in {folder} (envtest does not ship it): install Go and run \
          `cargo xtask assets`, and unset KUBEBUILDER_ASSETS or set it to the folder that prints"
@@ -40,16 +40,16 @@ pub enum ControlPlaneError {
         folder: PathBuf,
     },
 
-    /// The operating system refused something.
+    /// An operation of the operating system failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
         /// The refusal.
         source: std::io::Error,
     },
 
-    /// A server ended when it should have run.
+    /// A server process ended unexpectedly.
     #[error("{program} ended ({status}); the end of its log:\n{log}")]
     Exited {
         /// Its name.
@@ -67,7 +67,7 @@ pub enum ControlPlaneError {
         program: String,
         /// How long was waited.
         after: Duration,
-        /// What the last attempt answered.
+        /// The result of the last attempt.
         last: String,
         /// The last lines of its log.
         log: String,
@@ -76,20 +76,20 @@ pub enum ControlPlaneError {
     /// A request to the API server failed.
     #[error("{doing}: {source}")]
     Api {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
         /// The failure.
         source: Source,
     },
 
-    /// Something asked for did not take effect in time.
+    /// A change did not take effect in time.
     #[error("{what} did not take effect within {} s{hint}", after.as_secs())]
     NoEffect {
-        /// What was waited for.
+        /// The expected effect.
         what: String,
         /// How long was waited.
         after: Duration,
-        /// What may be the cause, starting with a separator; or empty.
+        /// A possible cause, starting with a separator; or empty.
         hint: String,
     },
 
@@ -102,7 +102,7 @@ pub enum ControlPlaneError {
         source: Source,
     },
 
-    /// The control plane was asked for something it was not started with, or that it can not do.
+    /// The control plane does not support the call, or was started without the option that the call needs.
     #[error("{0}")]
     Unsupported(String),
 }

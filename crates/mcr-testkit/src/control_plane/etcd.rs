@@ -7,8 +7,8 @@ use super::process::Process;
 use super::{Binaries, ControlPlaneError, http_probe, port};
 use crate::lock::lock;
 
-/// An etcd that any number of API servers may share. Cheap to clone; ends with its last clone, and
-/// control planes hold one.
+/// An etcd that any number of API servers may share. Cheap to clone. The process ends when the last
+/// clone is dropped; each control plane holds a clone.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     inner: Arc<Inner>,
@@ -16,7 +16,7 @@ pub struct Etcd {
 
 #[derive(Debug)]
 struct Inner {
-    // Declared before the folder: the process is gone before its folder is removed.
+    // Declared before the folder, so that the process ends before its folder is removed.
     process: Mutex<Process>,
     port: u16,
     binaries: Binaries,
@@ -27,10 +27,10 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const ATTEMPTS: usize = 5;
 
 impl Etcd {
-    /// Starts an etcd with an empty store and waits until it is ready. It never syncs to disk: the
-    /// data is gone with the test anyway.
+    /// Starts an etcd with an empty store and waits until it is ready. The etcd never syncs to
+    /// disk, because its data is removed with the test.
     ///
-    /// Dropping the future kills what was started.
+    /// Dropping the future kills the etcd.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Etcd {
         let mut attempt = 1;
         loop {
             match Self::try_start(binaries.clone()).await {
-                // Another process took the port between our look and etcd's.
+                // Another process took the port after it was found free and before etcd bound it.
                 Err(ControlPlaneError::Exited { log, .. })
                     if attempt < ATTEMPTS && log.contains("address already in use") =>
                 {
@@ -62,7 +62,7 @@ impl Etcd {
             format!("--data-dir={}", folder.path().join("data").display()),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
-            // There are no peers: any port will do.
+            // There are no peers, so any port is right.
             "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
             "--unsafe-no-fsync".to_owned(),
             // The only member elects itself after this: with the default it takes up to a second.
@@ -91,7 +91,7 @@ impl Etcd {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // Whoever answered may have been another's etcd on the same port.
+        // The answer may have come from the etcd of another process on the same port.
         process.check_running()?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -103,17 +103,17 @@ impl Etcd {
         })
     }
 
-    /// Where it listens, in plain HTTP, on 127.0.0.1.
+    /// The URL of the etcd: plain HTTP on 127.0.0.1.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.inner.port)
     }
 
-    /// The number of its process, to measure it.
+    /// The process ID, for measurements.
     pub fn pid(&self) -> u32 {
         self.process().pid()
     }
 
-    /// Freezes it: the API servers over it stop answering from storage, but still from their caches.
+    /// Freezes the process (SIGSTOP). API servers that use this etcd then answer requests from their caches only.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Etcd {
         self.process().pause()
     }
 
-    /// Lets a frozen etcd go on.
+    /// Resumes a frozen etcd (SIGCONT).
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// How a kubeconfig's user proves who it is.
+/// The credentials of a user in a kubeconfig.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Credentials {
@@ -28,11 +28,11 @@ pub enum Credentials {
         /// Environment variables to add.
         env: Vec<(String, String)>,
     },
-    /// Nothing: the API server sees `system:anonymous`.
+    /// No credentials: the API server treats the user as `system:anonymous`.
     Anonymous,
 }
 
-/// Never the secret, so that credentials may be in a struct that a failing test prints.
+/// Does not show the secret, so that a failing test may print a struct with credentials.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,8 +97,8 @@ impl KubeconfigBuilder {
         Self::default()
     }
 
-    /// Adds a context, with a cluster and a user of the same name. A second one of a name replaces
-    /// the first.
+    /// Adds a context, with a cluster and a user of the same name. Replaces a context of the same
+    /// name.
     #[must_use]
     pub fn context(
         mut self,
@@ -128,7 +128,7 @@ impl KubeconfigBuilder {
         self
     }
 
-    /// Chooses the current context. Without this it is the first.
+    /// Sets the current context. Default: the first context.
     #[must_use]
     pub fn current(mut self, name: impl Into<String>) -> Self {
         self.current = Some(name.into());
@@ -140,7 +140,7 @@ impl KubeconfigBuilder {
         let config = self.to_json();
         // As kubectl writes it: certificates on one line.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-        // JSON is YAML too, so there is an answer even if the writer had none.
+        // If the YAML writer fails, the text is JSON, which is valid YAML.
         serde_saphyr::to_string_with_options(&config, options).unwrap_or_else(|_| config.to_string())
     }
 

@@ -61,8 +61,8 @@ impl Authority {
         groups: &[String],
         valid_for: Option<Duration>,
     ) -> Result<Credentials, ControlPlaneError> {
-        // rcgen keeps one value per attribute type. The organisation's type can be written in two
-        // ways, which makes two groups; a third has no place.
+        // rcgen keeps one value per attribute type. The type of the organisation can be written in
+        // two ways, which allows two groups. A third group is not possible.
         if groups.len() > 2 {
             return Err(ControlPlaneError::Unsupported(format!(
                 "user {user} has {} groups; a certificate made here holds at most 2",
@@ -102,7 +102,7 @@ impl Authority {
     }
 }
 
-/// What service account tokens are signed with and checked against, PEM.
+/// The key pair that signs and verifies the tokens of service accounts, PEM.
 #[derive(Debug)]
 pub(super) struct SigningKey {
     key: KeyPair,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::lock::lock;
 
-/// A running kube-apiserver, with the right to do everything.
+/// A running kube-apiserver, and the credentials of its administrator.
 ///
 /// Cheap to clone. The server ends when the last clone, and the last [`User`](super::User) or
 /// [`ServiceAccountUser`](super::ServiceAccountUser) of it, is dropped.
@@ -26,7 +26,7 @@ struct Inner {
     // The order of the fields is the order in which they are dropped: processes before their folder
     // and before the etcd they use.
     running: Mutex<Running>,
-    /// Held while the server is started or stopped, so that two of those do not mix.
+    /// Locked while the server is started or stopped, so that only one such change runs at a time.
     lifecycle: tokio::sync::Mutex<()>,
     name: String,
     port: u16,
@@ -58,7 +58,7 @@ pub(super) struct Settings {
     pub(super) args: Vec<String>,
 }
 
-/// What API servers of one cluster have in common.
+/// The parts that the API servers of one cluster have in common.
 #[derive(Debug)]
 pub(super) struct Identity {
     etcd_prefix: String,
@@ -88,7 +88,7 @@ impl ControlPlane {
         etcd: Etcd,
     ) -> Result<Self, ControlPlaneError> {
         if settings.controller_manager {
-            // Asked first: a missing binary should not cost the start of an API server.
+            // Checked first, so that a missing binary is reported before an API server is started.
             etcd.binaries().controller_manager()?;
         }
         let identity = match settings.identity {
@@ -127,7 +127,7 @@ impl ControlPlane {
             let mut process = api_server::start(&etcd.binaries().api_server(), &arguments, &name)?;
             match api_server::wait_ready(&mut process, &client).await {
                 Ok(()) => break (port, process, client),
-                // Another process took the port between our look and the server's.
+                // Another process took the port after it was found free and before the server bound it.
                 Err(ControlPlaneError::Exited { log, .. })
                     if settings.port.is_none()
                         && attempt < ATTEMPTS
@@ -167,12 +167,12 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The name it was given.
+    /// The name of the control plane.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Where it listens: `https://127.0.0.1:<port>`. Stays the same over restarts.
+    /// The URL of the API server: `https://127.0.0.1:<port>`. A restart does not change it.
     pub fn url(&self) -> String {
         url(self.inner.port)
     }
@@ -200,12 +200,12 @@ impl ControlPlane {
         self.inner.admin.clone()
     }
 
-    /// The etcd it stores in.
+    /// The etcd that the API server uses.
     pub fn etcd(&self) -> &Etcd {
         &self.inner.etcd
     }
 
-    /// The number of the API server's process, to measure it; none while it is stopped.
+    /// The process ID of the API server, for measurements. `None` while the server is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.running().api_server.as_ref().map(Process::pid)
     }
@@ -232,23 +232,24 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the API server again, on the same port and data, killing it first if it runs. Returns
-    /// when it is ready.
+    /// Starts the API server again, on the same port and with the same data. Kills it first if it
+    /// runs. Returns when it is ready.
     ///
-    /// Dropping the future leaves it stopped.
+    /// Dropping the future leaves the API server stopped.
     ///
     /// # Errors
     ///
-    /// When it ends or is not ready within 60 s, for example because the port was taken meanwhile.
+    /// When the API server ends or is not ready within 60 s, for example because another process took the port
+    /// meanwhile.
     pub async fn restart(&self) -> Result<(), ControlPlaneError> {
         let _lifecycle = self.inner.lifecycle.lock().await;
         let serving = self.running().serving.clone();
         self.relaunch(serving).await
     }
 
-    /// As [`restart`](Self::restart), with a new certificate authority: clients that trust only the
-    /// old one are locked out, kubeconfigs made from now on have the new one. Users and tokens stay
-    /// valid, and so does [`client`](Self::client) if it is asked for again.
+    /// As [`restart`](Self::restart), with a new certificate authority. Clients that trust only the
+    /// old authority can't connect; later kubeconfigs have the new one. Users and tokens stay
+    /// valid. Call [`client`](Self::client) again for a client that trusts the new authority.
     ///
     /// # Errors
     ///
@@ -261,8 +262,8 @@ impl ControlPlane {
         self.start_controller_manager().await
     }
 
-    /// Freezes the API server (SIGSTOP): connections stay open, new ones are accepted by the kernel,
-    /// nothing answers.
+    /// Freezes the API server (SIGSTOP): connections stay open, the kernel accepts new ones, and no
+    /// request is answered.
     ///
     /// # Errors
     ///
@@ -271,7 +272,7 @@ impl ControlPlane {
         self.api_server(Process::pause)
     }
 
-    /// Lets a frozen API server go on (SIGCONT).
+    /// Resumes a frozen API server (SIGCONT).
     ///
     /// # Errors
     ///
@@ -342,7 +343,7 @@ impl ControlPlane {
             audit: inner.audit,
             extra: &inner.args,
         };
-        // A new client too: the old one's pool may hold connections that died in silence.
+        // A new client too, because the pool of the old one may hold dead connections.
         let client = admin_client(&inner.name, inner.port, &serving, &inner.admin).await?;
         let mut process = api_server::start(&inner.etcd.binaries().api_server(), &arguments, &inner.name)?;
         api_server::wait_ready(&mut process, &client).await?;
@@ -388,7 +389,7 @@ impl ControlPlane {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        // Nothing is left half done while this is held: a panic elsewhere does not spoil it.
+        // No code panics in the middle of a change under this lock, so a poisoned lock can be used.
         lock(&self.inner.running)
     }
 }

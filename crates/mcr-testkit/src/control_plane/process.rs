@@ -12,7 +12,7 @@ use super::ControlPlaneError;
 /// A server as a child process that can not outlive its owner: killed on drop, and by the watchdog
 /// if this process is killed and nothing is dropped.
 ///
-/// The output goes to a log file, never to a pipe: nobody has to read it for the server to run.
+/// The output goes to a log file. The server would block on a pipe that is not read.
 #[derive(Debug)]
 pub(super) struct Process {
     name: String,
@@ -21,8 +21,8 @@ pub(super) struct Process {
     log: PathBuf,
 }
 
-/// Waits for the end of its input, which the kernel closes when the test process is gone, however it
-/// ended. Signals of the terminal must not end it before that.
+/// The watchdog: waits for the end of its standard input, which the kernel closes when the test
+/// process ends in any way. It ignores the signals of the terminal, which must not end it earlier.
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 read -r pid || exit 0
@@ -96,7 +96,7 @@ impl Process {
         Ok(process)
     }
 
-    /// An error if the process has ended.
+    /// Returns an error if the process has ended.
     pub(super) fn check_running(&mut self) -> Result<(), ControlPlaneError> {
         let status = self
             .child
@@ -119,8 +119,8 @@ impl Process {
             let pid = self.raw_pid()?;
             kill_process(pid, Signal::STOP)?;
             let started = Instant::now();
-            // Asks only for a stop, so that an exit is still there for `check_running` to see, and
-            // does not use the answer up, so that pausing twice is as good as once.
+            // Waits for a stop only, so that `check_running` still sees an exit. Leaves the process
+            // in its waitable state, so that a second `pause` works too.
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options)?.is_none() {
                 if started.elapsed() > STOPPED_WITHIN {
@@ -133,13 +133,13 @@ impl Process {
         stop().map_err(|error| ControlPlaneError::io(format!("pausing {}", self.name))(error.into()))
     }
 
-    /// Lets a frozen process go on.
+    /// Resumes a frozen process.
     pub(super) fn resume(&self) -> Result<(), ControlPlaneError> {
         let resume = || kill_process(self.raw_pid()?, Signal::CONT);
         resume().map_err(|error| ControlPlaneError::io(format!("resuming {}", self.name))(error.into()))
     }
 
-    /// The child is not waited for while `self` lives, so the number can not be someone else's.
+    /// The child is not reaped while `self` lives, so the ID can't belong to another process.
     fn raw_pid(&self) -> rustix::io::Result<Pid> {
         i32::try_from(self.child.id())
             .ok()
@@ -170,13 +170,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the child is waited for, its number may become another process's.
+        // The watchdog first: once the child has been reaped, another process may get its ID, and the watchdog would
+        // kill that.
         end(&mut self.watchdog);
         end(&mut self.child);
     }
 }
 
-/// Kills and waits: quick, because nothing survives SIGKILL and these hold no slow devices.
+/// Kills the child and waits for its end. This is quick: SIGKILL can't be ignored, and these processes use no slow
+/// devices.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

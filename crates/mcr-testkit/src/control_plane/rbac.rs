@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::ControlPlaneError;
 use crate::lock::lock;
 
-/// How long the authorizer, which reads from its own caches, gets to notice a change.
+/// The limit for the authorizer, which reads from its own caches, to notice a change.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A rule: these verbs on these resources of these API groups (`""` is the core group).
@@ -39,7 +39,7 @@ where
 /// Rules in one namespace, or in all.
 pub(super) type Grant = (Option<String>, Vec<PolicyRule>);
 
-/// What one subject may do: a role and a binding per scope, all named after the subject.
+/// The rights of one subject: a role and a binding for each scope, all named after the subject.
 #[derive(Debug)]
 pub(super) struct Access {
     subject: Subject,
@@ -91,7 +91,7 @@ impl Access {
         self.wait(client, &probes, true).await
     }
 
-    /// Takes all rules back and waits until none works.
+    /// Removes all rules and waits until none works.
     pub(super) async fn revoke(&self, client: &Client) -> Result<(), ControlPlaneError> {
         let Given { scopes, probes } = std::mem::take(&mut *lock(&self.given));
         for scope in scopes {
@@ -162,8 +162,8 @@ impl Access {
         json!({ "roleRef": role, "subjects": [self.subject] })
     }
 
-    /// A question to the authorizer whose answer the rule decides. One per rule is enough: the
-    /// authorizer takes over a role as a whole.
+    /// A `SubjectAccessReview` whose answer depends on the rule. One for each rule is enough,
+    /// because the authorizer reads a role as a whole.
     fn probe(&self, namespace: Option<&str>, rule: &PolicyRule) -> Option<SubjectAccessReview> {
         let first = |values: &Option<Vec<String>>| values.as_ref().and_then(|values| values.first().cloned());
         let mut spec = SubjectAccessReviewSpec {

@@ -37,13 +37,13 @@ impl ControlPlane {
 }
 
 impl ServiceAccountBuilder {
-    /// What it may do in all namespaces and on cluster-wide resources.
+    /// Grants rules in all namespaces and on cluster-wide resources.
     pub fn cluster_rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.grants.push((None, rules.into_iter().collect()));
         self
     }
 
-    /// What it may do in one namespace, which must exist.
+    /// Grants rules in one namespace, which must exist.
     pub fn rules_in(
         mut self,
         namespace: impl Into<String>,
@@ -179,7 +179,7 @@ impl ServiceAccountUser {
             .to_yaml()
     }
 
-    /// Replaces what it may do everywhere, and waits until it works.
+    /// Replaces the rules for all namespaces, and waits until they work.
     ///
     /// # Errors
     ///
@@ -190,11 +190,11 @@ impl ServiceAccountUser {
             .await
     }
 
-    /// Takes back all that was granted, and waits until requests are refused (403).
+    /// Removes all granted rules, and waits until requests are refused (403).
     ///
     /// # Errors
     ///
-    /// When the API server refuses, or the account still may after 10 s.
+    /// When the API server refuses, or the account still has the rights after 10 s.
     pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
         self.access.revoke(&self.plane.client()).await
     }
@@ -215,7 +215,7 @@ impl ServiceAccountUser {
     }
 }
 
-/// Already there is as good as created.
+/// Treats "already exists" as success.
 fn exists(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match result {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

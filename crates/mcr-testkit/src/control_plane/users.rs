@@ -37,14 +37,14 @@ impl UserBuilder {
         self
     }
 
-    /// What the user may do in all namespaces and on cluster-wide resources. Without any rules it
-    /// may do next to nothing.
+    /// Grants rules in all namespaces and on cluster-wide resources. Without rules, a user has only
+    /// the rights of every authenticated user.
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.grants.push((None, rules.into_iter().collect()));
         self
     }
 
-    /// What the user may do in one namespace, which must exist.
+    /// Grants rules in one namespace, which must exist.
     pub fn rules_in(
         mut self,
         namespace: impl Into<String>,
@@ -55,7 +55,7 @@ impl UserBuilder {
         self
     }
 
-    /// How long the certificate is valid. Without this: longer than any test.
+    /// Sets how long the certificate is valid. Default: longer than any test.
     pub fn valid_for(mut self, duration: Duration) -> Self {
         self.valid_for = Some(duration);
         self
@@ -122,16 +122,16 @@ impl User {
             .to_yaml()
     }
 
-    /// A client that is this user.
+    /// A client with the credentials of this user.
     ///
     /// # Errors
     ///
-    /// When kube can not make one of the kubeconfig.
+    /// When kube can't make a client from the kubeconfig.
     pub async fn client(&self) -> Result<kube::Client, ControlPlaneError> {
         kubeconfig::client(&self.kubeconfig()).await
     }
 
-    /// Replaces what the user may do everywhere, and waits until it works.
+    /// Replaces the rules for all namespaces, and waits until they work.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl User {
             .await
     }
 
-    /// Replaces what the user may do in one namespace, and waits until it works.
+    /// Replaces the rules for one namespace, and waits until they work.
     ///
     /// # Errors
     ///
@@ -156,13 +156,13 @@ impl User {
         self.access.allow(&self.plane.client(), grant).await
     }
 
-    /// Takes back all that was granted through this user or its builder, and waits until requests
-    /// are refused (403). Watches that are open go on, as in any Kubernetes: rights are looked at
-    /// when a request starts.
+    /// Removes all rules that this user or its builder has granted, and waits until requests are
+    /// refused (403). Open watches go on, as in any Kubernetes, because rights are checked when a
+    /// request starts.
     ///
     /// # Errors
     ///
-    /// When the API server refuses, or the user still may after 10 s.
+    /// When the API server refuses, or the user still has the rights after 10 s.
     pub async fn revoke(&self) -> Result<(), ControlPlaneError> {
         self.access.revoke(&self.plane.client()).await
     }

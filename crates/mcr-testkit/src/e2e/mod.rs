@@ -1,6 +1,6 @@
 //! Real [kind](https://kind.sigs.k8s.io) clusters, which `cargo xtask e2e` makes for a test and removes afterwards.
 //!
-//! A test asks for them first, and is done where there are none:
+//! A test gets the clusters first, and returns if there are none:
 //!
 //! ```no_run
 //! use mcr_testkit::e2e::{E2e, E2eCluster};
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The clusters are shared by all tests: each makes its objects in namespaces of its own, and none stops or deletes a cluster.
-//! Nothing here returns errors. What is wrong with the environment is a panic that names it, for it is nothing a test could go on after.
+//! Nothing here returns errors: a fault of the environment is a panic with its cause, because the test could not go on.
 
 mod namespace;
 
@@ -31,10 +31,10 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// How long a test waits for anything at most: far longer than it takes, even on a machine that is busy with other things.
+/// The longest that a test waits for anything: far longer than it takes even on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The folder of the kubeconfigs. Where it is not set there are no clusters.
+/// The variable with the folder of the kubeconfigs. If it is not set, there are no clusters.
 const FOLDER: &str = "MCR_E2E";
 
 /// One of the clusters.
@@ -44,7 +44,7 @@ pub enum E2eCluster {
     Alpha,
     /// Another one.
     Beta,
-    /// Where things that describe a fleet belong.
+    /// The hub: the cluster with the objects that describe a fleet.
     Hub,
 }
 
@@ -77,18 +77,18 @@ impl fmt::Display for E2eCluster {
     }
 }
 
-/// The clusters, and what the environment says about them.
+/// The clusters, and the settings of the environment for them.
 #[derive(Debug, Clone)]
 pub struct E2e {
     folder: PathBuf,
 }
 
 impl E2e {
-    /// The clusters; none where `MCR_E2E` is not set, and then that is said on stderr.
+    /// The clusters. `None` if `MCR_E2E` is not set; a line on standard error then says that the test is skipped.
     ///
     /// # Panics
     ///
-    /// If it is set and a kubeconfig is missing there.
+    /// If `MCR_E2E` is set and a kubeconfig is missing in that folder.
     #[track_caller]
     pub fn from_env() -> Option<Self> {
         let Some(folder) = env::var_os(FOLDER) else {
@@ -135,7 +135,7 @@ impl E2e {
         })
     }
 
-    /// Whether Pods run on the nodes. They don't where the node image has a control plane only.
+    /// Whether Pods run on the nodes. They don't run if the node image has only a control plane.
     pub fn pods_can_run(&self) -> bool {
         env::var_os("MCR_E2E_PODS").is_some_and(|value| value == "1")
     }
@@ -167,30 +167,30 @@ impl E2e {
     }
 }
 
-/// How to make clusters.
+/// The programs and settings to make kind clusters with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct E2eKind {
     /// kind's program.
     pub program: PathBuf,
-    /// The node image; none: kind's own.
+    /// The node image. `None`: the default image of kind.
     pub node_image: Option<String>,
     /// The engine's program: `docker`, `podman` or `nerdctl`.
     pub engine: String,
-    /// A script that ends (`halt`) and starts (`start`) the engine. Only where that harms nobody else.
+    /// A script that stops (`halt`) and starts (`start`) the engine. Set only if no one else uses the engine.
     pub control: Option<PathBuf>,
-    /// What the names of clusters have to begin with. A test removes those it makes; what it leaves, because it was killed, is found
-    /// by this.
+    /// The required prefix of the names of clusters. A test removes its clusters at the end. `cargo xtask e2e` finds the
+    /// clusters of a killed test by this prefix.
     pub prefix: String,
 }
 
-/// Says visibly that something did not run, and why. A line that begins with this makes the case a skipped one for
-/// `cargo xtask e2e`; where only a part of a test was left out, [`skipped_in_part`] does not.
+/// Prints that a test did not run, and why. `cargo xtask e2e` then counts the test as skipped. For a part of a
+/// test use [`skipped_in_part`], which does not count so.
 pub fn skipped(what: &str, why: &str) {
     say(&format!("SKIPPED {what}: {why}"));
 }
 
-/// Says visibly that a part of a test did not run, and why.
+/// Prints that a part of a test did not run, and why.
 pub fn skipped_in_part(what: &str, why: &str) {
     say(&format!("SKIPPED in part {what}: {why}"));
 }
@@ -200,7 +200,7 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// libtest names a test's thread after it, unless all run in the first one.
+/// libtest gives the thread of a test the name of the test, unless all tests run in the main thread.
 #[track_caller]
 fn test() -> String {
     let caller = Location::caller();

@@ -1,4 +1,4 @@
-//! A namespace that one test has for itself, and what it may put there.
+//! A namespace for one test, and the objects that the test puts there.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -18,13 +18,14 @@ use super::{DEADLINE, E2e, E2eCluster, say};
 const ASKED: &str = "mcr-e2e";
 const ANSWERED: &str = "cluster";
 
-/// A namespace of a test. [`remove`](Self::remove) it at the end; dropped, as after a panic, it is removed if possible.
+/// A namespace of a test. Call [`remove`](Self::remove) at the end of the test. Dropping it, as a panic does, tries to
+/// remove it too.
 #[derive(Debug)]
 pub struct E2eNamespace {
     name: String,
-    /// What the ConfigMaps of the test are labelled with, in all its namespaces.
+    /// The label value of the test's ConfigMaps in all its namespaces.
     asked: String,
-    /// For what is not in it and has to go with it.
+    /// The owner of cluster-wide objects, which are deleted with the namespace.
     owner: Option<OwnerReference>,
     namespaces: Api<Namespace>,
     kubeconfig: PathBuf,
@@ -33,11 +34,11 @@ pub struct E2eNamespace {
 }
 
 impl E2e {
-    /// Makes a namespace that nobody else has. `purpose` is part of its name.
+    /// Makes a new namespace with a unique name. `purpose` is part of the name.
     ///
     /// # Panics
     ///
-    /// If the cluster does not answer, and if it refuses the name.
+    /// If the cluster does not answer, or refuses the name.
     pub async fn namespace(&self, cluster: E2eCluster, purpose: &str) -> E2eNamespace {
         let client = self.client(cluster).await;
         E2eNamespace::make(self, cluster, client, purpose).await
@@ -79,11 +80,11 @@ impl E2eNamespace {
         format!("{ASKED}={}", self.asked)
     }
 
-    /// Makes a ConfigMap that waits for an [`answer`], or makes it wait for another one.
+    /// Makes a ConfigMap that waits for an [`answer`], or makes an existing one wait for another answer.
     ///
     /// # Panics
     ///
-    /// If the cluster does not take it.
+    /// If the cluster refuses an object.
     pub async fn ask(&self, name: &str) {
         let map = serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -96,11 +97,11 @@ impl E2eNamespace {
         }
     }
 
-    /// Waits until a ConfigMap was answered by the cluster of this name.
+    /// Waits until the cluster of this name has answered a ConfigMap.
     ///
     /// # Panics
     ///
-    /// If it is not within the [`DEADLINE`].
+    /// If there is no answer within the [`DEADLINE`].
     pub async fn answered(&self, name: &str, by: &str) {
         let maps = self.maps();
         let started = tokio::time::Instant::now();
@@ -125,7 +126,7 @@ impl E2eNamespace {
     ///
     /// # Panics
     ///
-    /// If the cluster does not take it.
+    /// If the cluster refuses an object.
     pub async fn account(&self, name: &str, cluster_role: &str) {
         let account = ServiceAccount {
             metadata: named(name),
@@ -157,7 +158,7 @@ impl E2eNamespace {
         }
     }
 
-    /// A ServiceAccount that is in it, as bindings name it.
+    /// A ServiceAccount of the namespace, as the subject of a binding.
     pub fn subject(&self, account: &str) -> Subject {
         Subject {
             kind: "ServiceAccount".to_owned(),
@@ -167,11 +168,11 @@ impl E2eNamespace {
         }
     }
 
-    /// A kubeconfig with a new token of a ServiceAccount that is in it, good for an hour.
+    /// A kubeconfig with a new token of a ServiceAccount of the namespace. The token is valid for an hour.
     ///
     /// # Panics
     ///
-    /// If the cluster gives none, or its own kubeconfig is not usable.
+    /// If the cluster gives no token, or the kubeconfig of the cluster is not usable.
     pub async fn kubeconfig(&self, account: &str) -> String {
         let accounts = self.api::<ServiceAccount>();
         let (params, request) = (PostParams::default(), TokenRequest::default());
@@ -194,7 +195,7 @@ impl E2eNamespace {
         kubeconfig.to_string()
     }
 
-    /// An API of what is in it, with the administrator's rights.
+    /// An `Api` of a kind in the namespace, with the rights of the administrator.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
@@ -207,11 +208,11 @@ impl E2eNamespace {
         self.api()
     }
 
-    /// Has it deleted with all that is in it, and does not wait for that.
+    /// Requests the deletion of the namespace and all its objects. Does not wait until they are gone.
     ///
     /// # Panics
     ///
-    /// If the cluster does not do it.
+    /// If the cluster refuses.
     pub async fn remove(mut self) {
         self.removed = true;
         let deleted = self.namespaces.delete(&self.name, &DeleteParams::default()).await;
@@ -228,7 +229,7 @@ impl Drop for E2eNamespace {
         if self.removed {
             return;
         }
-        // The runtime of the client may be gone, and nothing can be awaited here.
+        // `kubectl`, because `drop` can't await, and the runtime of the client may be gone.
         let deleted = Command::new(&self.kubectl)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -244,11 +245,12 @@ impl Drop for E2eNamespace {
     }
 }
 
-/// What a reconciler under test does with a ConfigMap of [`E2eNamespace::ask`]: it writes down which cluster it found it in.
+/// The reconcile of a controller under test for a ConfigMap of [`E2eNamespace::ask`]: writes the name of the cluster
+/// into the ConfigMap.
 ///
 /// # Errors
 ///
-/// What the API server says.
+/// The error of the API server.
 pub async fn answer(maps: &Api<ConfigMap>, name: &str, cluster: &str) -> Result<(), kube::Error> {
     let patch = Patch::Merge(serde_json::json!({"data": {ANSWERED: cluster}}));
     maps.patch(name, &PatchParams::default(), &patch).await.map(drop)

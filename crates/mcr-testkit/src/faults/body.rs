@@ -1,4 +1,4 @@
-//! Bodies of answers, and what is done to them.
+//! Bodies of answers, and the changes that faults make to them.
 
 use std::{error::Error, time::Duration};
 
@@ -24,7 +24,7 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed_unsync()
 }
 
-/// The answer of a fault that does not need the upstream; none if it is none of those or does not fit the request.
+/// The answer of a fault that needs no upstream. `None` if the fault needs the upstream, or does not fit the request.
 pub(super) fn instead(fault: &Fault, info: &RequestInfo) -> Option<Response<Body>> {
     let (code, reason, message) = match fault {
         Fault::Unauthorized => (401, "Unauthorized", "Unauthorized".to_owned()),
@@ -99,7 +99,7 @@ fn expired() -> String {
     "The resourceVersion for the provided watch is too old.".to_owned()
 }
 
-/// The line of a watch that says 410.
+/// The line of a watch with an `ERROR` event of code 410.
 pub(super) fn gone_event() -> Bytes {
     let mut line = json!({ "type": "ERROR", "object": status(410, "Expired", &expired()) }).to_string();
     line.push('\n');
@@ -115,7 +115,7 @@ pub(super) fn changes(fault: &Fault, info: &RequestInfo) -> bool {
     }
 }
 
-/// A body as it is after a fault.
+/// Applies a fault to a body.
 pub(super) fn changed(fault: &Fault, body: Bytes) -> Body {
     match fault {
         Fault::Truncated => full(body.slice(..body.len() / 2)),
@@ -138,7 +138,7 @@ pub(super) fn changed(fault: &Fault, body: Bytes) -> Body {
     }
 }
 
-/// What is not JSON, or needs no change, stays as it is to the byte.
+/// Edits a JSON body. A body that is not JSON, or needs no edit, stays the same to the byte.
 pub(super) fn edited(body: Bytes, edit: impl FnOnce(&mut Value) -> bool) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
         return body;
@@ -154,8 +154,8 @@ pub(super) fn is_named(object: &Value, name: Option<&str>) -> bool {
     name.is_none_or(|name| object["metadata"]["name"] == name)
 }
 
-/// Makes an object that no type can be read from. Name and version stay readable, as in a real API server's answer:
-/// it is the fields that change between versions of a CRD.
+/// Makes an object that can't be decoded into its type. Name and version stay readable, as in the real case: fields
+/// whose type differs between versions of a CRD.
 pub(super) fn spoil(object: &mut Value) -> bool {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return false;
@@ -164,7 +164,7 @@ pub(super) fn spoil(object: &mut Value) -> bool {
     true
 }
 
-/// A body that breaks off, and the connection with it.
+/// A body that ends with an error after `part`, which breaks the connection.
 fn cut_off(part: Bytes) -> Body {
     let frames = [
         Ok(Frame::data(part)),
@@ -173,7 +173,7 @@ fn cut_off(part: Bytes) -> Body {
     StreamBody::new(stream::iter(frames)).boxed_unsync()
 }
 
-/// A body at so many bytes per second.
+/// Limits a body to so many bytes per second.
 pub(super) fn paced(body: Body, bytes_per_second: u32) -> Body {
     let pieces = stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| async move {
         while rest.is_empty() {
@@ -191,7 +191,7 @@ pub(super) fn paced(body: Body, bytes_per_second: u32) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Takes as much as goes through in a tenth of a second, after that time.
+/// Waits a tenth of a second, then takes the bytes that the rate allows in that time.
 pub(super) async fn pace(rest: &mut Bytes, bytes_per_second: u32) -> Bytes {
     let rate = bytes_per_second.max(1);
     let most = usize::try_from(rate / 10).unwrap_or(usize::MAX).max(1);

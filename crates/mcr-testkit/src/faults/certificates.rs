@@ -1,4 +1,4 @@
-//! The certificates proxies serve with. Made once for the process: hundreds of proxies share them.
+//! The serving certificates of proxies. They are made once for each process, and all its proxies share them.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use rustls::{
 use super::FaultError;
 use crate::lock::lock;
 
-/// What a proxy shows of itself in the TLS greeting.
+/// The certificate that a proxy presents in the TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Face {
     #[default]

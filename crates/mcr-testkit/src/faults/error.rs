@@ -13,7 +13,7 @@ pub enum FaultError {
     /// The address of the upstream is not a URL with scheme and host.
     #[error("{url:?} is not an address to pass requests on to; give one like https://127.0.0.1:6443")]
     Url {
-        /// What was given.
+        /// The given text.
         url: String,
     },
     /// A certificate or key of the upstream can't be read.

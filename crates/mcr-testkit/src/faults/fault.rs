@@ -2,14 +2,14 @@ use std::{fmt, time::Duration};
 
 /// A way to fail.
 ///
-/// Faults of the connection hold for the whole proxy and for connections that are already open; where several
-/// are set the one listed first here wins. Faults of requests can be narrowed by a [`Match`](super::Match); of
-/// several that fit a request the one that was set first takes it, [`Slow`](Self::Slow) comes on top.
+/// Faults of the connection apply to the whole proxy, also to open connections. If several are set, the one
+/// that is listed first here wins. Faults of requests can be narrowed by a [`Match`](super::Match). If several
+/// match a request, the one that was set first applies; [`Slow`](Self::Slow) applies in addition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
     // Connections.
-    /// Nobody listens: new connections are refused, open ones are reset. As with a process that was killed.
+    /// The port is closed: new connections are refused, open ones are reset. As with a process that was killed.
     Refuse,
     /// The network swallows everything: open connections fall silent in both directions and go on when the
     /// fault ends, new ones get no answer to their SYN.
@@ -19,31 +19,31 @@ pub enum Fault {
     /// bytes acknowledged, so `TCP_USER_TIMEOUT` and keepalive don't notice this black hole; only deadlines of
     /// the program do.
     BlackHole,
-    /// Connections are accepted, and then nothing is ever said, not even a TLS greeting. Open ones fall silent
-    /// and go on when the fault ends. As with a process that was stopped.
+    /// Connections are accepted, and then get no byte, not even a TLS handshake. Open ones fall silent and go
+    /// on when the fault ends. As with a process that was stopped.
     Silent,
-    /// Connections are reset: open ones at once, new ones at the first byte, in the middle of the TLS greeting.
+    /// Connections are reset: open ones at once, new ones at the first byte, in the middle of the TLS handshake.
     Reset,
-    /// The serving certificate is signed by a CA nobody trusts. Open connections are reset.
+    /// The serving certificate is signed by a CA that clients don't trust. Open connections are reset.
     WrongCa,
     /// The serving certificate has expired. Open connections are reset.
     ExpiredCertificate,
     /// The serving certificate is for another host name. Open connections are reset.
     WrongHost,
-    /// Connections that are open now never say a word again and are not closed, also when the fault ends; new
-    /// ones work. As with a firewall or load balancer that has forgotten them.
+    /// The connections that are open now get no more bytes and are not closed, even when the fault ends. New
+    /// connections work. As with a firewall or load balancer that has lost its state.
     HalfOpen,
     /// The proxy moves to another port, where it stays when the fault ends. The old one refuses connections, open
-    /// ones are reset. Learn of it by [`FaultProxy::url`](super::FaultProxy::url) or
-    /// [`address_changes`](super::FaultProxy::address_changes).
+    /// ones are reset. [`FaultProxy::url`](super::FaultProxy::url) and
+    /// [`address_changes`](super::FaultProxy::address_changes) have the new address.
     AddressChange,
 
     // Answers.
     /// Answers come late and slowly.
     Slow {
-        /// How long until the first byte of an answer.
+        /// The time until the first byte of an answer.
         first_byte: Duration,
-        /// How fast it comes from then on; none for as fast as can be. Holds for running watches too.
+        /// The rate after the first byte. `None`: no limit. Applies to running watches too.
         bytes_per_second: Option<u32>,
     },
     /// 401: the credentials are refused. Running watches go on, as in Kubernetes.
@@ -69,29 +69,29 @@ pub enum Fault {
     // Bodies of lists, objects and watches.
     /// Watches end with a 410 in an `ERROR` event: running ones at once, new ones first thing.
     GoneEvent,
-    /// JSON is cut in the middle, though the answer ends as it should. A watch, running or new, ends with half a
-    /// line.
+    /// JSON is cut in the middle, and the answer ends without an error. A watch, running or new, ends with half
+    /// a line.
     Truncated,
     /// The connection breaks in the middle of an answer. A running watch breaks at once, a new one at its
     /// beginning.
     CutOff,
-    /// JSON is replaced by something else. In a watch a line of it comes at once, and in place of each event
-    /// after that.
+    /// JSON is replaced by bytes that are not JSON. A watch gets a line of them at once, and another one in
+    /// place of each later event.
     Garbage,
-    /// One object has a field of the wrong type: the first of a list, and the one of the first event of each
-    /// watch from then on; or the one of this name wherever it shows up.
+    /// One object has a field of the wrong type. With a name: that object in every answer. Without a name:
+    /// the first object of each list, and the object of the next event of each watch.
     Undecodable {
         /// The object's name.
         name: Option<String>,
     },
     /// Lists have no `metadata.resourceVersion`.
     NoResourceVersion,
-    /// Reads are of the past: lists and single objects are as the proxy last saw them before the fault (or, if it
-    /// had not, as it first sees them during the fault), watches are silent and catch up when it ends. As with an
-    /// API server whose cache lags behind. Writes go through.
+    /// Reads are stale. Lists and single objects are as the proxy last saw them before the fault, or first saw
+    /// them during the fault. Watches are silent and catch up when the fault ends. As with an API server whose
+    /// cache lags behind. Writes go through.
     StaleReads,
-    /// Events of watches are left out (bookmarks are not). What no API server does on purpose, and a restart or
-    /// a compaction does to a careless client.
+    /// Events of watches are left out; bookmarks are not. No API server does this on purpose. A client that
+    /// ignores a restart or a compaction sees the same.
     SkipEvents,
     /// Every event of a watch comes twice.
     DuplicateEvents,
@@ -134,7 +134,7 @@ impl Fault {
         ]
     }
 
-    /// Whether it is a fault of the connection, which can't be narrowed by a [`Match`](super::Match).
+    /// Whether this is a fault of the connection. A [`Match`](super::Match) can't narrow such a fault.
     pub fn is_of_connection(&self) -> bool {
         matches!(
             self,
@@ -150,8 +150,8 @@ impl Fault {
         )
     }
 
-    /// Whether a client that sees it may, for a while or for good, believe what is not so. Every other fault can
-    /// only keep it from knowing.
+    /// Whether this fault can give a client wrong data, for a while or for good. The other faults can only keep
+    /// data from a client.
     pub fn deceives(&self) -> bool {
         matches!(self, Self::StaleReads | Self::SkipEvents | Self::DuplicateEvents)
     }

@@ -1,4 +1,4 @@
-//! The client's side of a connection, as far as the bytes: it can fall silent and be reset.
+//! The client's side of a connection, as a stream of bytes that can fall silent and be reset.
 
 use std::{
     io,
@@ -48,8 +48,8 @@ impl Wire {
     }
 }
 
-/// The most bytes that a frozen stream reads ahead: without reading, the proxy would not notice that the client has
-/// gone.
+/// The most bytes that a frozen stream reads ahead. It has to read, or the proxy would not notice that the client
+/// has closed the connection.
 const STASH: usize = 256 * 1024;
 
 /// The client's side of a connection.
@@ -103,7 +103,7 @@ impl FaultyStream {
         self.wire.borrow().freezes(self.connection)
     }
 
-    /// Reads into the stash: ready when there is something new in it and the stream is not frozen.
+    /// Reads into the stash. Ready when the stash has new bytes and the stream is not frozen.
     fn poll_stash(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let frozen = self.is_frozen(cx);
@@ -164,7 +164,8 @@ impl AsyncWrite for FaultyStream {
 
 impl Drop for FaultyStream {
     fn drop(&mut self) {
-        // Without lingering, closing a socket sends a reset. A socket that can't be told so is closed politely.
+        // Closing a socket with a linger time of zero sends a reset. If the option can't be set, the socket closes with
+        // a FIN.
         if self.wire.borrow().resets(self.connection) {
             let _ = self.io.set_zero_linger();
         }

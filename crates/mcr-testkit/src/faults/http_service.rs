@@ -1,4 +1,4 @@
-//! What a proxy does with a request.
+//! Passes a request on and applies the faults to its answer.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Resul
     let is_watch = info.verb == "watch";
     let response = prompt(shared, &rules, info, request).await?;
     Ok(match bytes_per_second {
-        // A watch looks after its pace itself, as that may change while it runs.
+        // The body of a watch limits its own rate, because the rate may change while the watch runs.
         Some(rate) if !(is_watch && response.status().is_success()) => response.map(|body| paced(body, rate)),
         _ => response,
     })

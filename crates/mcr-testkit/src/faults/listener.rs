@@ -33,11 +33,11 @@ pub(super) enum Command {
 
 /// Everything bound to the proxy's ports.
 pub(super) struct Port {
-    /// Bound and not listening: they keep others off the ports, also while nobody is to listen there.
+    /// Sockets that are bound and do not listen. They reserve the ports, also while a fault closes them.
     held: Vec<Socket>,
     address: SocketAddr,
     listener: Option<TcpListener>,
-    /// They fill the accept queue of a black hole.
+    /// Connections that fill the accept queue of a black hole.
     fillers: Vec<TcpStream>,
     accepting: bool,
 }
@@ -85,7 +85,7 @@ impl Port {
         Ok(())
     }
 
-    /// Fills the accept queue; says whether SYNs are now dropped.
+    /// Fills the accept queue. Returns whether the kernel now drops SYNs.
     async fn fill(&mut self) -> bool {
         for _ in 0..8 {
             match timeout(Duration::from_millis(50), TcpStream::connect(self.address)).await {
@@ -162,7 +162,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut port: Port, mut commands: mpsc:
                     let connection = shared.next_connection.fetch_add(1, Ordering::SeqCst);
                     tokio::spawn(connected(shared.clone(), stream, connection));
                 }
-                // Out of file descriptors, most likely: wait for some to be closed.
+                // Probably out of file descriptors: wait until some are closed.
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
@@ -178,7 +178,7 @@ async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
         return;
     }
     let stream = FaultyStream::new(stream, connection, wire.clone());
-    // Dropping the future drops the stream, which then closes the connection politely or resets it.
+    // Dropping the future drops the stream, which closes the connection with a FIN or a reset.
     let life = serve(&shared, stream);
     tokio::select! {
         () = life => {}
@@ -199,7 +199,7 @@ async fn serve(shared: &Arc<Shared>, mut stream: FaultyStream) {
     shared.connections.fetch_add(1, Ordering::Relaxed);
     let _open = Open::new(shared);
     let service = service_fn(|request| answer(shared, request));
-    // How a connection ends is the clients' business.
+    // The proxy does not care how a connection ends.
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(tls), service)
         .await;

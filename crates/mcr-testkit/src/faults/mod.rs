@@ -1,7 +1,8 @@
-//! A proxy in front of an API server that fails in every way, switched while it runs.
+//! A proxy in front of an API server, with faults that a test switches on and off while the proxy runs.
 //!
 //! A [`FaultProxy`] listens on 127.0.0.1 and passes everything on to an [`Upstream`]: a real API server, a
-//! simulated one, plain HTTP. Give its kubeconfig to the code under test, then make it fail:
+//! simulated one, plain HTTP. Give the kubeconfig of the proxy to the code under test, then switch faults
+//! on:
 //!
 //! ```no_run
 //! # async fn test(upstream: mcr_testkit::faults::Upstream) -> Result<(), Box<dyn std::error::Error>> {
@@ -17,12 +18,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Fault`] lists what there is. A [`Match`] narrows a fault to some requests. A [`Schedule`] is a series of
-//! faults over many proxies that is made from a seed, so that a failing run can be run again.
+//! [`Fault`] lists the faults. A [`Match`] narrows a fault to some requests. A [`Schedule`] is a series of
+//! faults over many proxies. It is made from a seed, so that a failing run can be repeated.
 //!
 //! # What a proxy can and can't do
 //! TLS ends at the proxy, which has certificates of its own, the same for all proxies of a process: trust
-//! [`FaultProxy::ca_pem`]. Bearer tokens are passed on. Client certificates can't be: let the proxy
+//! [`FaultProxy::ca_pem`]. Bearer tokens are passed on. Client certificates can't be passed on: let the proxy
 //! authenticate itself by [`Upstream::client_certificate`]. HTTP/1.1 only, no upgrades (`exec`, `port-forward`).
 //! Bodies are changed only where they are JSON.
 //!

@@ -25,8 +25,8 @@ use crate::lock::lock;
 
 /// A proxy in front of an API server that can be made to fail; see the [module](super).
 ///
-/// Clones are handles of the same proxy, which ends with the last of them. Methods that change faults return when
-/// the change is in force; several at the same time take effect one after the other.
+/// Clones are handles of the same proxy. The proxy ends when the last handle is dropped. A method that changes
+/// faults returns when the change has taken effect. Concurrent changes take effect one after the other.
 #[derive(Clone)]
 pub struct FaultProxy {
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ pub struct FaultProxy {
     _end: Arc<DropGuard>,
 }
 
-/// Puts a [`FaultProxy`] together; made by [`FaultProxy::builder`].
+/// Builds a [`FaultProxy`]. [`FaultProxy::builder`] returns it.
 #[derive(Debug)]
 #[must_use = "a proxy exists once start() was awaited"]
 pub struct FaultProxyBuilder {
@@ -50,7 +50,7 @@ impl FaultProxyBuilder {
         self
     }
 
-    /// Sets what decides about [probabilities](super::Match::probability). Default: another one each time.
+    /// Sets the seed of the random numbers for [probabilities](super::Match::probability). Default: a random seed.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -59,8 +59,8 @@ impl FaultProxyBuilder {
     /// Starts the proxy, on a free port of 127.0.0.1. Its tasks run on the current tokio runtime.
     ///
     /// # Errors
-    /// [`FaultError`] if the upstream's address or certificates are not usable, or there is no port to be had.
-    /// Whether the upstream answers is not looked at.
+    /// [`FaultError`] if the upstream's address or certificates are not usable, or there is no free port. Does
+    /// not check whether the upstream answers.
     pub async fn start(self) -> Result<FaultProxy, FaultError> {
         let certificates = Certificates::shared()?;
         let upstream = UpstreamClient::new(&self.upstream)?;
@@ -93,22 +93,22 @@ impl FaultProxyBuilder {
     }
 }
 
-/// What a proxy has seen so far.
+/// Counters of a proxy since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyStats {
-    /// Connections whose TLS greeting went well.
+    /// Connections whose TLS handshake succeeded.
     pub connections: u64,
-    /// How many of them are open.
+    /// The number of these connections that are open.
     pub open: u64,
     /// Requests.
     pub requests: u64,
-    /// How often a fault hit an answer or a line of a watch. Faults of the connection don't count.
+    /// How often a fault changed an answer or a line of a watch. Faults of the connection don't count.
     pub hits: u64,
 }
 
 impl FaultProxy {
-    /// Starts a proxy, without faults so far.
+    /// Starts a proxy without faults.
     ///
     /// # Errors
     /// As of [`FaultProxyBuilder::start`].
@@ -125,17 +125,17 @@ impl FaultProxy {
         }
     }
 
-    /// Where it listens now: `https://127.0.0.1:<port>`.
+    /// The current URL of the proxy: `https://127.0.0.1:<port>`.
     pub fn url(&self) -> String {
         format!("https://{}", self.address())
     }
 
-    /// Where it listens now.
+    /// The current address of the proxy.
     pub fn address(&self) -> SocketAddr {
         *self.shared.address.borrow()
     }
 
-    /// Follows [where it listens](Self::address), which [`Fault::AddressChange`] changes.
+    /// Follows the [address](Self::address) of the proxy, which [`Fault::AddressChange`] changes.
     pub fn address_changes(&self) -> watch::Receiver<SocketAddr> {
         self.shared.address.subscribe()
     }
@@ -145,19 +145,19 @@ impl FaultProxy {
         self.shared.certificates.ca_pem.clone()
     }
 
-    /// The certificate authority behind [`Fault::WrongCa`], PEM. A client that is told to trust it is served while
-    /// that fault lasts: a change of CA.
+    /// The certificate authority behind [`Fault::WrongCa`], PEM. A client that trusts it can connect while that
+    /// fault lasts: this simulates a change of the CA.
     pub fn wrong_ca_pem(&self) -> String {
         self.shared.certificates.wrong_ca_pem.clone()
     }
 
-    /// A kubeconfig of this proxy for a bearer token, which is passed on to the upstream unless the proxy has
-    /// credentials of its own there.
+    /// A kubeconfig of this proxy with a bearer token. The proxy passes the token on to the upstream, unless
+    /// the [`Upstream`] has credentials.
     pub fn kubeconfig_with_token(&self, token: &str) -> String {
         self.kubeconfig(&json!({ "token": token }))
     }
 
-    /// A kubeconfig of this proxy without credentials, for a proxy that has its own at the upstream.
+    /// A kubeconfig of this proxy without credentials, for an [`Upstream`] that has credentials.
     pub fn kubeconfig_without_credentials(&self) -> String {
         self.kubeconfig(&json!({}))
     }
@@ -167,8 +167,8 @@ impl FaultProxy {
         kubeconfig(name, &self.url(), &self.ca_pem(), user)
     }
 
-    /// A kubeconfig of this proxy for a user of the control plane behind it. Client certificates are of no use
-    /// here: the proxy can't pass them on.
+    /// A kubeconfig of this proxy for a user of the control plane behind it. Don't give a client certificate:
+    /// the proxy can't pass it on.
     #[cfg(feature = "control-plane")]
     pub fn kubeconfig_for(&self, credentials: &crate::control_plane::Credentials) -> String {
         let name = self.shared.name.as_deref().unwrap_or("proxy");
@@ -177,8 +177,8 @@ impl FaultProxy {
             .to_yaml()
     }
 
-    /// Passes requests on to another upstream from now on: the same address is another cluster. Running answers
-    /// go on; [`reset_connections`](Self::reset_connections) ends them.
+    /// Passes later requests on to another upstream: the address stays, and the cluster behind it is another
+    /// one. Running answers go on; [`reset_connections`](Self::reset_connections) ends them.
     ///
     /// # Errors
     /// [`FaultError`] if the address or certificates are not usable.
@@ -193,7 +193,7 @@ impl FaultProxy {
         self.change(Some(rule.into()), |_| false).await
     }
 
-    /// Adds a fault to those in force.
+    /// Adds a fault.
     pub async fn add(&self, rule: impl Into<Rule>) -> RuleId {
         self.change(Some(rule.into()), |_| true).await
     }
@@ -225,7 +225,7 @@ impl FaultProxy {
         self.wire(|wire, next| wire.reset_before = next);
     }
 
-    /// What it has seen so far.
+    /// The counters of the proxy.
     pub fn stats(&self) -> ProxyStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ProxyStats {
@@ -236,13 +236,13 @@ impl FaultProxy {
         }
     }
 
-    /// What the proxy itself could not do, if there was anything: there were no more ports or file descriptors.
+    /// The last failure of the proxy itself, such as a lack of ports or file descriptors. `None` if there was none.
     pub fn trouble(&self) -> Option<String> {
         lock(&self.shared.trouble).clone()
     }
 
-    /// Changes the wire, told the number of the next connection. Connections look at the wire after they have got
-    /// their number, so each either counts here or sees the change.
+    /// Changes the wire. `change` gets the number of the next connection. A connection reads the wire after it
+    /// has got its number, so it either has a lower number or sees the change.
     fn wire(&self, change: impl FnOnce(&mut Wire, u64)) {
         let shared = &self.shared;
         shared
@@ -266,7 +266,7 @@ impl FaultProxy {
         self.shared.rules.send_replace(Arc::new(rules));
 
         if mode == Mode::BlackHole {
-            // First the silence, then the full queue: in between a connection may come, but no answer.
+            // First the silence, then the full queue: a connection that comes in between gets no answer.
             self.wire(|wire, _| wire.mode = mode);
         }
         if changing.met != Some(mode) {
@@ -298,7 +298,7 @@ impl FaultProxy {
 
     async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
         let (done, wait) = oneshot::channel();
-        // Fails only if the runtime of the proxy has ended, and with it the proxy.
+        // Fails only if the runtime of the proxy has ended, which ends the proxy.
         if self.commands.send(command(done)).await.is_ok() {
             let _ = wait.await;
         }

@@ -29,12 +29,12 @@ impl Random {
         (self.next() % end) as usize
     }
 
-    /// From 0 up to and without 1.
+    /// A number from 0 (included) to 1 (excluded).
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// In whole milliseconds, so that what is printed is all there is.
+    /// A duration in whole milliseconds, so that a printed schedule is exact.
     pub(super) fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let (low, high) = (low.as_millis() as u64, high.as_millis() as u64);
         let span = high.saturating_sub(low).saturating_add(1);
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// A seed nobody chose.
+/// A random seed.
 pub(super) fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

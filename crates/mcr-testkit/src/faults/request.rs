@@ -1,10 +1,10 @@
-//! What a request asks for, as an API server reads its path, and which requests a fault is for.
+//! Parses requests as an API server does, and matches them with the conditions of a fault.
 
 use std::fmt;
 
 use http::{Method, Uri};
 
-/// What a request is about. Parts of the path that are not there are empty.
+/// The resource and the operation of a request. A part that the path does not have is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestInfo {
     pub(super) path: String,
@@ -67,13 +67,13 @@ impl RequestInfo {
         self
     }
 
-    /// Whether the answer is objects: not discovery, not health.
+    /// Whether the answer contains objects, as opposed to discovery and health.
     pub(super) fn reads_objects(&self) -> bool {
         matches!(self.verb, "list" | "get") && !self.resource.is_empty()
     }
 }
 
-/// Which requests a fault is for. Without conditions: all of them.
+/// The requests to which a fault applies. Without conditions: all requests.
 ///
 /// ```
 /// use mcr_testkit::faults::{Fault, Match};
@@ -131,20 +131,20 @@ impl Match {
         self
     }
 
-    /// Only with this probability, from 0 to 1. What it hits is decided by the proxy's
-    /// [seed](super::FaultProxyBuilder::seed).
+    /// Only with this probability, from 0 to 1. The [seed](super::FaultProxyBuilder::seed) of the
+    /// proxy decides which requests are hit.
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = Some(probability);
         self
     }
 
-    /// Not the first `count` times that all else fits.
+    /// Not the first `count` times that all other conditions match.
     pub fn skip(mut self, count: u64) -> Self {
         self.skip = count;
         self
     }
 
-    /// No more than `count` times. For faults in the lines of watches each line counts, else each request.
+    /// No more than `count` times. A fault in the lines of watches counts each line, any other fault each request.
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);
         self
@@ -164,7 +164,7 @@ impl Match {
     }
 }
 
-/// The conditions there are.
+/// The conditions that are set.
 impl fmt::Display for Match {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text =

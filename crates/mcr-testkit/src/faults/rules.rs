@@ -9,18 +9,18 @@ use std::{
 use super::{Fault, Match, random::Random, request::RequestInfo};
 use crate::lock::lock;
 
-/// A fault and the requests it is for; made from a [`Fault`] or by [`Fault::on`].
+/// A fault and the requests to which it applies. Made from a [`Fault`] or by [`Fault::on`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// For which requests. Faults of the connection ignore it.
+    /// The requests to which the fault applies. Faults of the connection ignore it.
     pub which: Match,
 }
 
 impl Fault {
-    /// This fault for some requests only.
+    /// Applies this fault only to some requests.
     pub fn on(self, which: Match) -> Rule {
         Rule { fault: self, which }
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Names a rule that was added to a proxy; see [`FaultProxy::add`](super::FaultProxy::add).
+/// The ID of a rule in a proxy; see [`FaultProxy::add`](super::FaultProxy::add).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(super) u64);
 
@@ -54,7 +54,7 @@ pub(super) type Rules = Arc<Vec<Arc<Active>>>;
 pub(super) struct Active {
     pub(super) id: RuleId,
     pub(super) rule: Rule,
-    /// How many fits are still to be let off, and how many may still be taken.
+    /// How many matches are still skipped, and how many may still be hit (`None`: any number).
     counts: Mutex<(u64, Option<u64>)>,
 }
 
@@ -72,7 +72,7 @@ impl Active {
         self.rule.which.fits(info)
     }
 
-    /// Asks whether the fault happens this time. Everything else must fit already: this counts.
+    /// Whether the fault applies this time. Call it only if all conditions match, because it counts the match.
     pub(super) fn take(&self, dice: &Dice) -> bool {
         let mut counts = lock(&self.counts);
         if counts.1 == Some(0) {
@@ -93,7 +93,7 @@ impl Active {
     }
 }
 
-/// The chance of a proxy, and how often it struck.
+/// The random numbers of a proxy, and the number of hits.
 #[derive(Debug)]
 pub(super) struct Dice {
     random: Mutex<Random>,

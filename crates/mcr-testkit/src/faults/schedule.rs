@@ -7,7 +7,7 @@ use super::{
     random::{Random, new_seed},
 };
 
-/// The environment variable that a failing run is replayed by.
+/// The environment variable with the seed for the replay of a failing run.
 const SEED: &str = "MCR_FAULT_SEED";
 
 /// A series of faults over a number of proxies, made from a seed: the same seed and options give the same series,
@@ -26,14 +26,14 @@ const SEED: &str = "MCR_FAULT_SEED";
 /// println!("{schedule}"); // first line: MCR_FAULT_SEED=0x7 …
 /// ```
 ///
-/// A test takes its seed by [`from_env`](Self::from_env) and prints the schedule before it
-/// [runs](Self::run) it: what failed can then be run again with the variable set.
+/// A test gets its seed from [`from_env`](Self::from_env) and prints the schedule before it
+/// [runs](Self::run) it. Setting the variable to the printed seed repeats a failed run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Schedule {
-    /// What it was made from.
+    /// The seed of the schedule.
     pub seed: u64,
-    /// The faults, by when they begin.
+    /// The faults, in the order in which they begin.
     pub steps: Vec<Step>,
 }
 
@@ -41,13 +41,13 @@ pub struct Schedule {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Step {
-    /// When it begins, counted from the beginning of the run.
+    /// When the fault begins, counted from the beginning of the run.
     pub at: Duration,
     /// The number of the proxy, from 0.
     pub proxy: usize,
-    /// What goes wrong there.
+    /// The fault and its conditions.
     pub rule: Rule,
-    /// For how long.
+    /// How long the fault lasts.
     pub lasts: Duration,
 }
 
@@ -80,11 +80,10 @@ impl Schedule {
         }
     }
 
-    /// A schedule from the seed in `MCR_FAULT_SEED`, or from another one each time.
+    /// A schedule from the seed in `MCR_FAULT_SEED`, or from a random seed if the variable is not set.
     ///
     /// # Errors
-    /// [`FaultError::Seed`] if the variable is not a number. Running something else than what was asked for would
-    /// pass for a replay.
+    /// [`FaultError::Seed`] if the variable is not a number. A random seed would look like a replay.
     pub fn from_env() -> Result<ScheduleBuilder, FaultError> {
         match std::env::var(SEED) {
             Ok(value) => parse(&value).map(Self::seeded).ok_or(FaultError::Seed { value }),
@@ -92,7 +91,7 @@ impl Schedule {
         }
     }
 
-    /// How long until the last fault has ended.
+    /// The time until the last fault has ended.
     pub fn length(&self) -> Duration {
         self.steps
             .iter()
@@ -101,11 +100,11 @@ impl Schedule {
             .unwrap_or_default()
     }
 
-    /// Lets the faults happen. Returns when the last has ended; steps of proxies that are not given are left out.
-    /// Faults that were set otherwise stay.
+    /// Sets and ends the faults at their times. Returns when the last one has ended. Leaves out the steps for
+    /// proxies that are not given. Faults that were set by other means stay.
     ///
     /// # Cancellation
-    /// Dropping the future leaves the faults that are on; [`FaultProxy::clear`] ends them.
+    /// Dropping the future leaves its current faults set; [`FaultProxy::clear`] ends them.
     pub async fn run(&self, proxies: &[FaultProxy]) {
         let start = Instant::now();
         let mut moments: Vec<(Duration, usize, bool)> = self
@@ -145,31 +144,31 @@ impl ScheduleBuilder {
         self.seed
     }
 
-    /// Over how many proxies. Default: 1.
+    /// Sets the number of proxies. Default: 1.
     pub fn proxies(mut self, count: usize) -> Self {
         self.proxies = count;
         self
     }
 
-    /// By when the last fault has ended. Default: 30 seconds.
+    /// Sets the time at which the last fault has ended. Default: 30 seconds.
     pub fn length(mut self, length: Duration) -> Self {
         self.length = length;
         self
     }
 
-    /// How many faults. Default: 10.
+    /// Sets the number of faults. Default: 10.
     pub fn steps(mut self, count: usize) -> Self {
         self.steps = count;
         self
     }
 
-    /// How long each lasts. Default: 0.2 to 5 seconds.
+    /// Sets how long each fault lasts. Default: 0.2 to 5 seconds.
     pub fn lasting(mut self, shortest: Duration, longest: Duration) -> Self {
         self.lasts = (shortest, longest);
         self
     }
 
-    /// Which faults to choose from. Default: [`Fault::catalogue`] without those that
+    /// Sets the faults to choose from. Default: [`Fault::catalogue`] without those that
     /// [deceive](Fault::deceives).
     pub fn faults<R: Into<Rule>>(mut self, faults: impl IntoIterator<Item = R>) -> Self {
         self.rules = faults.into_iter().map(Into::into).collect();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::lock::lock;
 
-/// What the tasks of a proxy share.
+/// The shared state of a proxy.
 pub(super) struct Shared {
     pub(super) name: Option<String>,
     pub(super) upstream: Mutex<Arc<UpstreamClient>>,
@@ -40,7 +40,8 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Changing {
     pub(super) last_id: u64,
-    /// The mode of the listener; none if unknown: before the first change, and after a change that was cancelled.
+    /// The mode of the listener. `None` if it is unknown: before the first change, and after a change that was
+    /// cancelled.
     pub(super) met: Option<Mode>,
 }
 

@@ -1,4 +1,4 @@
-//! What a proxy remembers of the past, for reads that are to be stale.
+//! The answers that a proxy remembers for stale reads.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,11 +14,11 @@ use http_body_util::{BodyExt, StreamBody};
 use super::body::{Body, full};
 use crate::lock::lock;
 
-/// How many answers are remembered, and how long one may be.
+/// The most answers that are remembered, and the most bytes of each.
 const ANSWERS: usize = 256;
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// The last answers to lists and reads of objects, by what was asked.
+/// The last answers to lists and reads of objects, by their requests.
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Answers>);
 
@@ -49,7 +49,7 @@ impl Remembered {
     }
 }
 
-/// Two requests with the same key get the same answer as long as nothing changes.
+/// The key of a request. Requests with the same key get the same answer as long as no object changes.
 pub(super) fn key(method: &Method, uri: &Uri, accept: Option<&HeaderValue>) -> Option<String> {
     if *method != Method::GET {
         return None;
@@ -116,7 +116,7 @@ impl Memory {
                 if tee.length > BYTES {
                     tee.chunks.clear();
                 } else if tee.body.is_end_stream() {
-                    // A body of known length is not asked for what follows its last byte.
+                    // Stored here, with the last byte: hyper does not poll a body of known length again after that.
                     let chunks = std::mem::take(&mut tee.chunks);
                     memory.put(
                         key.clone(),

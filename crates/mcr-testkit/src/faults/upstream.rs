@@ -15,10 +15,10 @@ use rustls::{
 
 use super::{FaultError, body::Body};
 
-/// The API server behind a proxy, and who the proxy says it is there.
+/// The API server behind a proxy, and the proxy's credentials for it.
 ///
-/// Without credentials of its own the proxy passes on the client's bearer token; with them it puts its own in the
-/// place of the client's.
+/// Without such credentials the proxy passes on the bearer token of the client. With them it replaces the
+/// client's credentials by its own.
 #[derive(Clone)]
 #[must_use]
 pub struct Upstream {
@@ -50,13 +50,13 @@ impl Upstream {
         self
     }
 
-    /// The proxy uses this bearer token whoever the client is.
+    /// The proxy uses this bearer token for all clients.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.credentials = Own::Token(token.into());
         self
     }
 
-    /// The proxy uses this client certificate, PEM, whoever the client is.
+    /// The proxy uses this client certificate (PEM) for all clients.
     pub fn client_certificate(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
         self.credentials = Own::Certificate {
             certificate: certificate.into(),
@@ -65,7 +65,7 @@ impl Upstream {
         self
     }
 
-    /// A control plane, whose administrator the proxy is: clients need no credentials.
+    /// A control plane, with the credentials of its administrator: clients need no credentials.
     #[cfg(feature = "control-plane")]
     pub fn admin_of(plane: &crate::control_plane::ControlPlane) -> Self {
         use crate::control_plane::Credentials;
@@ -89,7 +89,7 @@ impl From<&crate::control_plane::ControlPlane> for Upstream {
     }
 }
 
-/// Never the credentials.
+/// Does not show the credentials.
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let credentials = match self.credentials {
@@ -160,12 +160,12 @@ impl UpstreamClient {
             .authority(self.base.authority().map_or("", |authority| authority.as_str()))
             .path_and_query(format!("{prefix}{path}"))
             .build();
-        // Both parts were valid by themselves.
+        // Can't fail: both parts are valid.
         *request.uri_mut() = uri.unwrap_or_else(|_| self.base.clone());
         let headers = request.headers_mut();
         headers.remove(header::HOST);
         headers.remove(header::CONNECTION);
-        // Bodies must be readable to be changed.
+        // Uncompressed bodies, because faults change them.
         headers.remove(header::ACCEPT_ENCODING);
         if self.own_credentials {
             headers.remove(header::AUTHORIZATION);

@@ -22,7 +22,7 @@ use super::{
 
 /// How a watch ends.
 enum End {
-    /// As it should.
+    /// Without an error.
     Done,
     /// The connection breaks.
     Broken(BoxError),
@@ -33,11 +33,11 @@ struct WatchBody {
     info: RequestInfo,
     rules: watch::Receiver<Rules>,
     dice: Arc<Dice>,
-    /// What came after the last end of a line.
+    /// The bytes after the last end of a line.
     partial: BytesMut,
     ready: VecDeque<Bytes>,
     end: Option<End>,
-    /// The rules that strike a watch once and have done so.
+    /// The rules that hit a watch once and have done so.
     struck: HashSet<RuleId>,
 }
 
@@ -133,7 +133,7 @@ impl WatchBody {
         })
     }
 
-    /// What a fault does to the watch as a whole, once. Says whether something was done.
+    /// Applies the first fault that hits a watch as a whole and has not hit this one. Returns whether there was one.
     fn strike(&mut self, rules: &Rules) -> bool {
         for rule in rules.iter().filter(|rule| rule.fits(&self.info)) {
             let fault = rule.fault();

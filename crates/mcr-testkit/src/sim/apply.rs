@@ -8,8 +8,8 @@ use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
 
-/// Server-side apply: the live object with the configuration merged in, what its manager no longer
-/// names removed, and owners written down.
+/// Server-side apply: merges the configuration into the live object, removes the fields that its
+/// manager no longer names, and records the owners of fields.
 pub(super) fn apply(
     kind: &Kind,
     subresource: &str,
@@ -25,7 +25,7 @@ pub(super) fn apply(
         entry.manager == manager && entry.operation == "Apply" && entry.subresource == subresource
     };
     if entries.is_empty() && live["metadata"]["uid"].is_string() {
-        // Made while nothing was tracked: all of it has an owner, as in Kubernetes.
+        // The object was made without `managedFields`. Its fields get the owner `before-first-apply`, as in Kubernetes.
         entries.push(Entry {
             manager: "before-first-apply".to_owned(),
             operation: "Update".to_owned(),
@@ -75,7 +75,7 @@ pub(super) fn apply(
         }
         prune(MergeStrategy::root(kind), &mut merged, &last, &kept, true);
     }
-    // What went with a parent is nobody's any more.
+    // Fields that were removed with their parent lose their owners.
     let (_, gone) = managed::compare(kind, live, &merged);
     for entry in &mut entries {
         entry.fields.subtract(&gone);
@@ -98,7 +98,7 @@ pub(super) fn apply(
     Ok(merged)
 }
 
-/// The part of a configuration that this endpoint looks at.
+/// Keeps the part of a configuration that this endpoint uses.
 fn restrict(kind: &Kind, subresource: &str, config: &mut Value) {
     let Some(map) = config.as_object_mut() else { return };
     if subresource == "status" {
@@ -141,7 +141,7 @@ fn conflict(conflicts: &[(String, String)]) -> SimError {
     SimError::new(409, "Conflict", format!("Apply failed with {what}")).with(json!({ "causes": causes }))
 }
 
-/// The paths of a set, as messages write them: at each place its own fields first.
+/// Collects the paths of a set in the order of the messages: the fields of a level before those below them.
 fn collect(fields: &Fields, path: &str, to: &mut impl FnMut(String)) {
     let part = |name: &String| match name.split_once(':') {
         Some(("f", field)) => format!("{path}.{field}"),
@@ -162,8 +162,8 @@ fn collect(fields: &Fields, path: &str, to: &mut impl FnMut(String)) {
     }
 }
 
-/// The live value with the configured one over it: maps by key, lists by item where their items have
-/// names, anything else replaced.
+/// Merges the configured value into the live one: maps by key, lists with named items by item.
+/// Replaces any other value.
 fn merge(strategy: MergeStrategy<'_>, live: &Value, config: &Value) -> Value {
     match (live, config) {
         (Value::Object(old), Value::Object(new)) if !strategy.is_atomic_map() => {
@@ -183,8 +183,8 @@ fn merge(strategy: MergeStrategy<'_>, live: &Value, config: &Value) -> Value {
     }
 }
 
-/// The items of both in one order: what only the live list has keeps its place, what both have is
-/// ordered as it is configured.
+/// The items of both lists in one order: items of the live list only keep their positions, and
+/// items of both are in the order of the configuration.
 fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], config: &[Value]) -> Vec<Value> {
     let keys =
         |items: &[Value]| -> Vec<Option<String>> { items.iter().map(|item| item_key(list, item)).collect() };
@@ -217,8 +217,8 @@ fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], conf
     merged
 }
 
-/// Removes what was applied last time and nobody keeps. A field goes as a whole, with what is in it and
-/// belongs to no one, once nothing below it has an owner.
+/// Removes the fields of the last apply that no manager owns now. A field is removed as a whole, with
+/// its fields without owner, once no field below it has an owner.
 fn prune(strategy: MergeStrategy<'_>, value: &mut Value, last: &Fields, kept: &Fields, root: bool) {
     match value {
         Value::Object(map) => {
@@ -253,7 +253,7 @@ fn prune(strategy: MergeStrategy<'_>, value: &mut Value, last: &Fields, kept: &F
                     return true;
                 };
                 match (last.below.get(&key), kept.below.get(&key)) {
-                    // Who owns a field of an item does not own the item.
+                    // The owner of a field of an item does not own the item.
                     (Some(_), owners) if owners.is_none_or(|owners| !owners.here) => false,
                     (Some(_), None) => false,
                     (Some(below), Some(owners)) => {

@@ -57,7 +57,7 @@ impl SimAuditEvent {
 pub(super) const STARTED: &str = "ResponseStarted";
 pub(super) const COMPLETE: &str = "ResponseComplete";
 
-/// A place in the audit log. What came after it is [`SimAuditLog::since`] it.
+/// A position in the audit log. [`SimAuditLog::since`] returns the events after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SimAuditMark(u64);
 
@@ -65,7 +65,7 @@ pub struct SimAuditMark(u64);
 #[derive(Clone, Debug, Default)]
 pub struct SimAuditLog {
     events: VecDeque<SimAuditEvent>,
-    /// The number of the first one.
+    /// The number of the first event.
     start: u64,
 }
 
@@ -75,7 +75,7 @@ impl SimAuditLog {
         self.events.iter()
     }
 
-    /// How many events a predicate holds for.
+    /// The number of events for which the predicate holds.
     pub fn count(&self, mut predicate: impl FnMut(&SimAuditEvent) -> bool) -> usize {
         self.events().filter(|event| predicate(event)).count()
     }
@@ -98,8 +98,8 @@ impl SimAuditLog {
         }
     }
 
-    /// How many events were forgotten because there were too many: counts are too low if this is
-    /// not 0. See `SimBuilder::audit_limit`.
+    /// How many events were dropped because the log was full. If this is not 0, counts are too low.
+    /// See `SimBuilder::audit_limit`.
     pub fn forgotten(&self) -> u64 {
         self.start
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::error::SimError;
 
-/// What a user may do: these verbs on these resources, as in RBAC; `*` stands for all.
+/// A rule of a user's rights: some verbs on some resources, as in RBAC. `*` stands for all.
 ///
 /// ```
 /// # #[cfg(feature = "sim")] {
@@ -73,7 +73,7 @@ impl SimRule {
         self
     }
 
-    /// Only objects of these names.
+    /// Only objects with these names.
     #[must_use]
     pub fn names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names = strings(names);
@@ -106,7 +106,7 @@ impl SimRule {
     }
 }
 
-/// A user of a simulated cluster and what it may do.
+/// A user of a simulated cluster, with its groups and rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimUser {
     pub(super) name: String,
@@ -116,7 +116,7 @@ pub struct SimUser {
 }
 
 impl SimUser {
-    /// A user who may do next to nothing: ask what is served, and about itself.
+    /// A user without rules: it may only use discovery and reviews of itself.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -126,7 +126,7 @@ impl SimUser {
         }
     }
 
-    /// Adds a group. Who is in `system:masters` may do everything.
+    /// Adds a group. Members of `system:masters` may do everything.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.groups.push(group.into());
@@ -153,7 +153,7 @@ impl SimUser {
         self.name == "system:anonymous"
     }
 
-    /// All groups, with the one every known user is in.
+    /// All groups, including `system:authenticated`.
     pub(super) fn all_groups(&self) -> Vec<String> {
         let mut groups = self.groups.clone();
         let authenticated = "system:authenticated";
@@ -192,7 +192,7 @@ impl SimUser {
     }
 }
 
-/// What a request wants, for authorisation.
+/// The attributes of a request for its authorisation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attributes<'a> {
     pub(super) verb: &'a str,
@@ -201,7 +201,7 @@ pub(super) struct Attributes<'a> {
     pub(super) subresource: &'a str,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    /// Of a request that is for no resource.
+    /// The path of a non-resource request.
     pub(super) path: Option<&'a str>,
 }
 
@@ -244,11 +244,11 @@ impl Attributes<'_> {
     }
 }
 
-/// How a cluster knows its users.
+/// The users of a cluster, by their credentials.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Users {
     tokens: HashMap<String, Arc<SimUser>>,
-    /// By the certificate, DER. Only certificates that were made here are known.
+    /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
     certificates: HashMap<Vec<u8>, Arc<SimUser>>,
     pub(super) anonymous: bool,
 }
@@ -271,7 +271,7 @@ impl Users {
         found.map(|(token, _)| token.clone())
     }
 
-    /// A user of this name as it was set, for impersonation.
+    /// The user with this name, for impersonation.
     pub(super) fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
         let mut all = self.tokens.values().chain(self.certificates.values());
         all.find(|user| user.name == name).cloned()

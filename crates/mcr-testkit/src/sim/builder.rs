@@ -68,13 +68,13 @@ impl SimCluster {
 }
 
 impl SimBuilder {
-    /// The name that its kubeconfig and errors show.
+    /// Sets the name of the cluster in kubeconfigs and errors.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Makes UIDs and generated names the same in each run.
+    /// Makes UIDs and generated names from this seed, so that they are the same in each run.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -88,7 +88,7 @@ impl SimBuilder {
         self
     }
 
-    /// The bearer token of the user who may do everything. Without this it is made up.
+    /// Sets the bearer token of the user who may do everything. Default: a random token.
     pub fn admin_token(mut self, token: impl Into<String>) -> Self {
         self.admin_token = Some(token.into());
         self
@@ -100,48 +100,49 @@ impl SimBuilder {
         self
     }
 
-    /// Whether requests without credentials are `system:anonymous`, who may see `/version` and the
-    /// health paths and gets 403 else, as in Kubernetes by default; or get 401.
+    /// Sets whether requests without credentials have the user `system:anonymous`, as in Kubernetes
+    /// by default: it may read `/version` and the health paths, and gets 403 otherwise. If not,
+    /// such requests get 401.
     pub fn anonymous(mut self, allowed: bool) -> Self {
         self.anonymous = allowed;
         self
     }
 
-    /// How many writes of each resource are remembered, for watches to go on from and pages and old
-    /// lists to be made of: 1000 by default. What is older answers 410.
+    /// Sets how many writes of each resource are kept in the history, which watches, pages and
+    /// lists of old versions read. Default: 1000. Requests for older versions get 410.
     pub fn history(mut self, writes: usize) -> Self {
         self.settings.window = writes;
         self
     }
 
-    /// How often a watch that wants bookmarks gets one: each minute by default.
+    /// Sets how often a watch that wants bookmarks gets one. Default: each minute.
     pub fn bookmark_interval(mut self, interval: Duration) -> Self {
         self.settings.bookmark_interval = interval;
         self
     }
 
-    /// When a watch ends that names no `timeoutSeconds`: after half an hour by default.
+    /// Sets when a watch without `timeoutSeconds` ends. Default: after half an hour.
     pub fn watch_timeout(mut self, timeout: Duration) -> Self {
         self.settings.watch_timeout = timeout;
         self
     }
 
-    /// How many requests the audit log remembers: 10,000 by default, 0 for no log.
+    /// Sets how many requests the audit log keeps. Default: 10,000; 0 for no log.
     pub fn audit_limit(mut self, requests: usize) -> Self {
         self.settings.audit_limit = requests;
         self
     }
 
-    /// Whether writes are tracked in `managedFields`, as in Kubernetes; on by default. Off saves some
-    /// memory. Applied objects have them in any case.
+    /// Sets whether writes are tracked in `managedFields`, as in Kubernetes. Default: yes. Without it
+    /// objects take less memory. Applied objects have `managedFields` in any case.
     pub fn managed_fields(mut self, on: bool) -> Self {
         self.settings.managed_fields = on;
         self
     }
 
-    /// Whether a deleted namespace is emptied and removed at once, as if a controller did it. Off by
-    /// default: like an API server without controllers it stays `Terminating` until its `finalize`
-    /// subresource is written.
+    /// Sets whether a deleted namespace is emptied and removed at once, as if a controller did it.
+    /// Default: no. It then stays `Terminating` until its `finalize` subresource is written, as in
+    /// an API server without controllers.
     pub fn finish_namespaces(mut self, on: bool) -> Self {
         self.settings.finish_namespaces = on;
         self
@@ -186,8 +187,8 @@ impl SimBuilder {
     }
 }
 
-/// The namespaces that make it a cluster; they have no history. Also in a copy of another
-/// cluster, where they get UIDs of their own: the one of kube-system tells clusters apart.
+/// Makes the four namespaces of every cluster, without history. A copy of another cluster gets them
+/// with new UIDs, because the UID of kube-system is the identity of a cluster.
 fn make_namespaces(state: &ClusterState) {
     let resource: Arc<str> = NAMESPACES.into();
     let now = clock::now();

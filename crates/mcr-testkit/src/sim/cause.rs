@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// One thing that is wrong with an object.
+/// One reason why an object is invalid.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cause {
     pub(super) field: String,
@@ -22,7 +22,7 @@ impl Cause {
         Self::of(field, "FieldValueRequired", message)
     }
 
-    /// The value as it is to be shown: text in quotes.
+    /// `shown` is the value as the message shows it: text in quotes.
     pub(super) fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::of(
             field,

@@ -19,7 +19,7 @@ pub(super) fn after(seconds: i64) -> String {
         .to_string()
 }
 
-/// How long ago that was.
+/// The time since then.
 pub(super) fn since(time: &str) -> Option<Duration> {
     let time: Timestamp = time.parse().ok()?;
     Timestamp::now().duration_since(time).try_into().ok()

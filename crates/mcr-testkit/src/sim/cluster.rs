@@ -21,7 +21,7 @@ pub struct SimCluster {
 }
 
 impl SimCluster {
-    /// The name it was given.
+    /// The name of the cluster.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -48,7 +48,7 @@ impl SimCluster {
         self.inner.users().token_of(ADMIN).unwrap_or_default()
     }
 
-    /// Adds the user of a bearer token, or replaces it: rules are looked at when a request starts.
+    /// Adds the user of a bearer token, or replaces it. Rules are checked when a request starts.
     pub fn set_user(&self, token: impl Into<String>, user: SimUser) {
         self.inner.users().set_token(token.into(), user);
     }
@@ -78,8 +78,8 @@ impl SimCluster {
         self.inner.store().version
     }
 
-    /// Forgets history up to a version, as etcd's compaction does: older places of watches, pages and
-    /// lists get 410.
+    /// Drops the history up to a version, as etcd's compaction does. Watches, pages and lists from an
+    /// older version get 410.
     pub fn compact(&self, version: u64) {
         self.inner.store().compact(version);
     }
@@ -108,18 +108,18 @@ impl SimCluster {
     ///
     /// # Errors
     ///
-    /// As the API server's.
+    /// With the error that an API server answers.
     pub fn create(&self, object: Value) -> Result<Value, SimError> {
         let kind = self.kind_of(&object)?;
         let namespace = self.namespace_of(&kind, &object);
         self.write(&kind, &namespace, "", Verb::Create(object))
     }
 
-    /// Replaces an object. Without a `resourceVersion` the newest one is meant, for every kind.
+    /// Replaces an object. An object without `resourceVersion` replaces the newest state, for every kind.
     ///
     /// # Errors
     ///
-    /// As the API server's.
+    /// With the error that an API server answers.
     pub fn update(&self, mut object: Value) -> Result<Value, SimError> {
         let kind = self.kind_of(&object)?;
         let namespace = self.namespace_of(&kind, &object);
@@ -138,7 +138,7 @@ impl SimCluster {
     ///
     /// # Errors
     ///
-    /// As the API server's.
+    /// With the error that an API server answers.
     pub fn apply(&self, object: Value) -> Result<Value, SimError> {
         let kind = self.kind_of(&object)?;
         let namespace = self.namespace_of(&kind, &object);
@@ -151,7 +151,7 @@ impl SimCluster {
     ///
     /// # Errors
     ///
-    /// As the API server's.
+    /// With the error that an API server answers.
     pub fn delete(&self, resource: &str, key: &str) -> Result<(), SimError> {
         let kind = self.kind_named(resource)?;
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));

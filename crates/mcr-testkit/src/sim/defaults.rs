@@ -6,8 +6,8 @@ use super::cause::Cause;
 use super::kinds::Kind;
 use super::object::{metadata_mut, text};
 
-/// What a server fills in when these kinds are created. All others are kept as they were sent: no
-/// defaults of pods, deployments and the like.
+/// Fills in the defaults of the few kinds that have them here. Objects of other kinds, such as pods
+/// and deployments, are kept as they were sent.
 pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     match &*kind.resource {
         "namespaces" => {
@@ -20,7 +20,7 @@ pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     on_update(kind, object);
 }
 
-/// What of a new object is no manager's: the server's own state.
+/// The fields of a new object that the server sets, and no manager owns.
 pub(super) fn untracked(kind: &Kind, object: &Value) -> Value {
     match &*kind.resource {
         "namespaces" | "pods" => {
@@ -52,7 +52,7 @@ pub(super) fn on_update(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Go leaves out what is empty.
+/// Removes empty fields, as Go's JSON encoder does.
 fn drop_empty(kind: &Kind, object: &mut Value) {
     let empty = |value: &Value| match value {
         Value::Null => true,
@@ -74,7 +74,7 @@ fn drop_empty(kind: &Kind, object: &mut Value) {
 
 const NAME_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What holds for the metadata of every object.
+/// Checks the metadata of an object of any kind.
 pub(super) fn check_metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let name = text(object, "name");

@@ -10,7 +10,7 @@ use super::state::ClusterState;
 use super::store::Store;
 use super::write::{Done, Write};
 
-/// Deletions: marked first where finalizers or a grace period hold the object.
+/// Deletions. An object with finalizers or a grace period is only marked at first.
 impl Write<'_> {
     pub(super) fn delete(
         &self,
@@ -81,7 +81,8 @@ impl Write<'_> {
         Ok(Done::with(object))
     }
 
-    /// A deletion of what is being deleted: it may change the policy, or cut the grace of a pod short.
+    /// Deletes an object that is being deleted already: this may change the policy, or shorten the grace period of a
+    /// pod.
     fn delete_again(
         &self,
         store: &mut Store,
@@ -158,7 +159,7 @@ impl Write<'_> {
                 .collect();
             for name in names {
                 let write = Write::new(&kind, self.name, &name, "");
-                // It was there a moment ago, under the same lock.
+                // Can't fail: the object was found under the same lock.
                 let _ = write.delete(cluster, store, &json!({}));
             }
         }
@@ -176,7 +177,7 @@ impl Write<'_> {
 }
 
 fn grace_of(options: &Value, pod: &Value) -> i64 {
-    // A pod nobody runs has nothing to end.
+    // A pod without a node has no process to stop, so it gets no grace period.
     if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
         return 0;
     }
@@ -184,7 +185,7 @@ fn grace_of(options: &Value, pod: &Value) -> i64 {
     options["gracePeriodSeconds"].as_i64().or_else(own).unwrap_or(30)
 }
 
-/// Puts the finalizer of a policy in the place of others of that sort. Whether that changed anything.
+/// Replaces the finalizer of a deletion policy. Returns whether that changed anything.
 fn set_policy(metadata: &mut serde_json::Map<String, Value>, policy: &str) -> bool {
     const SORT: [&str; 2] = ["foregroundDeletion", "orphan"];
     let before = metadata.get("finalizers").cloned();
@@ -211,7 +212,7 @@ fn set_policy(metadata: &mut serde_json::Map<String, Value>, policy: &str) -> bo
     changed
 }
 
-/// Whether nothing holds a deleted object any more.
+/// Whether a deleted object can be removed: no finalizer and no grace period is left.
 pub(super) fn may_go(kind: &Kind, object: &Value) -> bool {
     let held = kind.is_namespaces()
         && object["spec"]["finalizers"]

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, Kinds};
 
-/// What `/version` says.
+/// `/version`.
 pub(super) fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.1-sim", "gitCommit": "", "gitTreeState": "clean",

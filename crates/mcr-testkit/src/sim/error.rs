@@ -31,7 +31,7 @@ impl SimError {
         &self.message
     }
 
-    /// The `Status` object a client is sent.
+    /// The `Status` object that a client gets.
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -68,7 +68,7 @@ impl SimError {
         Self::new(400, "BadRequest", message)
     }
 
-    /// What a Go server says when an error has no Status of its own.
+    /// The answer of a Go server to an error without a Status.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -183,7 +183,7 @@ impl fmt::Display for SimError {
 impl std::error::Error for SimError {}
 
 impl SimError {
-    /// With the token to go on with, as in the 410 of a page.
+    /// Sets the continue token for the next attempt, as in the 410 of a page.
     pub(super) fn set_continue(&mut self, token: String) {
         self.token = Some(token);
     }

@@ -8,7 +8,7 @@ use super::list::Page;
 use super::object::Object;
 use super::table::{self, Include};
 
-/// The form an answer is asked for.
+/// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Full,
@@ -19,7 +19,7 @@ pub(super) enum Form {
     Table(Include),
 }
 
-/// What a client accepts.
+/// The parsed `Accept` header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accepted {
     pub(super) form: Form,
@@ -29,7 +29,7 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// The first of the media types that is known.
+    /// Chooses the first known media type.
     pub(super) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
         let plain = Self {
             form: Form::Full,
@@ -147,7 +147,7 @@ pub(super) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>)
         }
     };
     if page.objects.is_empty() && form != Form::Full {
-        // Go's nil: real servers say null here.
+        // `null`, because real servers encode Go's nil here.
         let list =
             json!({ "kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": null });
         to.extend_from_slice(list.to_string().as_bytes());
@@ -178,7 +178,7 @@ fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
     }
 }
 
-/// A bookmark carries nothing but a version.
+/// A bookmark has no data except a version.
 pub(super) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if initial_end {

@@ -117,7 +117,7 @@ impl Request<'_> {
         if !user.may(&wanted) {
             return Err(wanted.forbidden(user));
         }
-        // The kind is looked up first: nobody learns from a 406 what is served.
+        // The kind is looked up first: a 404 comes before a 406.
         let kind = target.kind(&self.cluster.store().kinds)?;
         let Some(kind) = kind else {
             return Ok(Answer::Text(404, "404 page not found\n"));
@@ -188,7 +188,7 @@ impl Request<'_> {
         if !fits && !patched_later {
             match verb {
                 "update" if custom => return Err(SimError::bad_request("name must be provided")),
-                // The body is looked at first.
+                // The body is checked first.
                 "create" if custom => drop(read::object(kind, self.content_type(), self.body)?),
                 _ => {}
             }

@@ -9,8 +9,8 @@ use super::schema::Schema;
 
 type Text = Cow<'static, str>;
 
-/// One version of a resource. Built-in ones are shared by all clusters of the process, those of a
-/// CRD by the clusters it was given to at their making.
+/// One version of a resource. All clusters of the process share the built-in kinds. A cluster and
+/// its copies share the kinds of a CRD that was there at the time of the copy.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) group: Text,
@@ -30,12 +30,12 @@ pub(super) struct Kind {
     pub(super) delete_answers_object: bool,
     pub(super) create_only: bool,
     pub(super) has_collection_delete: bool,
-    /// Where its objects are: versions of one resource share them.
+    /// The name of the table of its objects, which all versions of the resource share.
     pub(super) resource: Arc<str>,
     pub(super) custom: Option<Custom>,
 }
 
-/// What only resources of a CRD have.
+/// The properties of resources of a CRD.
 #[derive(Debug)]
 pub(super) struct Custom {
     pub(super) schema: Option<Schema>,
@@ -184,7 +184,7 @@ impl Kinds {
             .cloned()
     }
 
-    /// By `configmaps` or `widgets.example.com`: the version objects are stored in.
+    /// The storage version of a resource, by `configmaps` or `widgets.example.com`.
     pub(super) fn of_resource(&self, resource: &str) -> Option<Arc<Kind>> {
         let all = builtins().values().chain(self.custom.values()).flatten();
         let mut found = all.filter(|kind| &*kind.resource == resource);

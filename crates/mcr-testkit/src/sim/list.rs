@@ -19,7 +19,7 @@ pub(super) struct Page {
     pub(super) remaining: Option<u64>,
 }
 
-/// Lists as Kubernetes 1.31 and later do, from a cache that is up to date.
+/// Lists as Kubernetes 1.31 and later do, from an up-to-date cache.
 pub(super) fn list(
     store: &Store,
     kind: &Kind,
@@ -39,7 +39,7 @@ pub(super) fn list(
             let objects = store.at(&kind.resource, namespace, "", version)?;
             Ok(page(objects.iter(), options, version, namespace))
         }
-        // The cache answers these whole, whatever the limit.
+        // The cache answers these requests without pages, and ignores the limit.
         From::Any => {
             let whole = ListOptions {
                 limit: None,
@@ -67,7 +67,7 @@ fn next_page(
         let message = "specifying resource version is not allowed when using continue";
         return Err(SimError::bad_request(message));
     }
-    // A token that says "go on with the newest", given to who could not have the old one.
+    // A token without a version: it continues at the newest state, after a 410 for the old version.
     if version == 0 {
         let objects = store.current(&kind.resource, namespace, &after);
         return Ok(page(objects, options, store.version, namespace));
@@ -103,13 +103,13 @@ fn page<'a>(
             chosen.push(object.clone());
         }
     }
-    // What is left may not fit, as a server finds out only with the next page.
+    // The remaining objects may not match. A server finds that out only with the next page.
     let rest = if limit.is_some() { objects.count() } else { 0 };
     let token = chosen
         .last()
         .filter(|_| rest > 0)
         .map(|last| write_token(version, &last.key, namespace));
-    // With a selector a server does not know how many of the rest would fit.
+    // With a selector a server does not know how many of the remaining objects match.
     let remaining = (rest > 0 && options.selector.is_empty()).then(|| u64::try_from(rest).unwrap_or(0));
     Page {
         version,

@@ -8,7 +8,7 @@ use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
 
-/// A set of fields, as `fieldsV1` writes it: whether the place itself is in it, and what below.
+/// A set of fields, as in `fieldsV1`: whether the field itself is in the set, and the sets below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Fields {
     pub(super) here: bool,
@@ -106,7 +106,7 @@ fn is_system(path: &[&str], name: &str) -> bool {
     }
 }
 
-/// The fields an applied configuration names: its leaves, and the items of its lists.
+/// The fields that an applied configuration names: its leaves, and the items of its lists.
 pub(super) fn named(kind: &Kind, config: &Value) -> Fields {
     let mut fields = Fields::default();
     name_value(MergeStrategy::root(kind), config, &mut Vec::new(), &mut fields);
@@ -148,7 +148,7 @@ fn name_value<'a>(strategy: MergeStrategy<'a>, value: &'a Value, path: &mut Vec<
     }
 }
 
-/// What differs between two states: changed or new fields, and those that are gone.
+/// The difference between two states: changed or new fields, and removed fields.
 pub(super) fn compare(kind: &Kind, before: &Value, after: &Value) -> (Fields, Fields) {
     let (mut changed, mut gone) = (Fields::default(), Fields::default());
     let mut walk = Walk {
@@ -201,7 +201,7 @@ impl<'a> Walk<'a> {
         changed: &mut Fields,
         gone: &mut Fields,
     ) {
-        // Structs that Go always writes are nobody's.
+        // Structs that Go always encodes have no owner.
         let always = match self.path.as_slice() {
             [] | ["metadata"] => true,
             ["spec" | "status"] => !self.custom,
@@ -280,7 +280,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Who owns what: an entry of `managedFields`.
+/// An entry of `managedFields`: a manager and its fields.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) manager: String,
@@ -336,7 +336,7 @@ pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     }
 }
 
-/// Writes down what an update changed as the manager's.
+/// Records the manager as the owner of the fields that an update has changed.
 pub(super) fn track(kind: &Kind, subresource: &str, manager: &str, before: &Value, after: &mut Value) {
     let (changed, gone) = compare(kind, before, after);
     let manager = if manager.is_empty() { "unknown" } else { manager };

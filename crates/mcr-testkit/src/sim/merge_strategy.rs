@@ -8,11 +8,11 @@ use super::schema::ListKind;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MergeStrategy<'a> {
     kind: &'a Kind,
-    /// The schema here; null where there is none.
+    /// The schema of this value; null if there is none.
     schema: &'a Value,
-    /// The name of the field this is the value of.
+    /// The name of the field with this value.
     field: &'a str,
-    /// And that of the field above.
+    /// The name of the parent field.
     parent: &'a str,
     item: bool,
 }
@@ -56,7 +56,7 @@ impl<'a> MergeStrategy<'a> {
     }
 
     pub(super) fn is_atomic_map(self) -> bool {
-        // References are items as a whole.
+        // An owner reference is merged as a whole.
         if self.item && self.field == "ownerReferences" {
             return true;
         }

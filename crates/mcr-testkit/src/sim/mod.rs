@@ -39,8 +39,9 @@
 //!
 //! - Built-in objects are stored as they are sent: no defaults and no validation beyond their metadata,
 //!   except for namespaces and secrets. Fields that do not exist are kept. Their tables have name and age only.
-//! - Schemas of CRDs: no `pattern`, `format`, `oneOf` and the like, no CEL rules, no conversion webhooks (all
-//!   versions have the same fields); a CRD is served the moment it is created, and its objects go with it at once.
+//! - Schemas of CRDs: no `pattern`, `format`, `oneOf`, `anyOf`, `allOf` or `not`, no CEL rules, no conversion
+//!   webhooks (all versions have the same fields); a CRD is served the moment it is created, and its objects go
+//!   with it at once.
 //! - Lists of built-in objects that are merged by key are known by the names of the usual ones; a
 //!   list that is not known is replaced as a whole by apply and strategic patches. `$setElementOrder` and
 //!   `$retainKeys` are ignored.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
 
-/// An object as it is kept: compact JSON, and what selecting needs.
+/// A stored object: compact JSON, and the fields that selectors need.
 ///
 /// `apiVersion` and `kind` are not part of it: every version of a resource serves the same object
 /// under its own header, and built-in kinds leave them out in lists.
@@ -69,7 +69,7 @@ impl Object {
 
     /// The object without `apiVersion` and `kind`.
     pub(super) fn value(&self) -> Value {
-        // It was written by this file.
+        // Can't fail: this module has written the JSON.
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
@@ -99,14 +99,14 @@ impl Object {
         to.push(b'}');
     }
 
-    /// What is only tried has no version.
+    /// Removes the version, for the answer to a dry run.
     pub(super) fn forget_version(&mut self) {
         let mut value = self.value();
         metadata_mut(&mut value).remove("resourceVersion");
         self.body = value.to_string().into_bytes().into();
     }
 
-    /// What remains to be told of an object that is gone since `version`.
+    /// The last state of a deleted object, with the version of the deletion.
     pub(super) fn at(&self, version: u64) -> Self {
         Self::new(self.value(), version)
     }
@@ -120,7 +120,7 @@ pub(super) fn key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// The metadata, made if there is none.
+/// The metadata. Inserts it if there is none.
 pub(super) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});

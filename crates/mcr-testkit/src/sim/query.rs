@@ -40,7 +40,7 @@ impl Query {
         }
     }
 
-    /// Whether a write is only tried.
+    /// Whether the write is a dry run.
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, SimError> {
         match self.get("dryRun") {
             None => Ok(false),
@@ -53,7 +53,7 @@ impl Query {
     }
 }
 
-/// Which state a list or watch asks for.
+/// The resource version that a list or watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// No version: the newest.
@@ -69,13 +69,13 @@ pub(super) struct ListOptions {
     pub(super) selector: Selector,
     pub(super) from: From,
     pub(super) exact: bool,
-    /// Whether a match of the version was named at all.
+    /// Whether the request has a `resourceVersionMatch`.
     pub(super) matching: bool,
     pub(super) limit: Option<u64>,
     pub(super) token: Option<String>,
     pub(super) timeout: Option<u64>,
     pub(super) bookmarks: bool,
-    /// Whether a watch starts with the state, where that was said.
+    /// `sendInitialEvents`, if the request has it.
     pub(super) initial: Option<bool>,
 }
 
@@ -121,7 +121,7 @@ impl ListOptions {
     }
 }
 
-/// The rules for combining options, with the words of Kubernetes' validation.
+/// Checks the combination of options, with the messages of Kubernetes.
 fn validate(query: &Query, watch: bool) -> Result<(), SimError> {
     const MATCH: &str = "resourceVersionMatch";
     let (version, matching) = (query.text("resourceVersion"), query.text(MATCH));

@@ -29,7 +29,7 @@ impl Request<'_> {
         whole.split(';').next().unwrap_or_default().trim()
     }
 
-    /// Whose changes these are: as asked for, else the client's name.
+    /// The field manager: the `fieldManager` of the request, else the name of the client.
     pub(super) fn manager(&self) -> String {
         let agent = header(&self.parts.headers, USER_AGENT);
         let own = agent.split('/').next().unwrap_or_default();

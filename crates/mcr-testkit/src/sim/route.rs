@@ -7,7 +7,7 @@ use super::error::SimError;
 use super::kinds::{Kind, Kinds, builtins};
 use super::query::Query;
 
-/// What a path is about.
+/// The target of a path.
 #[derive(Debug)]
 pub(super) enum Route {
     Text(&'static str),
@@ -99,7 +99,7 @@ impl Target {
         }
     }
 
-    /// The kind it names, if it is served.
+    /// The kind that the path names, if it is served.
     pub(super) fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
         if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
             return Ok(Some(kind));

@@ -4,10 +4,10 @@ use super::cause::Cause;
 
 /// The structural schema of a version of a CRD: prunes, fills in defaults, checks.
 ///
-/// What it knows: `type`, `properties`, `additionalProperties`, `items`, `required`, `enum`, `minimum`,
+/// Supported: `type`, `properties`, `additionalProperties`, `items`, `required`, `enum`, `minimum`,
 /// `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `default`, `nullable`, the
-/// `x-kubernetes-` words for lists, unknown fields, int-or-string and embedded resources. It does not
-/// know `pattern`, `format`, `oneOf` and the like, and no CEL rules.
+/// `x-kubernetes-` words for lists, unknown fields, int-or-string and embedded resources. Not
+/// supported: `pattern`, `format`, `oneOf`, `anyOf`, `allOf`, `not` and CEL rules.
 #[derive(Debug)]
 pub(super) struct Schema(Value);
 
@@ -31,7 +31,7 @@ impl Schema {
         &self.0
     }
 
-    /// Removes what the schema does not name.
+    /// Removes the fields that the schema does not name.
     pub(super) fn prune(&self, object: &mut Value) {
         prune(&self.0, object, true);
     }
@@ -40,8 +40,8 @@ impl Schema {
         fill_in(&self.0, object);
     }
 
-    /// What is wrong with an object, or with its status alone where that is written: then messages,
-    /// but not fields, are relative to it.
+    /// Checks an object, or only its status if the status is written. The messages, but not the
+    /// fields, are then relative to the status.
     pub(super) fn check(&self, object: &Value, below: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
         if below.is_empty() {

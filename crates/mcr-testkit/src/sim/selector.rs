@@ -4,7 +4,7 @@ use super::error::SimError;
 use super::kinds::Kind;
 use super::object::Object;
 
-/// What a list or watch is narrowed to.
+/// The selectors of a list or watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
     labels: Vec<Label>,

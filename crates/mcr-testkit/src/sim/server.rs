@@ -82,7 +82,7 @@ impl Drop for Listening {
     }
 }
 
-/// Which cluster a request is for, and the request without the part that said so.
+/// Finds the cluster of a request, and removes the cluster's part of the path.
 #[derive(Clone, Debug)]
 enum Serves {
     One(SimCluster),
@@ -106,7 +106,7 @@ impl Serves {
 }
 
 impl SimCluster {
-    /// Serves it over TLS on a free port of 127.0.0.1, with a certificate authority of its own.
+    /// Serves the cluster over TLS on a free port of 127.0.0.1, with a new certificate authority.
     ///
     /// # Errors
     ///
@@ -115,8 +115,8 @@ impl SimCluster {
         self.serve_at(0, &SimTls::new()?).await
     }
 
-    /// Serves it on this port (0 for a free one) of 127.0.0.1 with these certificates, for a server
-    /// that comes back at the same address, or many that share an authority.
+    /// Serves the cluster on this port of 127.0.0.1 (0: a free port) with these certificates. For a
+    /// server that returns at the same address, or for many servers with the same authority.
     ///
     /// # Errors
     ///
@@ -131,12 +131,12 @@ impl SimCluster {
 }
 
 impl SimServer {
-    /// The cluster it serves.
+    /// The served cluster.
     pub fn cluster(&self) -> &SimCluster {
         &self.cluster
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.listening.address
     }
@@ -146,12 +146,12 @@ impl SimServer {
         format!("https://{}", self.listening.address)
     }
 
-    /// What clients must trust, PEM.
+    /// The certificate authority that clients must trust, PEM.
     pub fn ca_pem(&self) -> String {
         self.listening.tls.ca_pem()
     }
 
-    /// Its certificates, to serve others or the same again with.
+    /// The certificates of the server, to serve this cluster again or other clusters with them.
     pub fn tls(&self) -> &SimTls {
         &self.listening.tls
     }
@@ -161,12 +161,12 @@ impl SimServer {
         self.kubeconfig_with_token(&self.cluster.admin_token())
     }
 
-    /// The same with the token of another user.
+    /// As [`kubeconfig`](Self::kubeconfig), with the token of another user.
     pub fn kubeconfig_with_token(&self, token: &str) -> String {
         kubeconfig::with_token(self.cluster.name(), &self.url(), &self.ca_pem(), token)
     }
 
-    /// The same with a client certificate.
+    /// As [`kubeconfig`](Self::kubeconfig), with a client certificate.
     pub fn kubeconfig_with_certificate(&self, certificate: &SimCertificate) -> String {
         kubeconfig::with_certificate(self.cluster.name(), &self.url(), &self.ca_pem(), certificate)
     }
@@ -212,7 +212,7 @@ impl SimFleet {
         format!("https://{}/clusters/{name}", self.inner.listening.address)
     }
 
-    /// What clients must trust, PEM.
+    /// The certificate authority that clients must trust, PEM.
     pub fn ca_pem(&self) -> String {
         self.inner.listening.tls.ca_pem()
     }
@@ -275,7 +275,7 @@ async fn accept(
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file descriptors, most likely: others may be closed meanwhile.
+            // Probably out of file descriptors: others may be closed meanwhile.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             continue;
         };
@@ -309,7 +309,7 @@ async fn connection(
         let (serves, certificate) = (serves.clone(), certificate.clone());
         async move { Ok::<_, Infallible>(answer(&serves, certificate, request).await) }
     });
-    // A client that goes away in the middle is its own affair.
+    // Ignores clients that disconnect during a request.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)

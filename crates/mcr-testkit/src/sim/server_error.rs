@@ -7,7 +7,7 @@ pub enum SimServerError {
     /// The operating system refused to listen.
     #[error("listening on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
         /// The refusal.
         source: std::io::Error,

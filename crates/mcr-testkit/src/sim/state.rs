@@ -18,7 +18,7 @@ pub(super) struct ClusterState {
     ids: Ids,
     watches: AtomicUsize,
     watch_numbers: AtomicU64,
-    /// Watches that started in an older epoch end.
+    /// The current epoch. Watches that started in an older one end.
     epoch: AtomicU64,
 }
 

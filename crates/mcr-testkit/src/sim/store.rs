@@ -7,7 +7,7 @@ use super::error::SimError;
 use super::kinds::Kinds;
 use super::object::{ByKey, Object};
 
-/// What a write did.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Added,
@@ -31,7 +31,7 @@ pub(super) struct Event {
     pub(super) change: Change,
     /// Of a deletion: the last state, under the version of the deletion.
     pub(super) object: Arc<Object>,
-    /// What was there before; watches with a selector and lists of the past need it.
+    /// The state before the write, for watches with a selector and lists of old versions.
     pub(super) previous: Option<Arc<Object>>,
 }
 
@@ -40,9 +40,9 @@ pub(super) struct Event {
 pub(super) struct Table {
     objects: BTreeSet<ByKey>,
     log: VecDeque<Event>,
-    /// Up to this version history is forgotten.
+    /// The history up to this version has been dropped.
     forgotten: u64,
-    /// Who waits for a write, by the number of the watch.
+    /// The wakers of the watches that wait for a write, by the number of the watch.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -100,7 +100,7 @@ impl Store {
         self.version + 1
     }
 
-    /// Puts an object of [`next_version`](Self::next_version).
+    /// Stores an object, which must have the [`next_version`](Self::next_version).
     pub(super) fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
         let table = self.table(resource);
         let previous = table.objects.replace(ByKey(object.clone())).map(|entry| entry.0);
@@ -152,7 +152,7 @@ impl Store {
         })
     }
 
-    /// Forgets history up to a version: older places answer 410.
+    /// Drops the history up to a version: requests for older versions get 410.
     pub(super) fn compact(&mut self, version: u64) {
         let version = version.min(self.version);
         self.compacted = self.compacted.max(version);
@@ -165,7 +165,7 @@ impl Store {
                 table.forget_oldest();
             }
             table.forgotten = table.forgotten.max(version);
-            // A watch that is behind learns of it now.
+            // Wakes the watches: those that are behind end with a 410.
             let waiting = table.waiting.drain().map(|(_, waker)| waker);
             self.wakes.extend(waiting);
         }
@@ -204,7 +204,7 @@ impl Store {
             .take_while(move |object| object.key.starts_with(&prefix))
     }
 
-    /// The same as it was at a version, which is 410 if history does not reach there.
+    /// The objects as they were at a version. Fails with 410 if the history does not reach back to it.
     pub(super) fn at(
         &self,
         resource: &str,
@@ -223,7 +223,7 @@ impl Store {
             .map(ByKey)
             .collect();
         let log = self.tables.get(resource).map(|table| &table.log);
-        // Undone from the newest on: the oldest write after the version has the last word.
+        // Undoes the writes from the newest to the oldest, so that the state before the oldest one remains.
         let newer = log.into_iter().flatten().rev();
         for event in newer.take_while(|event| event.object.version > version) {
             objects.remove(&*event.object.key);

@@ -6,7 +6,7 @@ use super::clock;
 use super::kinds::Kind;
 use super::object::Object;
 
-/// What of its object a row of a table holds.
+/// The part of its object that a row of a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     None,

@@ -10,8 +10,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::server_error::SimServerError;
 
-/// A certificate authority, the certificate of a server on this machine, and what rustls makes of
-/// them. One serves any number of clusters; making one takes less than a millisecond.
+/// A certificate authority, a server certificate for this machine, and the TLS configuration of the
+/// server. Any number of clusters can share one. Making one takes less than a millisecond.
 #[derive(Clone)]
 pub struct SimTls(Arc<Inner>);
 
@@ -79,13 +79,13 @@ impl SimTls {
         Ok(Self(Arc::new(Inner { authority, config })))
     }
 
-    /// What clients must trust, PEM.
+    /// The certificate authority that clients must trust, PEM.
     pub fn ca_pem(&self) -> String {
         self.0.authority.pem()
     }
 
-    /// A client certificate that servers with this authority verify. Whose it is, a cluster is told by
-    /// [`set_certificate_user`](super::SimCluster::set_certificate_user).
+    /// A client certificate that servers with this authority accept.
+    /// [`set_certificate_user`](super::SimCluster::set_certificate_user) sets its user in a cluster.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl std::fmt::Debug for SimTls {
     }
 }
 
-/// Never the key.
+/// Does not show the key.
 impl std::fmt::Debug for SimCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SimCertificate").finish_non_exhaustive()

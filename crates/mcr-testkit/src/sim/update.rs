@@ -12,9 +12,9 @@ use super::store::Store;
 use super::write::{Done, Write};
 use super::{clock, crd, defaults, managed};
 
-/// Changes of what is there already, by whatever way they came.
+/// Changes of an existing object, by an update, a patch or an apply.
 impl Write<'_> {
-    /// Puts a new state in the place of the live one.
+    /// Replaces the live state.
     pub(super) fn replace(
         &self,
         cluster: &ClusterState,
@@ -54,7 +54,8 @@ impl Write<'_> {
             return Ok(Done::with(live.clone()));
         }
         if deleting && may_go(self.kind, &object) {
-            // The answer is the state that let it go; watches are told the one before.
+            // This update has removed the last finalizer, so the object is deleted. The answer has the new state, the
+            // `DELETED` event the state before.
             let last = Arc::new(Object::new(object, live.version));
             if !self.dry_run {
                 self.remove(store, live);
@@ -100,7 +101,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// What a writer cannot change: what the server keeps, and what belongs to the other subresource.
+    /// Restores the fields that this write can't change: those of the server, and those of the other subresource.
     fn carry_over(&self, before: &Value, object: &mut Value) {
         if self.subresource == "status" {
             let status = object.get("status").cloned();
@@ -183,6 +184,6 @@ fn new_finalizers(before: &Value, after: &Value) -> Vec<Cause> {
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         new.join(", ")
     );
-    // A real server checks this twice, and says so twice.
+    // A real server checks this twice, and its answer has the cause twice.
     vec![Cause::forbidden("metadata.finalizers", why); 2]
 }

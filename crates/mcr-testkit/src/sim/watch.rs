@@ -17,10 +17,11 @@ use super::selector::Selector;
 use super::state::ClusterState;
 use super::store::{Change, Event, Store};
 
-/// How many bytes of events are handed over at once.
+/// A chunk of the body ends after the event with which it reaches this many bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// A running watch. It has no task: whoever reads the body asks it, and a write wakes the reader.
+/// A running watch. It has no task: polling the body reads the next events from the store, and a write to the store
+/// wakes the reader of the body.
 pub(super) struct Watch {
     cluster: Arc<ClusterState>,
     number: u64,
@@ -29,11 +30,11 @@ pub(super) struct Watch {
     namespace: Box<str>,
     selector: Selector,
     form: Form,
-    /// All up to here has been told.
+    /// The resource version up to which events have been sent.
     version: u64,
-    /// What existed when it started, told first.
+    /// The objects that existed when the watch started and have not been sent yet. They come before all events.
     initial: std::vec::IntoIter<Arc<Object>>,
-    /// Whether the end of `initial` is announced.
+    /// Whether a bookmark announces the end of `initial`.
     announce: bool,
     bookmarks: bool,
     deadline: Instant,
@@ -43,7 +44,7 @@ pub(super) struct Watch {
     told_columns: bool,
     ended: bool,
     lines: Vec<u8>,
-    /// What the audit log is told at the end.
+    /// The entry of the audit log, which is written when the watch ends.
     pub(super) audited: Option<super::audit::Pending>,
 }
 
@@ -61,7 +62,7 @@ impl Watch {
             None => !matches!(options.from, From::Version(_)),
         };
         let version = match options.from {
-            // The state is told as it is now, whatever version was asked for.
+            // The initial objects are the newest ones, whatever version the request names.
             From::Version(version) if !wants_state => version,
             _ => store.version,
         };
@@ -90,7 +91,8 @@ impl Watch {
             form,
             version,
             initial: initial.into_iter(),
-            // Also where nothing was said of the state: the old way to ask for it.
+            // Also if the request has no `sendInitialEvents`: a watch without a resource version is the older way to
+            // ask for the initial objects.
             announce: wants_state && options.bookmarks,
             bookmarks: options.bookmarks,
             deadline,
@@ -136,7 +138,7 @@ impl Watch {
         if end {
             self.ended = true;
         }
-        // A watch without bookmarks sleeps to its end.
+        // A watch without bookmarks sleeps until its deadline.
         let next = if self.bookmarks {
             self.deadline.min(self.next_bookmark)
         } else {
@@ -157,7 +159,7 @@ impl Watch {
         }
     }
 
-    /// Writes what happened since, or registers to be woken.
+    /// Writes the events since `version`. If there are none, registers the reader to be woken by the next write.
     fn tell_news(&mut self, context: &mut Context<'_>) {
         let cluster = self.cluster.clone();
         let mut store = cluster.store();
@@ -170,7 +172,7 @@ impl Watch {
             .find(&self.kind.group, &self.kind.version, &self.kind.plural)
             .is_none()
         {
-            // Its CRD is gone: a server ends such watches.
+            // The CRD of the kind is gone: an API server ends such watches.
             self.ended = true;
             return;
         }
@@ -199,7 +201,8 @@ impl Watch {
                 (false, true) => self.tell(Change::Added, &event.object),
                 (true, true) => self.tell(Change::Modified, &event.object),
                 (true, false) => match (&event.previous, event.change) {
-                    // It left the selection: told as it was, at the version of the write.
+                    // The object no longer matches the selector: the event has its previous state, with the version of
+                    // the write.
                     (Some(previous), Change::Modified) => {
                         let object = previous.at(event.object.version);
                         self.tell(Change::Deleted, &object);
@@ -210,7 +213,7 @@ impl Watch {
             }
         }
         if self.lines.len() < CHUNK {
-            // A version of the future, which another replica may have told, is kept.
+            // The client may have got a newer version than this store's from another replica. That version is kept.
             told = told.max(store.version.max(self.version));
         }
         self.version = told;

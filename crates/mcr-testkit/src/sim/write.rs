@@ -11,7 +11,7 @@ use super::state::ClusterState;
 use super::store::Store;
 use super::{apply, clock, crd, defaults, managed};
 
-/// What is to be done to an object.
+/// The operation on an object.
 #[derive(Debug)]
 pub(super) enum Verb {
     Create(Value),
@@ -25,24 +25,24 @@ pub(super) enum Verb {
     Delete(Value),
 }
 
-/// A write: to what, by whom, how.
+/// The target and the options of a write, and its field manager.
 #[derive(Debug)]
 pub(super) struct Write<'a> {
     pub(super) kind: &'a Arc<Kind>,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    /// `status`, `finalize` or none.
+    /// `status`, `finalize`, or empty for the object itself.
     pub(super) subresource: &'a str,
     pub(super) manager: String,
     pub(super) dry_run: bool,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) object: Arc<Object>,
     pub(super) created: bool,
-    /// Whether a deletion removed it, rather than marked it.
+    /// Whether a deletion removed the object. `false` if it only set `deletionTimestamp`.
     pub(super) removed: bool,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Write<'a> {
             crd::complete(&mut object, &now);
         }
         match manages {
-            // An apply brings its own.
+            // The create belongs to a server-side apply, which has computed `managedFields` already.
             Some(manages) if self.manager.is_empty() => {
                 metadata_mut(&mut object).insert("managedFields".to_owned(), manages);
             }
@@ -352,7 +352,7 @@ impl<'a> Write<'a> {
         if !self.kind.is_crds() {
             return;
         }
-        // With a CRD go its objects.
+        // Deleting a CRD deletes its objects.
         for kind in store.kinds.remove_crd(object.name()) {
             let keys: Vec<_> = store
                 .current(&kind.resource, "", "")
@@ -366,8 +366,8 @@ impl<'a> Write<'a> {
     }
 }
 
-/// API servers name the group of custom resources in 422 and leave out that of built-in ones only
-/// where it is empty.
+/// The group as a 422 names it. API servers always name the group of a custom resource, and that of
+/// a built-in one unless it is empty.
 fn group_in_errors(kind: &Kind) -> &str {
     &kind.group
 }

@@ -133,7 +133,7 @@ fn caught<const F: usize>(name: &str) -> Option<String> {
         .build()
         .unwrap();
     let result = catch_unwind(AssertUnwindSafe(|| runtime.block_on(check::<Flawed<F>>(name))));
-    // What it left running would be waited for.
+    // A plain drop of the runtime would wait for blocking tasks that the flawed provider has left behind.
     runtime.shutdown_background();
     let error = result.err()?;
     Some(error.downcast_ref::<String>().cloned().unwrap_or_default())

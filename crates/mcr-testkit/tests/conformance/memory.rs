@@ -191,7 +191,7 @@ impl Running {
             }
         }
         if flaw == Flaw::RemovesLate {
-            // What is gone is removed by the next change only.
+            // The flaw: a cluster that is gone is announced as removed only with the next change.
             let gone = self.said.iter().filter(|(name, _)| !now.contains_key(*name));
             now.extend(
                 gone.map(|(name, entry)| (name.clone(), entry.clone()))

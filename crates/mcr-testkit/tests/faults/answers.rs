@@ -141,7 +141,7 @@ async fn stale_reads_are_of_the_past() {
     for path in [LIST, "/api/v1/configmaps?resourceVersion=0"] {
         assert_eq!(soon(raw.get(&proxy, path)).await.unwrap().json(), before);
     }
-    // What was not asked before stands still from the first time on.
+    // A list that was not requested before the fault stays as it is at its first request.
     let pods = "/api/v1/namespaces/x/configmaps";
     let first = soon(raw.get(&proxy, pods)).await.unwrap().json();
     server.add("d");

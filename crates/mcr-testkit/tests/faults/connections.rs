@@ -164,7 +164,7 @@ async fn certificates_are_wrong_in_three_ways() {
         soon(watch.line()).await.unwrap().is_err(),
         "open connections are reset"
     );
-    // Who learns of the new CA is served.
+    // A client that trusts the new CA can connect.
     proxy.set(Fault::WrongCa).await;
     works(&Raw::trusting(&proxy.wrong_ca_pem()), &proxy).await;
     proxy.clear().await;
@@ -185,7 +185,7 @@ async fn the_address_changes() {
     works(&raw, &proxy).await;
     proxy.clear().await;
     works(&raw, &proxy).await;
-    // Whoever is moved while nobody is to listen does not begin to.
+    // A proxy that moves while it must not listen does not start to listen.
     proxy.set(Fault::Refuse).await;
     proxy.add(Fault::AddressChange).await;
     assert!(TcpStream::connect(proxy.address()).await.is_err());

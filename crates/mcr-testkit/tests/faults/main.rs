@@ -155,14 +155,14 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What must happen, however busy the machine is.
+/// Waits for an event that must happen, with a limit that suits a busy machine.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), what)
         .await
         .expect("within a minute")
 }
 
-/// What must not happen, while the same happens elsewhere again and again.
+/// Checks that an event does not happen during the time in which another proxy without faults delivers ten such events.
 async fn silent<T>(what: impl Future<Output = T>) {
     let elsewhere = async {
         let (server, proxy) = stand().await;

@@ -27,7 +27,7 @@ struct Sim {
     clients: HashMap<&'static str, Client>,
 }
 
-/// What kube-rs does on its own, such as trying again, is none of the server's business.
+/// A client without the retries of kube-rs, which would hide differences between servers.
 async fn client_of(yaml: &str) -> Client {
     let kubeconfig = kube::config::Kubeconfig::from_yaml(yaml).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default())

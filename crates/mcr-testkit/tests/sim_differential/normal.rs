@@ -1,4 +1,4 @@
-//! What may differ between two servers is given the same name in both.
+//! Replaces values that may differ between two servers by names that are the same for both.
 
 use std::collections::HashMap;
 
@@ -98,7 +98,7 @@ impl Normal {
                 });
             }
         }
-        // Who proved itself by a certificate has its fingerprint here.
+        // For a client certificate this field has the fingerprint.
         map.remove("extra");
         // Left out by real servers in a rare case.
         if map.contains_key("fieldsV1") {

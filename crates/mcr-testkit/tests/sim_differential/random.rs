@@ -1,4 +1,4 @@
-//! Scripts nobody thought of.
+//! Random scripts.
 
 use serde_json::{Value, json};
 

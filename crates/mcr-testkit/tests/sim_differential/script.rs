@@ -140,7 +140,7 @@ pub(crate) trait Server: Sync {
     fn compact(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// What a server answered to a step.
+/// The answer of a server to a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) step: String,

@@ -6,13 +6,14 @@ use mcr_store::ObjectKey;
 
 use crate::target::UnreadableObject;
 
-/// How many objects are remembered before the driver logs them anew.
+/// The most objects in [`Unreadable::logged`]. When it is full it is cleared, and the driver logs each unreadable
+/// object once more.
 const REMEMBERED: usize = 1000;
 
 /// The unreadable objects of one watch.
 #[derive(Default)]
 pub(super) struct Unreadable {
-    /// The logged objects, by their place in a scope and their key. An object without a name has no key.
+    /// The objects that have been logged, by their place in a scope and their key. An object without a name has no key.
     logged: BTreeSet<(Option<Arc<str>>, Option<ObjectKey>)>,
     /// Whether an object was unreadable since the last list started.
     pub(super) since_list: bool,

@@ -165,7 +165,8 @@ impl Engine {
                 count(&core.counters.misdirected);
                 false
             }
-            // The cluster has not joined, or is joining now. Which of request and cluster came first must not matter.
+            // The cluster has not joined the controller yet, or is joining it now. The request is kept until then: the
+            // order in which a request and its cluster come must not matter.
             _ if delay.is_zero() => core.defer(key),
             _ => false,
         }

@@ -36,10 +36,10 @@ pub struct WaitingKind {
     pub blocked: bool,
 }
 
-/// The sync gate of one cluster. It counts the watches that are not optional.
+/// The sync gate of one cluster. It is open when every watch that is not optional has listed.
 #[derive(Debug, Default)]
 pub(crate) struct SyncGate {
-    /// By the number of the watch in its controller.
+    /// The states of the watches, by the number of the watch in its controller.
     watches: Vec<WatchState>,
     /// The cluster has left the controller: later statuses of its watches have no effect.
     pub(crate) retired: bool,

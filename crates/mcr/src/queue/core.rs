@@ -423,7 +423,8 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         self.timers.peek().map(|(at, _)| at)
     }
 
-    /// Whether [`pop`](Self::pop) would return an item even if no time had passed.
+    /// Whether an item is ready for [`pop`](Self::pop) and the limit of concurrency has room. A delayed item
+    /// is not ready, even if it is due: the next `pop` makes it ready.
     pub fn has_dispatchable(&self) -> bool {
         self.ring.head().is_some() && !self.at_limit()
     }

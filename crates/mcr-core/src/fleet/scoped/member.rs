@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// A name under which a cluster in a scope is announced, or was announced until just now.
+/// The record of one cluster name in scopes: from the first announcement by a provider until its last cluster has
+/// drained.
 pub(crate) struct ScopeMember {
     desired: Option<DesiredCluster>,
     claim: u64,

@@ -24,7 +24,7 @@ enum Special {
     Backslash,
 }
 
-/// The byte that a backslash with this byte stands for. Zero for bytes that make no escape of two bytes.
+/// The byte that the escape of a backslash and this byte stands for. Zero for bytes that make no escape of two bytes.
 const ESCAPED: [u8; 256] = {
     let mut escaped = [0; 256];
     let mut rest: &[(u8, u8)] = &[
@@ -60,7 +60,7 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(super) fn name(&mut self) -> Option<Cow<'a, str>> {
         self.peek()?;
-        // Compilers keep a local copy in registers.
+        // A local copy, because compilers keep its fields in registers.
         let mut end = self.clone();
         end.expect(b'"')?;
         let has_escapes = end.string(&mut ())?;

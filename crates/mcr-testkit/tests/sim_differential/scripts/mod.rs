@@ -1,4 +1,4 @@
-//! What is compared, by subject.
+//! The scripts, by subject.
 
 mod answers;
 mod applying;
