@@ -216,6 +216,23 @@ impl<K: DeserializeOwned> Store<K> {
         object.map(|object| self.decode(&object)).transpose()
     }
 
+    /// Reads one object of a namespace, as [`get`](Self::get) does.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use mcr_watch::{Store, StoreError};
+    ///
+    /// fn has_token(secrets: &Store<Secret>) -> Result<bool, StoreError> {
+    ///     Ok(secrets.get_in("default", "token")?.is_some())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn get_in(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, StoreError> {
+        self.get(&ObjectKey::namespaced(namespace, name))
+    }
+
     /// Reads all objects, in no particular order. Leaves out objects that can't be decoded, with a warning in the log: one
     /// bad object must not hide the others.
     ///

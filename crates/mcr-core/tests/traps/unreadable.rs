@@ -134,6 +134,13 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
             .unwrap()
             .is_none()
     );
+    // `get_in` looks in its namespace only.
+    assert!(store.get_in("default", "a").unwrap().is_some());
+    assert!(store.get_in("other", "a").unwrap().is_none());
+    assert!(matches!(
+        store.get_in("default", "odd"),
+        Err(StoreError::Decode { .. })
+    ));
     let names: Vec<_> = store
         .list()
         .unwrap()
