@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use kube::{
-    Client,
+    Client, Resource,
     runtime::reflector::{Lookup, ObjectRef},
 };
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
@@ -32,6 +32,22 @@ impl RequestKey {
     /// The key of an object in a cluster.
     pub fn new(cluster: ClusterName, object: ObjectKey) -> Self {
         Self { cluster, object }
+    }
+
+    /// The key of a typed object in the cluster of this handle. `None` if the object has no name yet.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use mcr::{Cluster, RequestKey, StoreError};
+    ///
+    /// /// A request for each Secret of a cluster.
+    /// fn requests(cluster: &Cluster) -> Result<Vec<RequestKey>, StoreError> {
+    ///     let secrets = cluster.store::<Secret>()?.list()?;
+    ///     Ok(secrets.iter().filter_map(|secret| RequestKey::of(cluster, &**secret)).collect())
+    /// }
+    /// ```
+    pub fn of<K: Resource>(cluster: &Cluster, object: &K) -> Option<Self> {
+        Some(Self::new(cluster.name().clone(), ObjectKey::of(object)?))
     }
 
     /// The same object in another cluster.

@@ -113,6 +113,31 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_key_of_an_object_is_the_key_of_its_request() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    let seen: Seen<String> = Seen::default();
+    let same = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        let map = request.live().ok_or("the object exists")?;
+        assert_eq!(
+            RequestKey::of(&request.cluster, &**map),
+            Some(request.key.clone())
+        );
+        assert_eq!(RequestKey::of(&request.cluster, &ConfigMap::default()), None);
+        seen.push(request.key.to_string());
+        Ok::<_, BoxError>(())
+    };
+    let controller = Controller::<ConfigMap>::new("x");
+    world.run(controller.build(same, Arc::new(seen.clone())).unwrap());
+    a.put_map("ns/one", "1");
+    b.put_map("other/one", "1");
+    let mut keys = seen.wait_for(2).await;
+    keys.sort();
+    assert_eq!(keys, ["cluster://a/ns/one", "cluster://b/other/one"]);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_for_clusters_that_are_not_selected_are_dropped_and_counted() {
     let mut world = World::new();
     let a = world.join("a");
