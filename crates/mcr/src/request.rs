@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use kube::{
-    Client, Resource,
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
     runtime::reflector::{Lookup, ObjectRef},
 };
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey};
@@ -214,6 +215,37 @@ impl<K> Request<K> {
     /// A client of the cluster.
     pub fn client(&self) -> Client {
         self.cluster.client()
+    }
+}
+
+impl<K: Resource<Scope = NamespaceResourceScope>> Request<K> {
+    /// An API for the objects of a kind in the cluster and the namespace of the request.
+    ///
+    /// Only requests for a namespaced primary kind have this method. Others take [`Cluster::namespaced`], which asks for the
+    /// namespace. For kinds without a namespace, use [`Cluster::api`].
+    ///
+    /// If a mapper or a source has left the namespace out of the key, the API has the default namespace of the
+    /// [client](Cluster::client).
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// use mcr::Request;
+    ///
+    /// async fn has_secret(request: Request<ConfigMap>) -> Result<bool, kube::Error> {
+    ///     Ok(request.api::<Secret>().get_opt(request.name()).await?.is_some())
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Cluster::client`]: never in a reconcile.
+    pub fn api<O>(&self) -> Api<O>
+    where
+        O: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        match self.namespace() {
+            Some(namespace) => self.cluster.namespaced(namespace),
+            None => Api::default_namespaced(self.client()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::core::PartialObjectMeta;
+use kube::{ResourceExt, api::ListParams, core::PartialObjectMeta};
 use mcr::{
     BoxError, ClusterSelector, Controller, FleetEvent, ObjectChange, ObjectKey, OwnsOptions, Predicate,
     Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
@@ -134,6 +134,47 @@ async fn the_key_of_an_object_is_the_key_of_its_request() {
     let mut keys = seen.wait_for(2).await;
     keys.sort();
     assert_eq!(keys, ["cluster://a/ns/one", "cluster://b/other/one"]);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    for (api, secret) in [
+        (&a, "ns/of-a"),
+        (&a, "other/elsewhere"),
+        (&b, "ns/of-b"),
+        (&b, "default/by-default"),
+    ] {
+        api.put("secrets", secret, json!({}));
+    }
+    let seen: Seen<String> = Seen::default();
+    let secrets = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        for secret in request.api::<Secret>().list(&ListParams::default()).await? {
+            seen.push(format!("{} {}", request.key, secret.name_any()));
+        }
+        Ok::<_, BoxError>(())
+    };
+    // A key that lacks its namespace.
+    let bare = |event: &FleetEvent, _: &mcr::Fleet| match event {
+        FleetEvent::Engaged(cluster) if *cluster.name() == "b" => {
+            Some(RequestKey::new(name("b"), ObjectKey::cluster_scoped("bare")))
+        }
+        _ => None,
+    };
+    let controller = Controller::<ConfigMap>::new("x").watches_fleet(bare);
+    world.run(controller.build(secrets, Arc::new(seen.clone())).unwrap());
+    a.put_map("ns/one", "1");
+    b.put_map("ns/one", "1");
+    let mut found = seen.wait_for(3).await;
+    found.sort();
+    let expected = [
+        "cluster://a/ns/one of-a",
+        "cluster://b/bare by-default",
+        "cluster://b/ns/one of-b",
+    ];
+    assert_eq!(found, expected);
     world.end().await;
 }
 
