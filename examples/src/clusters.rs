@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use mcr::{
-    Provider,
-    core::{AccessPolicy, AddressPolicy, FleetSettings},
-};
+use mcr::{AccessPolicy, AddressPolicy, FleetSettings, Provider};
 
 /// A provider to choose with `--provider`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -288,7 +285,7 @@ fn kind(_: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
 /// # Errors
 /// If the file can't be read or used, naming the flag.
 pub fn access_of(flag: &str, path: &Path) -> anyhow::Result<mcr::Access> {
-    use mcr::core::{AccessPolicy, KubeconfigAccess, Trust, check};
+    use mcr::{AccessPolicy, KubeconfigAccess, Trust, core::check};
     let yaml = std::fs::read(path).with_context(|| format!("{flag} {}: can't read it", path.display()))?;
     let folder = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     let access = KubeconfigAccess::new(yaml, Trust::Trusted).base_dir(folder);

@@ -40,8 +40,13 @@ pub use selector::ClusterSelector;
 
 /// The crate `mcr-core`, which providers depend on.
 pub use mcr_core as core;
+// How to reach a cluster.
 pub use mcr_core::{
-    Access, BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
+    Access, AccessPolicy, AddressPolicy, Credential, CredentialError, CredentialPluginPolicy,
+    CredentialSource, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust,
+};
+pub use mcr_core::{
+    BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
     FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, InvalidClusterName, ObjectChange, ObjectKey,
     Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
 };

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use ::mcr::core::FleetSettings;
+use ::mcr::FleetSettings;
 use anyhow::{Result, bail};
 
 use crate::{

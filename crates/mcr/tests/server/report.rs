@@ -286,7 +286,7 @@ async fn credentials_are_in_no_answer() {
         "{{apiVersion: v1, kind: Config, current-context: a, contexts: [{{name: a, context: {{cluster: a, user: a}}}}], \
          clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}], users: [{{name: a, user: {{token: {SECRET}}}}}]}}"
     );
-    let access = mcr::Access::kubeconfig(kubeconfig, mcr::core::Trust::Untrusted);
+    let access = mcr::Access::kubeconfig(kubeconfig, mcr::Trust::Untrusted);
     served.say(Change::Upsert(ClusterSpec::new(name("secretive"), access)));
     let report = served
         .clusters(|report| report["clusters"][0]["state"] == "Unreachable")
