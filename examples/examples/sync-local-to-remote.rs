@@ -345,7 +345,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         bail!("which clusters to copy to? Give --provider-kubeconfigs or --provider-kubeconfig-dirs");
     }
     let members = members.provider("--provider-kubeconfigs", "--provider-kubeconfig-dirs")?;
-    let hub = SingleProvider::new(ClusterName::new(HUB)?, hub);
+    let hub = SingleProvider::named(HUB, hub)?;
 
     let (output, stop) = args.output.start()?;
     let fleet = Fleet::builder().provider(hub).provider(members).build();

@@ -200,10 +200,9 @@ async fn only(args: &FileArgs, provider: &str) -> anyhow::Result<mcr::Access> {
 
 #[cfg(feature = "single")]
 async fn single(args: &FileArgs) -> anyhow::Result<Box<dyn Provider>> {
-    use mcr::{ClusterName, SINGLE_CLUSTER};
+    use mcr_provider_single::SingleProvider;
     let access = only(args, "single").await?;
-    let name = ClusterName::new(SINGLE_CLUSTER)?;
-    Ok(Box::new(mcr_provider_single::SingleProvider::new(name, access)))
+    Ok(Box::new(SingleProvider::named(mcr::SINGLE_CLUSTER, access)?))
 }
 
 #[cfg(not(feature = "single"))]

@@ -194,12 +194,12 @@ impl ReadyClient {
 /// counts as another API server.
 ///
 /// ```
-/// use mcr_core::{Access, ClusterName, ClusterSpec, ScopeLayout, Trust, scope::Scope};
+/// use mcr_core::{Access, ClusterSpec, ScopeLayout, Trust, scope::Scope};
 ///
 /// # fn example(workspaces: impl ScopeLayout, kubeconfig: &[u8]) -> Result<(), mcr_core::InvalidClusterName> {
 /// let scope = Scope::new(workspaces);
 /// scope.set_endpoint("shard-1", Access::kubeconfig(kubeconfig, Trust::Trusted));
-/// let spec = ClusterSpec::new(ClusterName::new("344qdshnqz45fjlp")?, scope.place("shard-1", "344qdshnqz45fjlp"));
+/// let spec = ClusterSpec::named("344qdshnqz45fjlp", scope.place("shard-1", "344qdshnqz45fjlp"))?;
 /// # Ok(())
 /// # }
 /// ```

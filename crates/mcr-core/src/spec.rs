@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Access, ClusterName};
+use crate::{Access, ClusterName, InvalidClusterName};
 
 /// The description of a cluster: its name, how to reach it, and labels to select it by.
 ///
@@ -11,12 +11,10 @@ use crate::{Access, ClusterName};
 /// labels. Announcing the same spec again costs nothing.
 ///
 /// ```
-/// use mcr_core::{Access, ClusterName, ClusterSpec, Trust};
+/// use mcr_core::{Access, ClusterSpec, Trust};
 ///
-/// let spec = ClusterSpec::new(
-///     ClusterName::new("prod-eu")?,
-///     Access::kubeconfig(include_bytes!("../tests/data/one-context.yaml").as_slice(), Trust::Untrusted),
-/// )
+/// let kubeconfig = include_bytes!("../tests/data/one-context.yaml");
+/// let spec = ClusterSpec::named("prod-eu", Access::kubeconfig(kubeconfig, Trust::Untrusted))?
 /// .label("region", "eu")
 /// .identity("3f6c2a0e-uid-of-the-object");
 /// assert_eq!(spec.labels["region"], "eu");
@@ -73,6 +71,14 @@ impl ClusterSpec {
             availability: Availability::Available,
             announced_by: None,
         }
+    }
+
+    /// As [`new`](Self::new), but checks the name, and takes everything that is an access, such as a `kube::Client`.
+    ///
+    /// # Errors
+    /// [`InvalidClusterName`], as [`ClusterName::new`].
+    pub fn named(name: impl AsRef<str>, access: impl Into<Access>) -> Result<Self, InvalidClusterName> {
+        Ok(Self::new(ClusterName::new(name)?, access.into()))
     }
 
     /// Sets the name of the original provider. For providers that forward the clusters of other providers.

@@ -21,7 +21,7 @@ impl ClustersHandle {
     }
 
     /// Removes a cluster. Returns whether there was a cluster of that name.
-    pub fn remove(&self, name: &ClusterName) -> bool {
+    pub fn remove(&self, name: &str) -> bool {
         self.0.remove(name)
     }
 

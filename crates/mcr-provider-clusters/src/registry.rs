@@ -86,13 +86,13 @@ impl Registry {
         self.tell(state, &name);
     }
 
-    pub(crate) fn remove(&self, name: &ClusterName) -> bool {
+    pub(crate) fn remove(&self, name: &str) -> bool {
         let mut state = lock(&self.state);
-        let removed = state.clusters.remove(name).is_some();
-        if removed {
+        let removed = state.clusters.remove_entry(name);
+        if let Some((name, _)) = &removed {
             self.tell(state, name);
         }
-        removed
+        removed.is_some()
     }
 
     pub(crate) fn names(&self) -> Vec<ClusterName> {

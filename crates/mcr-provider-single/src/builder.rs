@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use mcr_core::{Access, ClusterName, ClusterSpec};
+use mcr_core::{Access, ClusterName, ClusterSpec, InvalidClusterName};
 
 use crate::SingleProvider;
 
@@ -15,6 +15,24 @@ impl SingleProvider {
     /// A provider of the cluster with this name and access.
     pub fn new(name: ClusterName, access: impl Into<Access>) -> Self {
         Self::builder(name, access).build()
+    }
+
+    /// As [`new`](Self::new), but checks the name.
+    ///
+    /// ```
+    /// # fn example(client: kube::Client) -> Result<(), mcr_core::InvalidClusterName> {
+    /// use mcr_core::HUB;
+    /// use mcr_provider_single::SingleProvider;
+    ///
+    /// let hub = SingleProvider::named(HUB, client)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidClusterName`] if the name is empty, too long or has control characters.
+    pub fn named(name: impl AsRef<str>, access: impl Into<Access>) -> Result<Self, InvalidClusterName> {
+        ClusterSpec::named(name, access).map(Self::from)
     }
 
     /// A builder, to set labels, properties and an identity of the cluster as well.

@@ -35,6 +35,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_name_is_checked() {
+        let access = || Access::kubeconfig(b"".as_slice(), Trust::Trusted);
+        let provider = SingleProvider::named("hub", access()).unwrap();
+        assert_eq!((provider.spec.name.as_str(), provider.name()), ("hub", "single"));
+        let error = SingleProvider::named("", access()).unwrap_err();
+        assert_eq!(error.to_string(), "a cluster name must not be empty");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn announces_its_cluster_once_and_stays() {
         let provider = SingleProvider::builder(
