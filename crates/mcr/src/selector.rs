@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use kube::core::{Selector, SelectorExt};
 use mcr_core::{Cluster, HUB};
 
-/// Selects clusters by provider, name, labels, or a function.
+/// Selects clusters by provider, name, labels, properties, or a function.
 ///
-/// A controller evaluates its selector again when the labels or the state of a cluster change. A cluster that matches now
+/// A controller evaluates its selector again when the labels, properties or the state of a cluster change. A cluster that matches now
 /// joins the controller; a cluster that no longer matches leaves it.
 ///
 /// The default selects every cluster except the one named `hub` ([`mcr_core::HUB`]).
@@ -22,6 +22,9 @@ use mcr_core::{Cluster, HUB};
 #[derive(Clone)]
 pub struct ClusterSelector(Arc<Node>);
 
+/// The well-known property of KEP-2149: the ClusterSet that a cluster is a member of.
+const CLUSTER_SET: &str = "clusterset.k8s.io";
+
 enum Node {
     All,
     Provider(Arc<str>),
@@ -30,6 +33,7 @@ enum Node {
     LabelIn(Arc<str>, BTreeSet<Arc<str>>),
     HasLabel(Arc<str>),
     Labels(Selector),
+    Property(Arc<str>, Arc<str>),
     Matching(Arc<dyn Fn(&Cluster) -> bool + Send + Sync>),
     And(ClusterSelector, ClusterSelector),
     Or(ClusterSelector, ClusterSelector),
@@ -42,6 +46,7 @@ trait Subject {
     fn provider(&self) -> &str;
     fn label(&self, key: &str) -> Option<String>;
     fn labels(&self) -> std::collections::BTreeMap<String, String>;
+    fn property(&self, key: &str) -> Option<String>;
     fn cluster(&self) -> Option<&Cluster>;
 }
 
@@ -57,6 +62,9 @@ impl Subject for Cluster {
     }
     fn labels(&self) -> std::collections::BTreeMap<String, String> {
         self.labels()
+    }
+    fn property(&self, key: &str) -> Option<String> {
+        self.property(key)
     }
     fn cluster(&self) -> Option<&Cluster> {
         Some(self)
@@ -119,6 +127,31 @@ impl ClusterSelector {
         Self::node(Node::Labels(selector.into()))
     }
 
+    /// Selects the clusters that have this [property](mcr_core::ClusterSpec::properties) with this value.
+    ///
+    /// ```
+    /// use mcr::ClusterSelector;
+    ///
+    /// let staging = ClusterSelector::property("context", "staging");
+    /// assert_eq!(staging.to_string(), "property context=staging");
+    /// ```
+    pub fn property(key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        Self::node(Node::Property(key.into(), value.into()))
+    }
+
+    /// Selects the clusters of a ClusterSet: those with the property `clusterset.k8s.io`, which KEP-2149 defines, of this
+    /// value. The provider of the clusters has to announce the property.
+    ///
+    /// ```
+    /// use mcr::ClusterSelector;
+    ///
+    /// let shop = ClusterSelector::cluster_set("shop");
+    /// assert_eq!(shop.to_string(), "property clusterset.k8s.io=shop");
+    /// ```
+    pub fn cluster_set(name: impl Into<Arc<str>>) -> Self {
+        Self::property(CLUSTER_SET, name)
+    }
+
     /// Selects the clusters for which a function returns `true`.
     ///
     /// The function runs in a task of the controller and must return quickly. A panic in it counts as `false`. If it depends
@@ -158,6 +191,7 @@ impl ClusterSelector {
                 .is_some_and(|found| values.contains(found.as_str())),
             Node::HasLabel(key) => subject.label(key).is_some(),
             Node::Labels(selector) => selector.matches(&subject.labels()),
+            Node::Property(key, value) => subject.property(key).is_some_and(|found| found == **value),
             Node::Matching(predicate) => subject.cluster().is_some_and(|cluster| predicate(cluster)),
             Node::And(a, b) => a.selects(subject) && b.selects(subject),
             Node::Or(a, b) => a.selects(subject) || b.selects(subject),
@@ -193,6 +227,7 @@ impl fmt::Display for ClusterSelector {
             Node::LabelIn(key, values) => write!(f, "{key} in ({})", list(values)),
             Node::HasLabel(key) => f.write_str(key),
             Node::Labels(selector) => write!(f, "{selector}"),
+            Node::Property(key, value) => write!(f, "property {key}={value}"),
             Node::Matching(_) => f.write_str("a function"),
             Node::And(a, b) => write!(f, "({a} and {b})"),
             Node::Or(a, b) => write!(f, "({a} or {b})"),
@@ -229,6 +264,13 @@ mod tests {
         }
         fn labels(&self) -> BTreeMap<String, String> {
             self.1.clone()
+        }
+        fn property(&self, key: &str) -> Option<String> {
+            let properties = [("context", "a"), ("clusterset.k8s.io", "shop")];
+            properties
+                .iter()
+                .find(|(known, _)| *known == key)
+                .map(|(_, value)| (*value).to_owned())
         }
         fn cluster(&self) -> Option<&Cluster> {
             None
@@ -272,6 +314,12 @@ mod tests {
             (!S::has_label("region"), false),
             (S::labels(Expression::NotEqual("env".into(), "dev".into())), true),
             (S::labels(Expression::DoesNotExist("env".into())), false),
+            (S::property("context", "a"), true),
+            (S::property("context", "b"), false),
+            (S::property("env", "prod"), false),
+            (S::label("context", "a"), false),
+            (S::cluster_set("shop"), true),
+            (S::cluster_set("other"), false),
             (S::name("a").and(S::label("env", "dev")), false),
             (S::name("b").or(S::label("env", "prod")), true),
         ] {

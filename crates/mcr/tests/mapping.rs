@@ -141,14 +141,10 @@ async fn the_key_of_an_object_is_the_key_of_its_request() {
 async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
     let mut world = World::new();
     let (a, b) = (world.join("a"), world.join("b"));
-    for (api, secret) in [
-        (&a, "ns/of-a"),
-        (&a, "other/elsewhere"),
-        (&b, "ns/of-b"),
-        (&b, "default/by-default"),
-    ] {
-        api.put("secrets", secret, json!({}));
-    }
+    a.put("secrets", "ns/of-a", json!({}));
+    a.put("secrets", "other/elsewhere", json!({}));
+    b.put("secrets", "ns/of-b", json!({}));
+    b.put("secrets", "default/by-default", json!({}));
     let seen: Seen<String> = Seen::default();
     let secrets = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
         for secret in request.api::<Secret>().list(&ListParams::default()).await? {
@@ -252,6 +248,26 @@ async fn clusters_are_taken_in_and_let_go_as_their_labels_change() {
     assert!(world.cluster("a").await.state().is_ready());
     world.add("a", &a, &[("env", "prod")]);
     seen.wait_for(2).await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_are_taken_in_and_let_go_as_a_property_changes() {
+    let mut world = World::new();
+    let (a, b) = (world.join("a"), world.join("b"));
+    a.put_map("ns/x", "1");
+    b.put_map("ns/y", "1");
+    world.tier("a", &a, "test");
+    world.tier("b", &b, "live");
+    let seen = Seen::default();
+    let controller = Controller::<ConfigMap>::new("live").clusters(ClusterSelector::property("tier", "live"));
+    let handle = world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(1).await, ["cluster://b/ns/y"]);
+    world.tier("a", &a, "live");
+    assert_eq!(seen.wait_for(2).await[1], "cluster://a/ns/x");
+    assert_eq!(world.cluster("a").await.property("tier").as_deref(), Some("live"));
+    world.tier("a", &a, "test");
+    until_true(|| handle.status().clusters.len() == 1 && a.watches() == 0).await;
     world.end().await;
 }
 

@@ -357,6 +357,12 @@ impl World {
         self.changes.send(Change::Upsert(spec)).unwrap();
     }
 
+    /// Adds a cluster, or changes its property `tier`.
+    pub fn tier(&self, cluster: &str, api: &ApiAccess, tier: &str) {
+        let spec = ClusterSpec::new(name(cluster), api.access.clone()).property("tier", tier);
+        self.changes.send(Change::Upsert(spec)).unwrap();
+    }
+
     pub fn suspend(&self, cluster: &str, api: &ApiAccess) {
         let spec = ClusterSpec::new(name(cluster), api.access.clone()).suspended("asleep");
         self.changes.send(Change::Upsert(spec)).unwrap();

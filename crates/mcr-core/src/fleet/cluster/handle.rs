@@ -120,6 +120,11 @@ impl Cluster {
         self.0.info.load().spec.labels.get(key).map(str::to_owned)
     }
 
+    /// The value of one property.
+    pub fn property(&self, key: &str) -> Option<String> {
+        self.0.info.load().spec.properties.get(key).map(str::to_owned)
+    }
+
     /// The properties that its provider announced last.
     pub fn properties(&self) -> BTreeMap<String, String> {
         self.0.info.load().spec.properties.to_map()
