@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mcr_testkit::{
     control_plane::{Credentials, KubeconfigBuilder},
-    faults::{Fault, FaultProxy, Upstream},
+    faults::{Fault, FaultProxy},
     sim::{SimCluster, SimFleet, SimServer},
 };
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ impl Served {
         }
         for cluster in clusters.iter().skip(direct) {
             let server = cluster.serve().await?;
-            let proxy = FaultProxy::start(Upstream::new(server.url()).ca_pem(server.ca_pem())).await?;
+            let proxy = FaultProxy::start(&server).await?;
             addresses.push(Address {
                 url: proxy.url(),
                 ca: proxy.ca_pem(),

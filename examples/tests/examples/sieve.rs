@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use mcr_testkit::{
-    faults::{Fault, FaultProxy, Match, Upstream},
+    faults::{Fault, FaultProxy, Match},
     sim::{SimCluster, SimServer},
 };
 use serde_json::{Value, json};
@@ -28,8 +28,7 @@ impl Place {
     async fn new(name: &str, folder: &TempDir) -> Self {
         let cluster = SimCluster::builder().name(name).build();
         let server = cluster.serve().await.unwrap();
-        let upstream = Upstream::new(server.url()).ca_pem(server.ca_pem());
-        let proxy = FaultProxy::builder(upstream).name(name).start().await.unwrap();
+        let proxy = FaultProxy::builder(&server).name(name).start().await.unwrap();
         let kubeconfig = folder.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, proxy.kubeconfig_with_token(&cluster.admin_token())).unwrap();
         Self {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use mcr_testkit::{
-    faults::{Fault, FaultProxy, Upstream},
+    faults::{Fault, FaultProxy},
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::OrFail,
 };
@@ -25,8 +25,7 @@ async fn sim() -> SimServer {
 }
 
 async fn proxy(sim: &SimServer, name: &str, fault: Option<Fault>) -> FaultProxy {
-    let upstream = Upstream::new(sim.url()).ca_pem(sim.ca_pem());
-    let proxy = FaultProxy::builder(upstream).name(name).start().await.or_fail();
+    let proxy = FaultProxy::builder(sim).name(name).start().await.or_fail();
     if let Some(fault) = fault {
         proxy.set(fault).await;
     }

@@ -89,6 +89,25 @@ impl From<&crate::control_plane::ControlPlane> for Upstream {
     }
 }
 
+/// A simulated server to which the clients' bearer tokens are passed on.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use mcr_testkit::{faults::{Fault, FaultProxy}, sim::SimCluster};
+///
+/// let server = SimCluster::new().serve().await?; // keep it: the port closes when it is dropped
+/// let proxy = FaultProxy::start(&server).await?;
+/// let kubeconfig = proxy.kubeconfig_with_token(&server.cluster().admin_token());
+/// proxy.set(Fault::BlackHole).await;
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[cfg(feature = "sim")]
+impl From<&crate::sim::SimServer> for Upstream {
+    fn from(server: &crate::sim::SimServer) -> Self {
+        Self::new(server.url()).ca_pem(server.ca_pem())
+    }
+}
+
 /// Does not show the credentials.
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,7 +20,7 @@ use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 pub(crate) use mcr_testkit::waiting::OrFail;
 use mcr_testkit::{
     control_plane::{ControlPlane, Credentials, KubeconfigBuilder, policy_rule},
-    faults::{FaultProxy, Rule, Upstream},
+    faults::{FaultProxy, Rule},
     sim::{SimCluster, SimFleet, SimServer},
     waiting::Background,
 };
@@ -86,10 +86,9 @@ impl World {
         for i in 0..sick {
             let cluster = cluster(format!("sick-{i}"));
             let server = cluster.serve().await.or_fail();
-            let upstream = Upstream::new(server.url()).ca_pem(server.ca_pem());
             sick_ones.push(Sick {
                 name: cluster.name().to_owned(),
-                proxy: FaultProxy::start(upstream).await.or_fail(),
+                proxy: FaultProxy::start(&server).await.or_fail(),
                 token: cluster.admin_token(),
             });
             behind.push(server);

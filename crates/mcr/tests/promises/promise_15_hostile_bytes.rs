@@ -5,7 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Secret;
 use mcr::{Action, ClusterName, ClusterSpec, Controller, Request, core::Access, core::Trust};
 use mcr_testkit::{
-    faults::{Fault, FaultProxy, Upstream},
+    faults::{Fault, FaultProxy},
     sim::{SimCluster, SimUser},
 };
 use serde_json::json;
@@ -110,9 +110,7 @@ async fn promise_15_hostile_servers_and_kubeconfigs_leak_nothing_and_hurt_nobody
             .build();
         cluster.create(secret("hello", 0)).or_fail();
         let server = cluster.serve().await.or_fail();
-        let proxy = FaultProxy::start(Upstream::new(server.url()).ca_pem(server.ca_pem()))
-            .await
-            .or_fail();
+        let proxy = FaultProxy::start(&server).await.or_fail();
         // One is hostile from the start, the other has been well for a while.
         specs.push(spec(
             cluster.name(),
