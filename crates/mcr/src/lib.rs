@@ -29,7 +29,7 @@ pub use controller::{
     WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
-pub use manager::{Manager, ManagerBuilder};
+pub use manager::{IntoController, Manager, ManagerBuilder};
 pub use mapper::Watched;
 pub use predicate::Predicate;
 pub use queue::Backoff;

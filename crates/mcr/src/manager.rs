@@ -310,8 +310,8 @@ impl ManagerBuilder {
 
     /// Adds a controller, or the result of [`Controller::build`](crate::Controller::build). In the second case,
     /// [`build`](Self::build) returns its error.
-    pub fn controller(mut self, controller: impl Into<Result<BuiltController, BuildError>>) -> Self {
-        self.controllers.push(controller.into());
+    pub fn controller(mut self, controller: impl IntoController) -> Self {
+        self.controllers.push(controller.into_controller());
         self
     }
 
@@ -410,8 +410,37 @@ impl fmt::Debug for ManagerBuilder {
     }
 }
 
-impl From<BuiltController> for Result<BuiltController, BuildError> {
-    fn from(controller: BuiltController) -> Self {
-        Ok(controller)
+/// The types that [`ManagerBuilder::controller`] accepts: a [`BuiltController`], and the result of
+/// [`Controller::build`](crate::Controller::build).
+///
+/// A [`Controller`](crate::Controller) that is not built has no reconciler, so this does not compile:
+///
+/// ```compile_fail,E0277
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use mcr::{Controller, Manager};
+/// let manager = Manager::builder().controller(Controller::<ConfigMap>::new("x"));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a controller that a manager can run",
+    label = "call `.build(reconciler, context)` on the `Controller` first",
+    note = "`Controller::build` takes an `async fn(Request<K>, Arc<Ctx>)`, `Controller::build_uniform` the reconciler and the error policy of kube's `Controller`"
+)]
+pub trait IntoController {
+    /// Converts the value into the controller.
+    ///
+    /// # Errors
+    /// The error of the build, if the value is the result of a build that failed.
+    fn into_controller(self) -> Result<BuiltController, BuildError>;
+}
+
+impl IntoController for BuiltController {
+    fn into_controller(self) -> Result<BuiltController, BuildError> {
+        Ok(self)
+    }
+}
+
+impl IntoController for Result<BuiltController, BuildError> {
+    fn into_controller(self) -> Result<BuiltController, BuildError> {
+        self
     }
 }
