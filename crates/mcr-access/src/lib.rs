@@ -31,6 +31,7 @@ mod fingerprint;
 mod name;
 mod namespace;
 mod sync;
+mod unprintable;
 mod weak_cache;
 
 pub use contexts::{ContextAccess, KubeconfigFile, Kubeconfigs, contexts};
@@ -55,7 +56,7 @@ pub use trust::Trust;
 pub mod internal {
     pub use crate::{
         document::Document, endpoint::redacted_uri, error::list_names, exec::output as exec_output,
-        resolve::resolve_with, sync::lock, weak_cache::WeakCache,
+        resolve::resolve_with, sync::lock, unprintable::is_format, weak_cache::WeakCache,
     };
 
     pub mod namespace {

@@ -2,11 +2,14 @@
 
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
+use crate::unprintable::is_unprintable;
+
 /// The name of one cluster of the fleet.
 ///
 /// A name is opaque: each provider chooses the form of its names (`path+context` for files, `namespace/name` for custom
 /// resources, `kind#dev` behind a prefix layer). A name is not empty, has at most [`ClusterName::MAX_LEN`] bytes and no
-/// control characters, so it fits into a log line, a metric label or a JSON document. A clone shares the string.
+/// control or format characters (such as U+202E, which turns the direction of writing), so it fits into a log line, a
+/// metric label or a JSON document. A clone shares the string.
 ///
 /// ```
 /// use mcr_access::ClusterName;
@@ -19,7 +22,8 @@ use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<str>);
 
-/// Why a string is not a [`ClusterName`]. The text shows at most the first 64 characters of the string.
+/// Why a string is not a [`ClusterName`]. The text shows at most the first 64 characters of the string, and escapes those
+/// that a terminal would not show as they are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidClusterName {
@@ -37,13 +41,19 @@ pub enum InvalidClusterName {
         /// The length of the name in bytes.
         len: usize,
     },
-    /// The name has a control character (line feed, tab, escape, …).
-    #[error("cluster name {start:?} has a control character at byte {at}")]
-    ControlCharacter {
+    /// The name has a control character (line feed, tab, escape, …), a format character (Unicode's general category Cf:
+    /// bidirectional controls, zero-width characters, …), or a separator of lines or paragraphs.
+    #[error(
+        "cluster name {start:?} has U+{:04X} at byte {at}, but control and format characters are not allowed",
+        u32::from(*character)
+    )]
+    Unprintable {
         /// The first 64 characters of the name.
         start: String,
-        /// The offset of the control character in bytes.
+        /// The offset of the character in bytes.
         at: usize,
+        /// The first such character.
+        character: char,
     },
 }
 
@@ -54,7 +64,7 @@ impl ClusterName {
     /// Checks a string and turns it into a name.
     ///
     /// # Errors
-    /// [`InvalidClusterName`] if the string is empty, too long or has control characters.
+    /// [`InvalidClusterName`] if the string is empty, too long, or has control or format characters.
     pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidClusterName> {
         let name = name.as_ref();
         let start = || name.chars().take(64).collect::<String>();
@@ -67,8 +77,12 @@ impl ClusterName {
                 len: name.len(),
             });
         }
-        if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
-            return Err(InvalidClusterName::ControlCharacter { start: start(), at });
+        if let Some((at, character)) = name.char_indices().find(|(_, c)| is_unprintable(*c)) {
+            return Err(InvalidClusterName::Unprintable {
+                start: start(),
+                at,
+                character,
+            });
         }
         Ok(Self(Arc::from(name)))
     }
@@ -176,16 +190,44 @@ mod tests {
         assert!(ClusterName::new("x".repeat(ClusterName::MAX_LEN)).is_ok());
         assert!(matches!(
             ClusterName::new("a\nb"),
-            Err(InvalidClusterName::ControlCharacter { at: 1, .. })
+            Err(InvalidClusterName::Unprintable {
+                at: 1,
+                character: '\n',
+                ..
+            })
         ));
         assert!(ClusterName::new("/home/me/über.kubeconfig+kind-dev").is_ok());
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn errors_say_what_is_wrong_and_show_no_character_that_hides() {
+        let error = |name: &str| ClusterName::new(name).unwrap_err().to_string();
         assert_eq!(
-            ClusterName::new("a\u{7}").map_err(|e| e.to_string()),
-            Err("cluster name \"a\\u{7}\" has a control character at byte 1".into())
+            error("a\u{7}"),
+            "cluster name \"a\\u{7}\" has U+0007 at byte 1, but control and format characters are not allowed"
+        );
+        assert_eq!(
+            error("ü\u{202e}b\u{2066}"),
+            "cluster name \"ü\\u{202e}b\\u{2066}\" has U+202E at byte 2, but control and format characters are not allowed"
+        );
+        for hidden in [
+            "\u{200b}",
+            "\u{feff}",
+            "\u{ad}",
+            "\u{2028}",
+            "\u{e0041}",
+            "\u{85}",
+        ] {
+            let error = error(&format!("prod{hidden}"));
+            assert!(
+                error.contains(" has U+") && !error.contains(is_unprintable),
+                "{error:?}"
+            );
+        }
+        let error = error(&"\u{202e}".repeat(1000));
+        assert!(
+            error.contains("3000 bytes") && !error.contains(is_unprintable),
+            "{error:?}"
         );
     }
 }

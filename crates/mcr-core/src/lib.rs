@@ -75,6 +75,6 @@ pub mod internal {
         attempt::Attempt,
         rounds::{HeldClusters, Rounds},
     };
-    pub use mcr_access::internal::lock;
+    pub use mcr_access::internal::{is_format, lock};
     pub use mcr_client::internal::{Backoff, jitter};
 }

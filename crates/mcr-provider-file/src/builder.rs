@@ -5,7 +5,7 @@ use std::{
 };
 
 use glob::Pattern;
-use mcr_core::Trust;
+use mcr_core::{ClusterName, Trust};
 
 use crate::{Environment, FileError, FileProvider, config::Config};
 
@@ -170,7 +170,8 @@ impl FileProviderBuilder {
             false => self.globs,
         };
         let globs = globs.into_iter().map(pattern).collect::<Result<_, _>>()?;
-        if self.separator.is_empty() || self.separator.contains(char::is_control) {
+        // Whatever can be a name can be in one.
+        if ClusterName::new(&self.separator).is_err() {
             return Err(FileError::Separator(self.separator));
         }
         if self.poll.is_zero() {
@@ -237,9 +238,10 @@ mod tests {
         );
         assert_eq!(
             error(builder().separator("")),
-            "separator \"\" is empty or has control characters; cluster names are made of path, separator and \
+            "separator \"\" is empty or has control or format characters; cluster names are made of path, separator and \
              context, so give one like \"+\""
         );
+        assert!(error(builder().separator("\u{202e}")).starts_with(r#"separator "\u{202e}" is empty"#));
         assert_eq!(
             error(builder().poll_interval(Duration::ZERO)),
             "the poll interval is zero, which would keep a processor busy all the time; give at least a millisecond"

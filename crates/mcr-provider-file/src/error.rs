@@ -22,7 +22,7 @@ pub enum FileError {
     GlobWithFolder(String),
     /// The separator is empty or not printable.
     #[error(
-        "separator {0:?} is empty or has control characters; cluster names are made of path, separator and \
+        "separator {0:?} is empty or has control or format characters; cluster names are made of path, separator and \
          context, so give one like \"+\""
     )]
     Separator(String),

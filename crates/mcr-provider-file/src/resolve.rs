@@ -82,7 +82,7 @@ impl Resolver {
             let error = match error {
                 AccessError::Empty if was_good => Fault::Empty.to_string(),
                 AccessError::Empty => {
-                    tracing::info!(file = %file.display(), "file is empty, it adds no clusters");
+                    tracing::info!(?file, "file is empty, it adds no clusters");
                     continue;
                 }
                 error => error.to_string(),
@@ -186,7 +186,7 @@ impl Resolver {
     fn name(&self, path: &Path, context: Option<&str>) -> Option<ClusterName> {
         let Some(text) = path.to_str() else {
             tracing::error!(
-                file = %path.display(), context,
+                file = ?path, context,
                 "left out: the path is not UTF-8, and cluster names are made of it; rename the file"
             );
             return None;
@@ -197,7 +197,7 @@ impl Resolver {
         };
         let report = |error| {
             tracing::error!(
-                %error, file = %path.display(), context,
+                %error, file = ?path, context,
                 "left out: path and context do not make a cluster name; rename the context or the file"
             );
         };

@@ -196,7 +196,7 @@ impl Scanner {
 
     fn report_missing(&mut self, missing: BTreeSet<PathBuf>) {
         for path in missing.difference(&self.missing) {
-            tracing::info!(path = %path.display(), "does not exist; its clusters are added once it does");
+            tracing::info!(?path, "does not exist; its clusters are added once it does");
         }
         self.missing = missing;
     }

@@ -138,7 +138,7 @@ impl FolderWatch {
                     self.folders.remove(dir);
                     if self.refused.insert(dir.clone()) {
                         tracing::warn!(
-                            %error, folder = %dir.display(),
+                            %error, folder = ?dir,
                             "folder can't be watched, its changes are noticed by polling alone; on Linux raise \
                              fs.inotify.max_user_watches"
                         );

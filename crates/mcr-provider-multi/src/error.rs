@@ -8,7 +8,7 @@ use mcr_core::InvalidClusterName;
 pub enum MultiError {
     /// The separator is empty or not printable.
     #[error(
-        "separator {0:?} is empty or has control characters; cluster names are made of the child's name, separator \
+        "separator {0:?} is empty or has control or format characters; cluster names are made of the child's name, separator \
          and cluster, so give one like \"#\""
     )]
     Separator(String),

@@ -25,7 +25,8 @@ pub fn split_cluster_name<'a>(name: &'a str, separator: &str) -> Option<(&'a str
 
 /// Refuses a separator that can't stand in a cluster name.
 pub(crate) fn check_separator(separator: &str) -> Result<(), MultiError> {
-    if separator.is_empty() || separator.contains(char::is_control) {
+    // Whatever can be a name can be in one.
+    if ClusterName::new(separator).is_err() {
         return Err(MultiError::Separator(separator.to_owned()));
     }
     Ok(())
@@ -91,12 +92,13 @@ mod tests {
         assert!(check_child("#a", "##").is_ok(), "#a##b is not");
         assert_eq!(
             error("a\tb", "#"),
-            "child name \"a\\tb\" can't be part of a cluster name: cluster name \"a\\tb#x\" has a control character at \
-             byte 1; give the child a short, printable name with `child_as` or `add_as`"
+            "child name \"a\\tb\" can't be part of a cluster name: cluster name \"a\\tb#x\" has U+0009 at byte 1, \
+             but control and format characters are not allowed; give the child a short, printable name with `child_as` or `add_as`"
         );
         assert!(error(&"x".repeat(ClusterName::MAX_LEN - 1), "#").contains("1025 bytes"));
         assert!(check_child(&"x".repeat(ClusterName::MAX_LEN - 2), "#").is_ok());
         assert!(check_separator("").is_err() && check_separator("\n").is_err());
+        assert!(check_separator("#\u{200b}").is_err() && error("a\u{202e}", "#").contains("U+202E"));
         assert!(check_separator("::").is_ok());
     }
 

@@ -76,7 +76,7 @@ fn bad_names_are_refused_with_what_to_do() {
     let separator = MultiProvider::builder().separator("").build();
     assert_eq!(
         separator.unwrap_err().to_string(),
-        "separator \"\" is empty or has control characters; cluster names are made of the child's name, separator and \
+        "separator \"\" is empty or has control or format characters; cluster names are made of the child's name, separator and \
          cluster, so give one like \"#\""
     );
 }

