@@ -30,6 +30,7 @@ mod error;
 mod fingerprint;
 mod name;
 mod namespace;
+mod slug;
 mod sync;
 mod unprintable;
 mod weak_cache;

@@ -2,14 +2,15 @@
 
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 
-use crate::unprintable::is_unprintable;
+use crate::{slug::slug, unprintable::is_unprintable};
 
 /// The name of one cluster of the fleet.
 ///
 /// A name is opaque: each provider chooses the form of its names (`path+context` for files, `namespace/name` for custom
 /// resources, `kind#dev` behind a prefix layer). A name is not empty, has at most [`ClusterName::MAX_LEN`] bytes and no
 /// control or format characters (such as U+202E, which turns the direction of writing), so it fits into a log line, a
-/// metric label or a JSON document. A clone shares the string.
+/// metric label or a JSON document. Where Kubernetes allows fewer characters, use [`ClusterName::slug`]. A clone shares
+/// the string.
 ///
 /// ```
 /// use mcr_access::ClusterName;
@@ -96,6 +97,30 @@ impl ClusterName {
     /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns a DNS label (RFC 1123) for this name, of at most 63 characters: for the name of an object, the key of a
+    /// ConfigMap or the value of a label.
+    ///
+    /// A name that is such a label is its own slug. Any other name becomes its ASCII letters and digits in lower case,
+    /// cut at the front, then `-` and 16 hexadecimal digits: the FNV-1a hash of the whole name. The slug follows from the
+    /// name alone, and is the same on every machine and in every version.
+    ///
+    /// A name that ends like a slug, with `-` and 16 hexadecimal digits, gets a hash too. So no cluster that has another
+    /// one's slug for a name shares that slug, and `slug` of a slug is another slug. Two names share a slug only if their
+    /// hashes are equal: among 10,000 clusters with a chance of less than 1 in 10^11. But FNV-1a does not resist a person who
+    /// searches for such names. If strangers choose the names of your clusters, store the whole name beside the slug and
+    /// compare it.
+    ///
+    /// ```
+    /// use mcr_access::ClusterName;
+    ///
+    /// assert_eq!(ClusterName::new("prod-eu")?.slug(), "prod-eu");
+    /// assert_eq!(ClusterName::new("/kc/all.yaml+eu")?.slug(), "kc-all-yaml-eu-c17c8526ccae0eac");
+    /// # Ok::<(), mcr_access::InvalidClusterName>(())
+    /// ```
+    pub fn slug(&self) -> String {
+        slug(&self.0)
     }
 }
 
