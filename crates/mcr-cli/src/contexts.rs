@@ -132,6 +132,8 @@ mod tests {
         std::fs::write(&path, yaml).unwrap();
         let contexts = Contexts::read(Some(&path)).unwrap();
         assert_eq!(contexts.named("--context", "kind-b").unwrap().0, "kind-b");
+        // `kubeconfig-secret create` writes there, so the end of a name is not enough.
+        assert!(contexts.named("--context", "b").is_err() && contexts.named("--context", "-b").is_err());
         let error = contexts.named("--context", "kind-c").unwrap_err().to_string();
         assert!(
             error.contains("kind-c") && error.ends_with("(there are kind-a, kind-b)"),

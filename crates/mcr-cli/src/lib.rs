@@ -11,6 +11,7 @@ mod contexts;
 mod doctor;
 mod log;
 mod man;
+mod names;
 mod output;
 mod providers;
 mod secret;

@@ -2,26 +2,30 @@
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
+use mcr_core::internal::is_format;
 use serde::Serialize;
 
-/// Makes a text one line without control characters. Text from a cluster may contain anything, also sequences that
-/// move the cursor or change the direction of writing.
+/// Makes a text one line without control characters, and escapes format characters. Text from a cluster may contain
+/// anything, also sequences that move the cursor or change the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|char| if is_unruly(char) { ' ' } else { char })
-        .collect()
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            char if is_format(char) => line.extend(char.escape_unicode()),
+            char if char.is_control() => line.push(' '),
+            char => line.push(char),
+        }
+    }
+    line
 }
 
-fn is_unruly(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
-/// Makes a name one word, so that a name with spaces can't look like several columns.
+/// Makes a name one word, so that a name with spaces can't look like several columns. Escapes what can't be seen, so
+/// that two names never look the same.
 pub(crate) fn one_word(name: &str) -> String {
-    match printable(name) {
-        plain if plain.contains(char::is_whitespace) => format!("{plain:?}"),
-        plain => plain,
+    let unruly = |char: char| char.is_whitespace() || char.is_control() || is_format(char);
+    match name.contains(unruly) {
+        true => format!("{name:?}"),
+        false => name.to_owned(),
     }
 }
 
@@ -83,7 +87,22 @@ pub(crate) fn print_line(text: &str) -> io::Result<bool> {
 }
 
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    Ok(format!("{}\n", serde_json::to_string_pretty(value)?))
+    Ok(format!("{}\n", escaped(&serde_json::to_string_pretty(value)?)))
+}
+
+/// Escapes format characters in a JSON document, which then means the same. Control characters are escaped already.
+pub(crate) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
+        if !is_format(char) {
+            text.push(char);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            text.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    text
 }
 
 /// A line of progress on stderr, which overwrites itself. Only if stderr is a terminal.
@@ -142,9 +161,26 @@ mod tests {
         ];
         assert_eq!(
             table(&["NAME", "STATE", "REASON"], &rows),
-            "NAME        STATE  REASON\n\
-             \"a [2J b \"  Ready  x\n\
-             eu          -      fine  really\n"
+            "NAME                     STATE  REASON\n\
+             \"a\\u{1b}[2J\\nb\\u{202e}\"  Ready  x\n\
+             eu                       -      fine  really\n"
+        );
+    }
+
+    #[test]
+    fn no_format_character_reaches_a_terminal() {
+        let text = "prod\u{202e}\u{61c}\u{2060}\u{feff}\u{e0041}";
+        assert_eq!(printable(text), r"prod\u{202e}\u{61c}\u{2060}\u{feff}\u{e0041}");
+        assert_eq!(one_word("prod\u{200b}"), r#""prod\u{200b}""#);
+        assert_eq!(one_word("zürich\\x"), "zürich\\x");
+        let document = json(&[text, "zürich"]).unwrap();
+        assert!(
+            document.contains("zürich") && !document.contains(is_format),
+            "{document}"
+        );
+        assert_eq!(
+            serde_json::from_str::<Vec<String>>(&document).unwrap(),
+            [text, "zürich"]
         );
     }
 }

@@ -45,7 +45,8 @@ impl Controller {
                 self.within.as_secs_f32()
             ),
         };
-        serde_json::from_str(&text).ok().with_context(|| {
+        let document = serde_json::from_str(&text).ok();
+        document.and_then(Report::of).with_context(|| {
             format!("{address}clusters: this is not the report of a controller; check the address")
         })
     }

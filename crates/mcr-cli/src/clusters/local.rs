@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use anyhow::Context;
 use futures::{StreamExt, stream};
 use mcr_core::{Cluster, ClusterState, Provider};
 use tokio::time::timeout;
@@ -43,7 +44,9 @@ impl Versions {
 pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow::Result<Report> {
     let clusters = running.fleet.clusters();
     versions.ask(&clusters).await;
-    let mut report: Report = serde_json::from_value(serde_json::to_value(running.fleet.snapshot())?)?;
+    let snapshot = serde_json::to_value(running.fleet.snapshot())?;
+    let mut report =
+        Report::of(snapshot).context("the fleet's snapshot is no report; tell the authors of mcr")?;
     for row in &mut report.clusters {
         let spec = running.spec(&row.name);
         row.address = spec.and_then(|spec| Some(target::of(&spec.access)?.address));

@@ -12,6 +12,7 @@ use http::Uri;
 
 use crate::{
     clusters::report::Report,
+    names::Wanted,
     output::{self, Progress},
     providers::{ClusterFlags, Linked, ProviderOptions, choose},
     stop, values,
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) struct ClustersArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters
+    /// Only these clusters: names, or ends of names such as eu of /kc/all.yaml+eu, if only one cluster has them
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
     /// Ask a controller that runs, at the address where it serves /clusters, instead of connecting
@@ -61,29 +62,33 @@ enum Format {
 /// Whether the question was answered, and well where that was asked.
 pub(crate) async fn run(args: ClustersArgs, linked: &[Linked]) -> anyhow::Result<bool> {
     let stop = stop::at_signal();
+    let mut wanted = Wanted::new(&args.names);
     if let Some(server) = &args.server {
         let controller = controller::Controller::new(server.clone(), args.timeout)?;
         if args.watch {
-            let look = async || Ok(controller.report().await?.only(&args.names));
+            let look = async || Ok(controller.report().await?.only(&mut wanted)?);
             watch::follow(look, &stop, args.output == Format::Json, controller::PAUSE).await?;
             return Ok(true);
         }
-        let report = tokio::select! {
-            report = controller.report() => report?.only(&args.names),
+        let mut report = tokio::select! {
+            report = controller.report() => report?,
             () = stop.cancelled() => return Ok(true),
         };
-        return print(&args, &report);
+        report.all_known = true;
+        let report = report.only(&mut wanted)?;
+        return print(&args, &report, &wanted);
     }
     let chosen = choose(&args.clusters, linked)?;
     let options = ProviderOptions::new(args.clusters.clone());
     let running = crate::providers::start(chosen, options).await?;
-    let result = ask(&args, &running, &stop).await;
+    let result = ask(&args, wanted, &running, &stop).await;
     running.stop().await;
     result
 }
 
 async fn ask(
     args: &ClustersArgs,
+    mut wanted: Wanted,
     running: &crate::providers::Running,
     stop: &tokio_util::sync::CancellationToken,
 ) -> anyhow::Result<bool> {
@@ -98,7 +103,7 @@ async fn ask(
         let versions = tokio::sync::Mutex::new(versions);
         let look = async || {
             let report = local::report(running, &mut *versions.lock().await).await?;
-            Ok(report.only(&args.names))
+            Ok(report.only(&mut wanted)?)
         };
         watch::follow(look, stop, args.output == Format::Json, watch::PAUSE).await?;
         return Ok(true);
@@ -107,13 +112,16 @@ async fn ask(
     let mut progress = Progress::new();
     running.decided(deadline, stop, |text| progress.say(text)).await;
     progress.say("asking for versions");
-    let report = local::report(running, &mut versions).await?.only(&args.names);
+    let mut report = local::report(running, &mut versions).await?;
     drop(progress);
-    print(args, &report)
+    // Whether or not a provider still owes some: they had their time.
+    report.all_known = true;
+    let report = report.only(&mut wanted)?;
+    print(args, &report, &wanted)
 }
 
-fn print(args: &ClustersArgs, report: &Report) -> anyhow::Result<bool> {
-    let missing = report.missing(&args.names);
+fn print(args: &ClustersArgs, report: &Report, wanted: &Wanted) -> anyhow::Result<bool> {
+    let missing = wanted.missing();
     let text = match args.output {
         Format::Json => output::json(report)?,
         _ => report.table(args.output == Format::Wide, jiff::Timestamp::now()),

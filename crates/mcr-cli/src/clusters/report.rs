@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
+    names::{Ambiguous, Wanted},
     output::{printable, table},
     values::short,
 };
@@ -18,6 +19,9 @@ pub(super) struct Report {
     /// Fields that this version does not know, which the JSON output keeps.
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
+    /// Whether each provider has said which clusters there are, or has failed.
+    #[serde(skip)]
+    pub(super) all_known: bool,
 }
 
 /// The state of a cluster.
@@ -57,19 +61,20 @@ pub(super) struct ProviderRow {
 }
 
 impl Report {
-    /// Keeps only the clusters with these names. Keeps all if there are no names.
-    pub(super) fn only(mut self, names: &[String]) -> Self {
-        if !names.is_empty() {
-            self.clusters.retain(|row| names.contains(&row.name));
-        }
-        self
+    /// The report in a JSON document. `None` if the document is something else.
+    pub(super) fn of(document: Value) -> Option<Self> {
+        let mut report: Self = serde_json::from_value(document).ok()?;
+        let has_spoken = |provider: &ProviderRow| provider.synced || provider.last_error.is_some();
+        report.all_known = report.providers.iter().all(has_spoken);
+        Some(report)
     }
 
-    pub(super) fn missing<'a>(&self, names: &'a [String]) -> Vec<&'a str> {
-        let missing = names
-            .iter()
-            .filter(|name| !self.clusters.iter().any(|row| row.name == **name));
-        missing.map(String::as_str).collect()
+    /// Keeps only the clusters that are meant.
+    pub(super) fn only(mut self, wanted: &mut Wanted) -> Result<Self, Ambiguous> {
+        let known: Vec<&str> = self.clusters.iter().map(|row| row.name.as_str()).collect();
+        wanted.find(&known, self.all_known)?;
+        self.clusters.retain(|row| wanted.means(&row.name));
+        Ok(self)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -151,7 +156,7 @@ mod tests {
     use super::*;
 
     fn report() -> Report {
-        serde_json::from_value(json!({
+        Report::of(json!({
             "clusters": [
                 {"name": "eu", "state": "Ready", "since": "2026-01-01T00:00:00.000Z", "provider": "file", "objects": 3,
                  "reason": null, "warnings": [], "version": "v1.36.1"},
@@ -169,9 +174,9 @@ mod tests {
         let now = "2026-01-01T00:10:00Z".parse().unwrap();
         assert_eq!(
             report().table(false, now),
-            "NAME      STATE        AGE  PROVIDER  VERSION  REASON\n\
-             eu        Ready        10m  file      v1.36.1  -\n\
-             \"us [2J\"  Unreachable  60s  file      -        connection refused; old token\n"
+            "NAME           STATE        AGE  PROVIDER  VERSION  REASON\n\
+             eu             Ready        10m  file      v1.36.1  -\n\
+             \"us\\u{1b}[2J\"  Unreachable  60s  file      -        connection refused; old token\n"
         );
         assert!(report().table(true, now).contains("https://us:6443"));
     }
@@ -188,13 +193,34 @@ mod tests {
     fn ready_means_all_of_it() {
         assert!(!report().is_ready());
         assert_eq!(report().troubles(), ["provider file: gone"]);
-        let mut well = report().only(&["eu".into()]);
+        let mut wanted = Wanted::new(&["eu".into(), "us".into()]);
+        let mut well = report().only(&mut wanted).unwrap();
+        assert_eq!((well.clusters.len(), wanted.missing()), (1, vec!["us"]));
         assert!(!well.is_ready());
         well.providers[0] = ProviderRow {
             synced: true,
             ..ProviderRow::default()
         };
         assert!(well.is_ready() && well.troubles().is_empty());
-        assert_eq!(well.missing(&["eu".into(), "us".into()]), ["us"]);
+    }
+
+    #[test]
+    fn all_is_known_once_each_provider_has_spoken() {
+        let known = |providers: Value| {
+            let document = json!({"clusters": [{"name": "a/eu", "state": "Ready"}], "providers": providers});
+            let report = Report::of(document).unwrap();
+            report
+                .only(&mut Wanted::new(&["eu".into()]))
+                .unwrap()
+                .clusters
+                .len()
+        };
+        let (synced, failed) = (
+            json!({"name": "a", "synced": true}),
+            json!({"name": "b", "lastError": "gone"}),
+        );
+        assert_eq!(known(json!([synced, failed])), 1);
+        assert_eq!(known(json!([synced, {"name": "b"}])), 0);
+        assert!(Report::of(json!("<html>")).is_none());
     }
 }

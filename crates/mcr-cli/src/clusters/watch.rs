@@ -7,7 +7,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Report, Row};
-use crate::output::{one_word, print_line, printable};
+use crate::{
+    names::Ambiguous,
+    output::{escaped, one_word, print_line, printable},
+};
 
 /// The pause between two reports of a fleet in this process.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
@@ -85,7 +88,7 @@ impl Change {
                 line["version"] = seen.version.clone().into();
                 line["reason"] = Some(seen.why.as_str()).filter(|why| !why.is_empty()).into();
             }
-            return line.to_string();
+            return escaped(&line.to_string());
         }
         let rest = seen.map_or_else(String::new, |seen| {
             let version = seen
@@ -102,7 +105,7 @@ impl Change {
 }
 
 /// Prints changes until `stop` is cancelled or the pipe is closed. A report that fails is tried again, and its error is
-/// printed once.
+/// printed once. An ambiguous name is an error.
 pub(super) async fn follow(
     mut look: impl AsyncFnMut() -> anyhow::Result<Report>,
     stop: &CancellationToken,
@@ -127,6 +130,7 @@ pub(super) async fn follow(
                     }
                 }
             }
+            Err(error) if error.is::<Ambiguous>() => return Err(error),
             Err(error) => {
                 let text = format!("{error:#}");
                 if told.as_ref() != Some(&text) {

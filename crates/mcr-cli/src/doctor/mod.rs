@@ -25,6 +25,7 @@ use self::{
     target::Target,
 };
 use crate::{
+    names::Wanted,
     output::{self, Progress},
     providers::{ClusterFlags, Kind, Linked, ProviderOptions, Running, choose},
     stop, values,
@@ -40,7 +41,8 @@ const AT_ONCE: usize = 16;
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters; one that is not there is looked for
+    /// Only these clusters: names, or ends of names such as eu of /kc/all.yaml+eu, if only one cluster has them; one
+    /// that is not there is looked for
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
     /// What controllers work on there, to see whether they may
@@ -96,9 +98,10 @@ pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<b
     };
     drop(options);
     running.stop().await;
-    let Some(mut found) = looked else {
+    let Some(found) = looked else {
         anyhow::bail!("stopped before everything was looked at");
     };
+    let mut found = found?;
     let good = found.problems == 0;
     if args.quiet {
         found
@@ -117,24 +120,25 @@ async fn look(
     running: &Running,
     options: &ProviderOptions,
     stop: &CancellationToken,
-) -> Findings {
+) -> anyhow::Result<Findings> {
     let deadline = Instant::now() + args.timeout;
     let limit = (args.timeout / 3).max(Duration::from_millis(100));
     let mut progress = Progress::new();
     let snapshot = running.decided(deadline, stop, |text| progress.say(text)).await;
+    let known: Vec<String> = snapshot
+        .clusters
+        .iter()
+        .map(|cluster| cluster.name.to_string())
+        .collect();
+    let mut wanted = Wanted::new(&args.names);
+    wanted.find(&known.iter().map(String::as_str).collect::<Vec<_>>(), true)?;
 
     progress.say("looking at providers");
     let mut found = Vec::new();
     for facts in sources::providers(running, options, limit).await {
         found.extend(diagnosis_sources::provider(&facts));
     }
-    let known: Vec<String> = snapshot
-        .clusters
-        .iter()
-        .map(|cluster| cluster.name.to_string())
-        .collect();
-    let asked =
-        |status: &ClusterStatus| args.names.is_empty() || args.names.iter().any(|name| *name == *status.name);
+    let asked = |status: &ClusterStatus| wanted.means(&status.name);
     let looks: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
     let all = looks.len();
     let mut looking = stream::iter(looks)
@@ -146,12 +150,12 @@ async fn look(
         progress.say(&format!("looked at {} of {all} clusters", number + 1));
         found.extend(diagnosis::diagnose(&facts));
     }
-    for name in args.names.iter().filter(|name| !known.contains(name)) {
+    for name in wanted.missing() {
         progress.say(&format!("looking for {name}"));
         let facts = sources::missing(name, &known, running, options, limit).await;
         found.extend(diagnosis_sources::missing(&facts));
     }
-    Findings::new(found)
+    Ok(Findings::new(found))
 }
 
 /// Collects the facts about a cluster.

@@ -152,6 +152,53 @@ async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_unique_end_of_a_name_is_enough_to_read() {
+    let (down, _held) = down("down");
+    let user = User::new();
+    user.file("a.kubeconfig", &down);
+    user.file("b.kubeconfig", &down);
+    user.file("c.kubeconfig", down.replace("name: down", "name: zoo"));
+    for command in ["clusters", "doctor"] {
+        let run = async |name: &str| user.mcr([command, "--kubeconfig-dirs", ".", name]).await;
+        let code = if command == "doctor" { 1 } else { 0 };
+        let said = run("zoo").await.ended(code).prints("/c.kubeconfig+zoo");
+        assert!(!said.out.contains("/a.kubeconfig"), "{}", said.out);
+        run("b.kubeconfig+down")
+            .await
+            .ended(code)
+            .prints("/b.kubeconfig+down");
+        let said = run("down").await.ended(3).tells("several clusters end in down: ");
+        said.tells("/a.kubeconfig+down, ").tells("/b.kubeconfig+down; ");
+    }
+    let mut lines = user.start(["clusters", "--kubeconfig-dirs", ".", "--watch", "zoo"]);
+    let [line] = lines.with(["added"]).await;
+    assert!(line.contains("/c.kubeconfig+zoo"), "{line}");
+    assert_eq!(lines.interrupt().await, Some(0));
+    let watch = ["clusters", "--kubeconfig-dirs", ".", "--watch", "down"];
+    user.mcr(watch)
+        .await
+        .ended(3)
+        .tells("several clusters end in down: ");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_hides_something_is_refused_and_shown_escaped() {
+    let (down, _held) = down("down");
+    let user = User::new();
+    user.file("a\u{202e}b.kubeconfig", &down);
+    user.file("c.kubeconfig", down.replace("name: down", "name: \"d\\u2066n\""));
+    user.file("e.kubeconfig", &down);
+    for command in ["clusters", "doctor"] {
+        let said = user.mcr([command, "--kubeconfig-dirs", "."]).await;
+        let said = said.prints("/e.kubeconfig+down").tells("has U+202E at byte");
+        let said = said.tells(r"/a\u{202e}b.kubeconfig").tells("has U+2066 at byte");
+        for text in [&said.out, &said.err] {
+            assert!(!text.contains(['\u{202e}', '\u{2066}']), "{text:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_followed_until_the_user_has_seen_enough() {
     let (eu, us) = (sim("eu").await, sim("us").await);
     let user = User::new();

@@ -1,0 +1,187 @@
+//! Names of clusters on the command line of commands that only read. Commands that write need the exact name.
+
+use std::{collections::BTreeSet, fmt};
+
+use crate::output::one_word;
+
+/// The most candidates that an error lists.
+const LISTED: usize = 10;
+
+/// A name that is the end of the names of several clusters.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ambiguous {
+    asked: String,
+    candidates: Vec<String>,
+}
+
+impl fmt::Display for Ambiguous {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed: Vec<String> = self
+            .candidates
+            .iter()
+            .take(LISTED)
+            .map(|name| one_word(name))
+            .collect();
+        let asked = one_word(&self.asked);
+        write!(
+            f,
+            "the names of several clusters end in {asked}: {}",
+            listed.join(", ")
+        )?;
+        match self.candidates.len().saturating_sub(LISTED) {
+            0 => {}
+            more => write!(f, " and {more} more")?,
+        }
+        f.write_str("; write more of the name")
+    }
+}
+
+impl std::error::Error for Ambiguous {}
+
+/// The names on a command line, and the clusters that they mean. A name keeps its cluster once it has one, so that
+/// `--watch` does not turn to another cluster when that one leaves.
+#[derive(Debug)]
+pub(crate) struct Wanted(Vec<Name>);
+
+#[derive(Debug)]
+struct Name {
+    asked: String,
+    cluster: Option<String>,
+}
+
+impl Wanted {
+    pub(crate) fn new(names: &[String]) -> Self {
+        let name = |asked: &String| Name {
+            asked: asked.clone(),
+            cluster: None,
+        };
+        Self(names.iter().map(name).collect())
+    }
+
+    /// Looks for the names that have no cluster yet. While not `all` clusters are known, only for exact names: an end
+    /// that is unique now need not be unique then.
+    pub(crate) fn find(&mut self, known: &[&str], all: bool) -> Result<(), Ambiguous> {
+        for name in self.0.iter_mut().filter(|name| name.cluster.is_none()) {
+            let asked = name.asked.as_str();
+            let found = match known.contains(&asked) {
+                true => Some(asked),
+                false if all => only_end(asked, known)?,
+                false => None,
+            };
+            name.cluster = found.map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    /// Whether a cluster is meant. All are if there are no names.
+    pub(crate) fn means(&self, cluster: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|name| name.cluster.as_deref() == Some(cluster))
+    }
+
+    /// The names without a cluster.
+    pub(crate) fn missing(&self) -> Vec<&str> {
+        let missing = self.0.iter().filter(|name| name.cluster.is_none());
+        missing.map(|name| name.asked.as_str()).collect()
+    }
+}
+
+/// The one cluster whose name ends so.
+fn only_end<'a>(asked: &str, known: &[&'a str]) -> Result<Option<&'a str>, Ambiguous> {
+    let candidates: BTreeSet<&str> = known.iter().copied().filter(|name| is_end(asked, name)).collect();
+    match candidates.len() {
+        0 | 1 => Ok(candidates.first().copied()),
+        _ => Err(Ambiguous {
+            asked: asked.to_owned(),
+            candidates: candidates.into_iter().map(str::to_owned).collect(),
+        }),
+    }
+}
+
+/// Whether a name ends so, and the end is a part of its own: `eu` is the end of `/kc/all.yaml+eu` and `kind#eu`, but not
+/// of `dev-eu`. Who asks for `eu`, which is not there, must not hear about `dev-eu`. `-eu` is meant as an end.
+fn is_end(asked: &str, name: &str) -> bool {
+    let of_a_word = |char: char| char.is_alphanumeric() || matches!(char, '-' | '_' | '.');
+    let apart = |before: &str| !before.ends_with(of_a_word) || !asked.starts_with(char::is_alphanumeric);
+    !asked.is_empty() && name.strip_suffix(asked).is_some_and(apart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 6] = [
+        "dev",
+        "kind#dev",
+        "/kc/all.yaml+eu",
+        "/kc/old.yaml+eu",
+        "/kc/all.yaml+prod-us",
+        "fleet/za",
+    ];
+
+    fn found(asked: &str) -> Result<Option<String>, String> {
+        let mut wanted = Wanted::new(&[asked.to_owned()]);
+        wanted.find(&KNOWN, true).map_err(|error| error.to_string())?;
+        let mut meant = KNOWN.into_iter().filter(|name| wanted.means(name));
+        let cluster = meant.next().map(str::to_owned);
+        assert!(meant.next().is_none() && wanted.missing().is_empty() == cluster.is_some());
+        Ok(cluster)
+    }
+
+    #[test]
+    fn a_unique_end_is_enough_and_an_exact_name_wins() {
+        for (asked, cluster) in [
+            ("dev", Some("dev")),
+            ("#dev", Some("kind#dev")),
+            ("za", Some("fleet/za")),
+            ("all.yaml+eu", Some("/kc/all.yaml+eu")),
+            ("prod-us", Some("/kc/all.yaml+prod-us")),
+            ("-us", Some("/kc/all.yaml+prod-us")),
+            ("us", None),
+            ("a", None),
+            ("", None),
+            ("asia", None),
+        ] {
+            assert_eq!(found(asked), Ok(cluster.map(str::to_owned)), "{asked}");
+        }
+        assert!(Wanted::new(&[]).means("dev"));
+    }
+
+    #[test]
+    fn an_ambiguous_end_is_an_error_that_lists_the_candidates() {
+        assert_eq!(
+            found("eu"),
+            Err(
+                "the names of several clusters end in eu: /kc/all.yaml+eu, /kc/old.yaml+eu; write more of the name"
+                    .into()
+            )
+        );
+        let many: Vec<String> = (0..12).map(|number| format!("{number}/a b")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let error = Wanted::new(&["a b".into()])
+            .find(&many, true)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("end in \"a b\": \"0/a b\", ") && error.contains(" and 2 more; "),
+            "{error}"
+        );
+        // An entry that is there twice is one cluster.
+        assert_eq!(Wanted::new(&["b".into()]).find(&["a/b", "a/b"], true), Ok(()));
+    }
+
+    #[test]
+    fn a_name_keeps_its_cluster_and_an_end_waits_until_all_are_known() {
+        let mut wanted = Wanted::new(&["dev".into()]);
+        wanted.find(&["kind#dev"], false).unwrap();
+        assert!(!wanted.means("kind#dev"));
+        wanted.find(&["kind#dev", "dev"], false).unwrap();
+        assert!(wanted.means("dev"));
+        wanted.find(&["kind#dev"], true).unwrap();
+        assert!(wanted.means("dev") && !wanted.means("kind#dev"));
+
+        let mut wanted = Wanted::new(&["dev".into()]);
+        wanted.find(&["kind#dev"], true).unwrap();
+        wanted.find(&["kind#dev", "dev", "a#dev"], true).unwrap();
+        assert!(wanted.means("kind#dev") && !wanted.means("dev"));
+    }
+}
