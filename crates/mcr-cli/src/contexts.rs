@@ -108,15 +108,17 @@ impl Contexts {
 
 /// The files that kubectl would use.
 fn default_paths() -> Vec<PathBuf> {
-    if let Some(list) = env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
-        return env::split_paths(&list)
-            .filter(|path| !path.as_os_str().is_empty())
-            .collect();
-    }
-    env::home_dir()
-        .map(|home| home.join(".kube").join("config"))
-        .into_iter()
-        .collect()
+    variable_paths().unwrap_or_else(|| {
+        let home = env::home_dir().map(|home| home.join(".kube").join("config"));
+        home.into_iter().collect()
+    })
+}
+
+/// The files that `$KUBECONFIG` names. `None` if the variable is not set or empty.
+pub(crate) fn variable_paths() -> Option<Vec<PathBuf>> {
+    let list = env::var_os("KUBECONFIG").filter(|list| !list.is_empty())?;
+    let paths = env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
+    Some(paths.collect())
 }
 
 #[cfg(test)]

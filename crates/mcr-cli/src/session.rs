@@ -85,7 +85,7 @@ impl Session {
             Err(_) => {
                 drop(stop);
                 task.await?;
-                bail!("{name}: no answer within {} s", limit.as_secs_f32())
+                bail!("{name}: no answer within {}", crate::values::seconds(limit))
             }
         }
     }

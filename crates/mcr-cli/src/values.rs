@@ -50,6 +50,33 @@ pub(crate) fn short(span: Duration) -> String {
     }
 }
 
+/// A time span in words, rounded down: `45 seconds`, `1 hour`, `23 days`, `2 years`.
+pub(crate) fn long(span: Duration) -> String {
+    const DAY: u64 = 86_400;
+    /// The averages of the Gregorian calendar, in seconds.
+    const MONTH: u64 = 2_629_746;
+    const YEAR: u64 = 12 * MONTH;
+    let seconds = span.as_secs();
+    let (unit, length) = match seconds {
+        0..120 => ("second", 1),
+        120..7200 => ("minute", 60),
+        7200..172_800 => ("hour", 3600),
+        _ if seconds < 120 * DAY => ("day", DAY),
+        _ if seconds < 2 * YEAR => ("month", MONTH),
+        _ => ("year", YEAR),
+    };
+    match seconds / length {
+        1 => format!("1 {unit}"),
+        count => format!("{count} {unit}s"),
+    }
+}
+
+/// A time limit in seconds with at most one decimal: `10 s`, `1.7 s`.
+pub(crate) fn seconds(limit: Duration) -> String {
+    let text = format!("{:.1}", limit.as_secs_f64());
+    format!("{} s", text.trim_end_matches(".0"))
+}
+
 /// Whether Kubernetes accepts this name of a label, `[domain/]name`, and this value.
 pub(crate) fn is_label(key: &str, value: &str) -> bool {
     let name = match key.split_once('/') {
@@ -115,6 +142,38 @@ mod tests {
         }
         let shown = [5, 119, 120, 7200, 172_800].map(|seconds| short(Duration::from_secs(seconds)));
         assert_eq!(shown, ["5s", "119s", "2m", "2h", "2d"]);
+    }
+
+    #[test]
+    fn time_spans_are_told_as_a_person_writes_them() {
+        const DAY: u64 = 86_400;
+        let spans = [
+            1,
+            45,
+            120,
+            7200,
+            23 * DAY,
+            200 * DAY,
+            729 * DAY,
+            731 * DAY,
+            755_726 * DAY,
+        ];
+        let told = spans.map(|seconds| long(Duration::from_secs(seconds)));
+        let expected = [
+            "1 second",
+            "45 seconds",
+            "2 minutes",
+            "2 hours",
+            "23 days",
+            "6 months",
+            "23 months",
+            "2 years",
+            "2069 years",
+        ];
+        assert_eq!(told, expected);
+        let limits =
+            [100, 500, 5_000 / 3, 2_000, 10_000].map(|millis| seconds(Duration::from_millis(millis)));
+        assert_eq!(limits, ["0.1 s", "0.5 s", "1.7 s", "2 s", "10 s"]);
     }
 
     #[test]

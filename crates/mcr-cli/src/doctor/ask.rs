@@ -154,7 +154,7 @@ pub(super) async fn in_time<T>(
     match timeout(limit, question).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(said(&error)),
-        Err(_) => Err(format!("no answer within {} s", limit.as_secs_f32())),
+        Err(_) => Err(format!("no answer within {}", crate::values::seconds(limit))),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use super::{
-    facts::{
-        Api, Bad, ClusterFacts, Connection, Failure, FailureKind, Origin, Reach, Right, Tls, Verdict, Version,
-    },
+    advice,
+    facts::{Api, Bad, ClusterFacts, Connection, Origin, Reach, Right, Tls, Verdict, Version},
     finding::{Check, Finding, Level, word},
 };
-use crate::values::short;
+use crate::values::long;
 
 /// A warning above this difference of clocks, in seconds.
 const SKEW_WARNS: u64 = 5;
@@ -49,14 +48,14 @@ impl Diagnosis<'_> {
 
     fn all(&mut self) {
         let facts = self.facts;
-        let reason = facts.reason.as_deref().unwrap_or("nobody knows why");
+        let reason = facts.reason.as_deref().unwrap_or("the reason is unknown");
         match facts.state.as_str() {
             "Broken" => {
                 self.say(
                     Check::Description,
                     Level::Problem,
                     reason,
-                    Some(self.describe_again()),
+                    Some(advice::refused(&facts.origin, reason)),
                 );
                 return;
             }
@@ -65,7 +64,7 @@ impl Diagnosis<'_> {
                     Check::State,
                     Level::Warning,
                     format!("suspended: {reason}"),
-                    self.wake(),
+                    advice::wake(&self.facts.origin),
                 );
                 return;
             }
@@ -76,7 +75,7 @@ impl Diagnosis<'_> {
                 Check::Description,
                 Level::Warning,
                 warning.as_str(),
-                Some(self.describe_again()),
+                Some(advice::refused(&facts.origin, warning)),
             );
         }
         let reached = match &facts.connection {
@@ -92,17 +91,22 @@ impl Diagnosis<'_> {
             // The finding of an earlier step explains this state already.
             _ if !reached || told => {}
             _ if reason.contains("401") => {
-                self.say(Check::Credentials, Level::Problem, reason, Some(self.renew()));
+                self.say(
+                    Check::Credentials,
+                    Level::Problem,
+                    reason,
+                    Some(advice::renew(&self.facts.origin)),
+                );
             }
             "Connecting" | "Discovered" => {
-                let saw = "it answers nobody in time who shows these credentials";
-                self.say(Check::State, Level::Problem, saw, self.look_closer());
+                let saw = "the API server does not answer requests with these credentials in time";
+                self.say(Check::State, Level::Problem, saw, advice::look_closer(self.facts));
             }
             state => self.say(
                 Check::State,
                 Level::Problem,
                 format!("{state}: {reason}"),
-                self.look_closer(),
+                advice::look_closer(self.facts),
             ),
         }
     }
@@ -111,7 +115,12 @@ impl Diagnosis<'_> {
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
             let saw = "insecure-skip-tls-verify is set: whoever is in between can read and change everything";
-            self.say(Check::Tls, Level::Warning, saw, Some(self.describe_again()));
+            self.say(
+                Check::Tls,
+                Level::Warning,
+                saw,
+                Some(advice::describe_again(&self.facts.origin)),
+            );
         }
         let reached = match &connection.reach {
             Some(reach) => self.reach(connection, reach),
@@ -149,21 +158,13 @@ impl Diagnosis<'_> {
             None => {}
         }
         if let Some(refused) = &reach.forbidden {
-            let fix = match &self.facts.origin {
-                Origin::Secret { namespace, name } => format!(
-                    "mcr kubeconfig-secret create --context CONTEXT --name {} -n {} --server https://ADDRESS-THAT-PODS-REACH \
-                     (or, where it is meant, --allow-loopback here and AccessPolicy::addresses in the controller)",
-                    word(name),
-                    word(namespace)
-                ),
-                _ => "give an address that others reach, or allow it with --allow-loopback".to_owned(),
-            };
+            let fix = advice::other_address(&self.facts.origin, refused);
             self.say(Check::Address, Level::Problem, refused.as_str(), Some(fix));
             return false;
         }
         match &reach.connected {
             Some(Err(failure)) => {
-                let fix = self.unreached(connection, failure);
+                let fix = advice::unreached(&self.facts.origin, connection, failure);
                 self.say(
                     Check::Connection,
                     self.in_the_way(),
@@ -181,7 +182,7 @@ impl Diagnosis<'_> {
         let mut good = true;
         match &reach.greeted {
             Some(Err(failure)) => {
-                let fix = format!("curl -vk {}/version", word(&connection.address));
+                let fix = advice::unanswered(&self.facts.origin, connection, failure);
                 self.say(Check::Tls, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
@@ -190,7 +191,7 @@ impl Diagnosis<'_> {
         }
         match &reach.answered {
             Some(Err(failure)) => {
-                let fix = format!("curl -vk {}/version", word(&connection.address));
+                let fix = advice::unanswered(&self.facts.origin, connection, failure);
                 self.say(Check::Answer, self.in_the_way(), failure.text.as_str(), Some(fix));
                 return false;
             }
@@ -218,50 +219,26 @@ impl Diagnosis<'_> {
         }
     }
 
-    fn unreached(&self, connection: &Connection, failure: &Failure) -> String {
-        match (&self.facts.origin, failure.kind) {
-            (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name),
-            (_, FailureKind::Refused) => format!(
-                "curl -vk {}/livez where the API server runs",
-                word(&connection.address)
-            ),
-            (_, FailureKind::TimedOut) => {
-                format!(
-                    "look at firewalls and routes between here and {}",
-                    word(&connection.address)
-                )
-            }
-            _ => format!("curl -vk {}/livez", word(&connection.address)),
-        }
-    }
-
     fn tls(&mut self, connection: &Connection, tls: &Tls) -> bool {
         let now = self.facts.now;
         if let Some(Verdict::Bad { why, text }) = &tls.verdict
             && !connection.insecure
         {
             let fix = match why {
-                Bad::UnknownIssuer | Bad::Other => self.describe_again(),
+                Bad::UnknownIssuer | Bad::Other => advice::describe_again(&self.facts.origin),
                 Bad::Expired => {
                     "kubeadm certs renew apiserver on its control plane, or as its distribution says"
                         .to_owned()
                 }
                 Bad::NotYetValid => "timedatectl on both sides: one of the clocks is wrong".to_owned(),
-                Bad::OtherName => match &self.facts.origin {
-                    Origin::Secret { namespace, name } => format!(
-                        "mcr kubeconfig-secret create --context CONTEXT --name {} -n {} --server https://A-NAME-IN-THE-CERTIFICATE",
-                        word(name),
-                        word(namespace)
-                    ),
-                    _ => "correct the address, or set tls-server-name".to_owned(),
-                },
+                Bad::OtherName => advice::other_name(&self.facts.origin),
             };
             self.say(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
             return false;
         }
         match tls.expires.map(|at| at.duration_since(now)) {
             Some(Ok(left)) if left < SOON => {
-                let saw = format!("the server's certificate expires in {}", short(left));
+                let saw = format!("the server's certificate expires in {}", long(left));
                 let fix = "kubeadm certs renew apiserver on its control plane, or as its distribution says";
                 self.say(Check::Tls, Level::Warning, saw, Some(fix.to_owned()));
             }
@@ -281,13 +258,15 @@ impl Diagnosis<'_> {
             }
             Some(Ok(left)) => {
                 let verified = match tls.verdict {
-                    Some(Verdict::Good) => "the server's certificate is signed by the cluster's authority",
-                    _ => "the server shows a certificate",
+                    Some(Verdict::Good) => {
+                        "the server's certificate is signed by a trusted authority and valid"
+                    }
+                    _ => "the server shows a certificate that nobody verified; it says that it is valid",
                 };
                 self.say(
                     Check::Tls,
                     Level::Ok,
-                    format!("{verified} and valid for {}", short(left)),
+                    format!("{verified} for {}", long(left)),
                     None,
                 );
             }
@@ -309,7 +288,7 @@ impl Diagnosis<'_> {
         let Some(ahead) = ahead else { return };
         let by = ahead.unsigned_abs();
         let where_to = if ahead > 0 { "ahead of" } else { "behind" };
-        let span = short(Duration::from_secs(by));
+        let span = long(Duration::from_secs(by));
         let saw = format!("its clock is {span} {where_to} this machine's");
         let fix =
             "timedatectl set-ntp true, on the side that is wrong (compare with https://time.is)".to_owned();
@@ -328,7 +307,12 @@ impl Diagnosis<'_> {
         let credential = &connection.credential;
         if credential.none {
             let saw = "the kubeconfig has no credentials for its user";
-            self.say(Check::Credentials, Level::Warning, saw, Some(self.renew()));
+            self.say(
+                Check::Credentials,
+                Level::Warning,
+                saw,
+                Some(advice::renew(&self.facts.origin)),
+            );
         }
         let both = [
             ("token", credential.token_expires),
@@ -338,19 +322,29 @@ impl Diagnosis<'_> {
             let Some(expires) = expires else { continue };
             match expires.duration_since(now) {
                 Err(ago) => {
-                    let saw = format!("the {what} has expired {} ago", short(ago.duration()));
-                    self.say(Check::Credentials, Level::Problem, saw, Some(self.renew()));
+                    let saw = format!("the {what} has expired {} ago", long(ago.duration()));
+                    self.say(
+                        Check::Credentials,
+                        Level::Problem,
+                        saw,
+                        Some(advice::renew(&self.facts.origin)),
+                    );
                 }
                 // A token that is valid for hours only has some process that renews it.
                 Ok(left) if left < SOON && credential.plugin.is_none() && !is_file(&self.facts.origin) => {
-                    let saw = format!("the {what} expires in {}", short(left));
-                    self.say(Check::Credentials, Level::Warning, saw, Some(self.renew()));
+                    let saw = format!("the {what} expires in {}", long(left));
+                    self.say(
+                        Check::Credentials,
+                        Level::Warning,
+                        saw,
+                        Some(advice::renew(&self.facts.origin)),
+                    );
                 }
                 Ok(left) => {
                     self.say(
                         Check::Credentials,
                         Level::Ok,
-                        format!("the {what} is valid for {}", short(left)),
+                        format!("the {what} is valid for {}", long(left)),
                         None,
                     );
                 }
@@ -395,20 +389,7 @@ impl Diagnosis<'_> {
             }
             Ok(denied) => {
                 let saw = format!("may not {} {resource} {place} (403)", denied.join(", "));
-                let verbs = right.verbs.join(",");
-                let fix = match &self.facts.origin {
-                    Origin::Secret { namespace: hub, name } => format!(
-                        "add {resource} with {verbs} to a rules file, and repeat: mcr kubeconfig-secret create --context CONTEXT \
-                         --name {} -n {} --rules-file rules.yaml",
-                        word(name),
-                        word(hub)
-                    ),
-                    _ => format!(
-                        "kubectl create clusterrole mcr --verb={verbs} --resource={} in that cluster, and a clusterrolebinding to its \
-                         user; or choose one namespace with --in-namespace",
-                        word(resource)
-                    ),
-                };
+                let fix = advice::grant(&self.facts.origin, right);
                 self.say(Check::Rights, Level::Problem, saw, Some(fix));
             }
             Err(why) => {
@@ -417,68 +398,6 @@ impl Diagnosis<'_> {
             }
         }
     }
-
-    /// The advice for a description that can't be used.
-    fn describe_again(&self) -> String {
-        match &self.facts.origin {
-            Origin::Secret { namespace, name } => format!(
-                "mcr kubeconfig-secret create --context CONTEXT --name {} -n {}",
-                word(name),
-                word(namespace)
-            ),
-            Origin::File { path, .. } => format!("correct {}", word(path)),
-            Origin::KindCluster { name, .. } => {
-                format!(
-                    "kind delete cluster --name {0}; kind create cluster --name {0}",
-                    word(name)
-                )
-            }
-            Origin::Other => "correct what describes it".to_owned(),
-        }
-    }
-
-    /// The advice for credentials that have to be renewed.
-    fn renew(&self) -> String {
-        match &self.facts.origin {
-            Origin::Secret { namespace, name } => format!(
-                "mcr kubeconfig-secret create --context CONTEXT --name {} -n {} --rotate",
-                word(name),
-                word(namespace)
-            ),
-            Origin::File { path, context } => format!(
-                "renew the credentials in {0}; try them with kubectl --kubeconfig {0} --context {1} auth whoami",
-                word(path),
-                word(context)
-            ),
-            Origin::KindCluster { name, engine } => on_node(engine, "restart", name),
-            Origin::Other => "renew the credentials where its provider has them from".to_owned(),
-        }
-    }
-
-    fn wake(&self) -> Option<String> {
-        match &self.facts.origin {
-            Origin::KindCluster { name, engine } => Some(on_node(engine, "start", name)),
-            _ => None,
-        }
-    }
-
-    /// The advice if no step shows the cause.
-    fn look_closer(&self) -> Option<String> {
-        let found = self.facts.connection.as_ref()?;
-        Some(match &found.credential.plugin {
-            Some(plugin) => format!("run {} by hand: it hands out the credentials", word(plugin)),
-            None => format!("curl -vk {}", word(&format!("{}/livez?verbose", found.address))),
-        })
-    }
-}
-
-/// The command for the container of a kind cluster.
-fn on_node(engine: &str, what: &str, cluster: &str) -> String {
-    format!(
-        "{} {what} {}",
-        word(engine),
-        word(&format!("{cluster}-control-plane"))
-    )
 }
 
 fn is_file(origin: &Origin) -> bool {

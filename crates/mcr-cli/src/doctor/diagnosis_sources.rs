@@ -60,6 +60,16 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             for file in files {
                 let (level, saw, fix) = match &file.is {
                     FileIs::There => continue,
+                    // As for kubectl, some files of a list may be missing.
+                    FileIs::Missing if file.by_variable => (
+                        if files.iter().all(|file| file.is == FileIs::Missing) {
+                            Level::Problem
+                        } else {
+                            Level::Warning
+                        },
+                        format!("{} does not exist ($KUBECONFIG names it)", file.path),
+                        "correct the variable KUBECONFIG, or choose files with --kubeconfigs".to_owned(),
+                    ),
                     FileIs::Missing => (
                         Level::Problem,
                         format!("there is no {}", file.path),
@@ -86,6 +96,8 @@ fn none_hint(facts: &ProviderFacts) -> Option<String> {
         return None;
     }
     match &facts.of {
+        // The hub's own finding has the advice.
+        Source::Secrets(hub) if hub.exists == Some(false) => None,
         Source::Secrets(hub) => {
             let namespace = hub.namespace.as_deref().unwrap_or("NAMESPACE");
             Some(format!(
@@ -112,6 +124,16 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
             version.took.as_millis()
         );
         say(Check::Hub, Level::Ok, saw, None);
+    }
+    if let (Some(namespace), Some(false)) = (&hub.namespace, hub.exists) {
+        let saw = format!("the hub has no namespace {namespace}");
+        let fix = format!(
+            "choose another with -n (kubectl get namespaces), or kubectl create namespace {}",
+            word(namespace)
+        );
+        say(Check::Hub, Level::Problem, saw, Some(fix));
+        // Rights in a namespace that does not exist say nothing.
+        return;
     }
     for right in &hub.rights {
         let events = right.resource.starts_with("events");

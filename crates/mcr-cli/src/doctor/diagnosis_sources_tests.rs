@@ -23,6 +23,7 @@ fn hub(namespace: Option<&str>) -> Hub {
     };
     Hub {
         namespace: namespace.map(str::to_owned),
+        exists: namespace.map(|_| true),
         user: Some("system:serviceaccount:fleet:robot".into()),
         rights: vec![
             right("secrets", &["list", "watch"]),
@@ -104,7 +105,11 @@ fn a_provider_without_clusters_is_told_with_how_to_make_one() {
 fn files_that_are_not_there_are_named() {
     let file = |is| {
         let path = "a b".to_owned();
-        provider(&facts(Source::Files(vec![FileFact { path, is }])))
+        provider(&facts(Source::Files(vec![FileFact {
+            path,
+            by_variable: false,
+            is,
+        }])))
     };
     assert_eq!(
         only(&file(FileIs::Missing), Level::Problem).fix.unwrap(),
@@ -116,6 +121,48 @@ fn files_that_are_not_there_are_named() {
             .contains("denied")
     );
     assert_eq!(file(FileIs::There).len(), 1);
+}
+
+#[test]
+fn a_mistyped_kubeconfig_variable_is_a_problem() {
+    let file = |path: &str, is| FileFact {
+        path: path.into(),
+        by_variable: true,
+        is,
+    };
+    let found = provider(&facts(Source::Files(vec![file("/nope", FileIs::Missing)])));
+    let found = only(&found, Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.as_str()),
+        (Check::Files, "/nope does not exist ($KUBECONFIG names it)")
+    );
+    assert!(found.fix.unwrap().contains("KUBECONFIG"));
+    // As for kubectl, some files of a list may be missing.
+    let list = vec![file("/nope", FileIs::Missing), file("/there", FileIs::There)];
+    let found = provider(&facts(Source::Files(list)));
+    assert!(only(&found, Level::Warning).saw.contains("/nope"));
+}
+
+#[test]
+fn a_namespace_that_does_not_exist_is_the_problem_and_not_the_rights_in_it() {
+    let mut hub = hub(Some("nons"));
+    hub.exists = Some(false);
+    hub.rights[0].denied = Ok(vec!["list".into()]);
+    let mut facts = facts(Source::Secrets(Box::new(hub)));
+    let found = only(&provider(&facts), Level::Problem);
+    assert_eq!(
+        (found.check, found.saw.as_str()),
+        (Check::Hub, "the hub has no namespace nons")
+    );
+    assert!(found.fix.unwrap().ends_with("kubectl create namespace nons"));
+    // A Secret can't be created there, so nobody is told to.
+    facts.clusters = 0;
+    let found = provider(&facts);
+    let none = found
+        .iter()
+        .find(|finding| finding.check == Check::Provider)
+        .unwrap();
+    assert_eq!((none.result, none.fix.as_deref()), (Level::Warning, None));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
 
 use super::{
     super::{
-        facts::{Answer, Failure},
+        facts::{Answer, Failure, FailureKind},
         target::Credential,
     },
     *,
@@ -137,6 +137,19 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
         "mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
     );
 
+    // The same command would write the same address again.
+    for (address, allow) in [("127.0.0.1", true), ("169.254.169.254", false)] {
+        let policy = mcr_core::AddressPolicy::default();
+        let error = policy.check(address.parse().unwrap()).unwrap_err();
+        facts.reason = Some(format!("server: {error}"));
+        let fix = only(&facts, Level::Problem).fix.unwrap();
+        assert!(
+            fix.contains("--name eu-1 -n fleet --server https://")
+                && fix.contains("--allow-loopback") == allow,
+            "{address}: {fix}"
+        );
+    }
+
     // The cluster goes on with its last good description.
     let mut facts = well();
     facts.warnings.push("the new one is half".into());
@@ -192,9 +205,17 @@ fn the_step_that_fails_is_the_one_that_is_told() {
     let hangs = unreached(|reach| {
         (reach.greeted, reach.answered) = (failure(FailureKind::TimedOut), None);
     });
-    assert_eq!(only(&hangs, Level::Problem).check, Check::Tls);
+    let found = only(&hangs, Level::Problem);
+    assert_eq!(found.check, Check::Tls);
+    let fix = found.fix.unwrap();
+    assert!(
+        fix.contains("restart the API server") && !fix.contains("firewall"),
+        "{fix}"
+    );
     let silent = unreached(|reach| reach.answered = failure(FailureKind::TimedOut));
-    assert_eq!(only(&silent, Level::Problem).check, Check::Answer);
+    let found = only(&silent, Level::Problem);
+    assert_eq!(found.check, Check::Answer);
+    assert!(found.fix.unwrap().contains("restart the API server"));
 }
 
 #[test]
@@ -218,6 +239,24 @@ fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
     assert!(fix(Bad::Expired).contains("kubeadm certs renew"));
     assert!(fix(Bad::NotYetValid).contains("timedatectl"));
     assert!(fix(Bad::OtherName).contains("--server"));
+}
+
+#[test]
+fn curl_verifies_a_certificate_that_nobody_has_verified() {
+    let fix = |verdict| {
+        let facts = unreached(|reach| {
+            let Some(Ok(tls)) = &mut reach.greeted else {
+                panic!("it was greeted")
+            };
+            tls.verdict = verdict;
+        });
+        only(&facts, Level::Problem).fix.unwrap()
+    };
+    assert_eq!(fix(None), "curl -v 'https://eu-1:6443/livez?verbose'");
+    assert_eq!(
+        fix(Some(Verdict::Good)),
+        "curl -vk 'https://eu-1:6443/livez?verbose'"
+    );
 }
 
 #[test]
@@ -252,7 +291,7 @@ fn certificates_and_tokens_are_told_of_in_time() {
     };
     assert_eq!(
         only(&server(1_013 * DAY), Level::Warning).saw,
-        "the server's certificate expires in 13d"
+        "the server's certificate expires in 13 days"
     );
     assert_eq!(only(&server(999 * DAY), Level::Problem).check, Check::Tls);
 
@@ -264,12 +303,15 @@ fn certificates_and_tokens_are_told_of_in_time() {
         facts
     };
     let found = only(&credential(Some(1_002 * DAY), None), Level::Warning);
-    assert_eq!(found.saw, "the token expires in 2d");
+    assert_eq!(found.saw, "the token expires in 2 days");
     assert!(found.fix.unwrap().ends_with("--rotate"));
     let found = only(&credential(None, Some(998 * DAY)), Level::Problem);
     assert_eq!(
         (found.check, found.saw.as_str()),
-        (Check::Credentials, "the client certificate has expired 2d ago")
+        (
+            Check::Credentials,
+            "the client certificate has expired 2 days ago"
+        )
     );
     // A plugin that returns tokens with a short life will return another one.
     let mut short = credential(Some(1_000 * DAY + 600), None);
@@ -301,15 +343,19 @@ fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
     }
     assert_eq!(
         only(&skewed(6), Level::Warning).saw,
-        "its clock is 6s ahead of this machine's"
+        "its clock is 6 seconds ahead of this machine's"
     );
     assert_eq!(
         only(&skewed(-59), Level::Warning).saw,
-        "its clock is 59s behind this machine's"
+        "its clock is 59 seconds behind this machine's"
     );
     assert_eq!(only(&skewed(-60), Level::Problem).check, Check::Clock);
     let found = only(&skewed(3600), Level::Problem);
-    assert!(found.saw.starts_with("its clock is 60m ahead"), "{}", found.saw);
+    assert!(
+        found.saw.starts_with("its clock is 60 minutes ahead"),
+        "{}",
+        found.saw
+    );
 }
 
 #[test]

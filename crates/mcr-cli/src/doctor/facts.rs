@@ -69,7 +69,7 @@ pub(super) struct Reach {
 /// The certificate of the server, as seen in the TLS handshake.
 #[derive(Debug, Clone)]
 pub(super) struct Tls {
-    /// `None` if the kubeconfig has no CA to verify the certificate with.
+    /// `None` if nothing verified the certificate: the kubeconfig says so, or this machine has no certificate authorities.
     pub(super) verdict: Option<Verdict>,
     pub(super) expires: Option<SystemTime>,
     pub(super) valid_from: Option<SystemTime>,
@@ -168,6 +168,8 @@ pub(super) struct Hub {
     pub(super) namespace: Option<String>,
     /// The user that the hub sees, if known.
     pub(super) user: Option<String>,
+    /// Whether that namespace exists. `None` if the user may not see it, and for all namespaces.
+    pub(super) exists: Option<bool>,
     /// The rights on Secrets and on events.
     pub(super) rights: Vec<Right>,
     pub(super) version: Option<Version>,
@@ -176,6 +178,8 @@ pub(super) struct Hub {
 #[derive(Debug, Clone)]
 pub(super) struct FileFact {
     pub(super) path: String,
+    /// Whether `$KUBECONFIG` names the file, and not a flag.
+    pub(super) by_variable: bool,
     pub(super) is: FileIs,
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Probes collect facts, and a diagnosis without I/O turns facts into findings.
 
+mod advice;
 mod ask;
 mod diagnosis;
 mod diagnosis_sources;

@@ -33,6 +33,7 @@ use super::{
     facts::{Answer, Bad, Failure, FailureKind, Reach, Tls, Verdict},
     target::{Target, certificate},
 };
+use crate::values::seconds;
 
 /// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
 /// time limit.
@@ -111,12 +112,12 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> Result<(TcpStream
             Ok(Ok(stream)) => return Ok((stream, begun.elapsed())),
             Ok(Err(error)) => failed = Some(of_io(&error)),
             Err(_) => {
-                let text = "no connection; the address may be wrong, or a firewall drops packets";
+                let text = "no TCP connection; the address may be wrong, or a firewall drops packets";
                 failed = Some(timed_out(text, limit));
             }
         }
     }
-    Err(failed.unwrap_or_else(|| timed_out("no connection", limit)))
+    Err(failed.unwrap_or_else(|| timed_out("no TCP connection", limit)))
 }
 
 fn of_io(error: &io::Error) -> Failure {
@@ -135,7 +136,7 @@ fn of_io(error: &io::Error) -> Failure {
 fn timed_out(what: &str, limit: Duration) -> Failure {
     Failure {
         kind: FailureKind::TimedOut,
-        text: format!("{what} (within {} s)", limit.as_secs_f32()),
+        text: format!("{what} (waited for {})", seconds(limit)),
     }
 }
 
@@ -153,7 +154,7 @@ async fn greet(
     let name = ServerName::try_from(name.to_owned())
         .map_err(|_| other(format!("{name:?} is no name that a certificate could have")))?;
     let provider = Arc::new(ring::default_provider());
-    let witness = Arc::new(Witness::new(target.authority.as_deref(), provider.clone()));
+    let witness = Arc::new(Witness::new(target, provider.clone()));
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| other(explain_error(&error)))?
@@ -166,7 +167,8 @@ async fn greet(
         Ok(Err(error)) => return Err(of_io(&error)),
         Err(_) => {
             return Err(timed_out(
-                "something accepts connections and says nothing: the API server hangs, or it is not one",
+                "the TCP connection is accepted, but TLS gets no answer: the API server is paused or hangs, or another \
+                 program listens on this port",
                 limit,
             ));
         }
@@ -178,20 +180,27 @@ async fn greet(
 /// secret is sent.
 #[derive(Debug)]
 struct Witness {
-    verifier: Option<Arc<WebPkiServerVerifier>>,
+    /// `None` if nothing is to be verified, or if this machine has no certificate authorities.
+    verifier: Option<Arc<dyn ServerCertVerifier>>,
     provider: Arc<CryptoProvider>,
     seen: Mutex<Option<Tls>>,
 }
 
 impl Witness {
-    fn new(authority: Option<&[u8]>, provider: Arc<CryptoProvider>) -> Self {
-        let verifier = authority.and_then(|pem| {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                .build()
+    fn new(target: &Target, provider: Arc<CryptoProvider>) -> Self {
+        let verifier: Option<Arc<dyn ServerCertVerifier>> = match &target.authority {
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
+                let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+                builder.build().ok().map(|verifier| verifier as _)
+            }
+            None if target.insecure => None,
+            // As the fleet: without an authority in the kubeconfig, this machine's authorities count.
+            None => rustls_platform_verifier::Verifier::new(provider.clone())
                 .ok()
-        });
+                .map(|verifier| Arc::new(verifier) as _),
+        };
         Self {
             verifier,
             provider,
@@ -322,7 +331,7 @@ async fn ask(
             text: explain_error(&error),
         }),
         Err(_) => Err(timed_out(
-            "no answer; the API server may be overloaded or hang",
+            "the connection is made, but GET /version gets no answer: the API server is overloaded or hangs",
             limit,
         )),
     }
@@ -342,7 +351,82 @@ fn ahead(date: &str, now: SystemTime, took: Duration) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use mcr_core::Access;
+    use tokio::{io::AsyncReadExt, net::TcpListener};
+    use tokio_rustls::TlsAcceptor;
+
+    use super::{super::target, *};
+
+    /// Long enough for a connection on a machine with other work.
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    fn target(address: SocketAddr) -> Target {
+        let yaml = format!(
+            "current-context: x\ncontexts: [{{name: x, context: {{cluster: c}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'https://{address}'}}}}]\n"
+        );
+        target::of(&Access::kubeconfig(yaml, Trust::Trusted)).unwrap()
+    }
+
+    async fn listen() -> (TcpListener, Target) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = target(listener.local_addr().unwrap());
+        (listener, target)
+    }
+
+    #[tokio::test]
+    async fn a_paused_server_is_told_from_a_firewall_by_the_stage_that_gets_no_answer() {
+        let policy = AddressPolicy::any();
+        let text = |failure: Failure| {
+            assert_eq!(failure.kind, FailureKind::TimedOut);
+            assert!(failure.text.ends_with("(waited for 2 s)"), "{}", failure.text);
+            failure.text
+        };
+        // The kernel accepts connections for a process that is paused.
+        let (_paused, target) = listen().await;
+        let reached = reach(&target, &policy, LIMIT).await;
+        assert!(matches!(reached.connected, Some(Ok(_))), "{reached:?}");
+        let paused = text(reached.greeted.unwrap().unwrap_err());
+        assert!(
+            paused.contains("TLS gets no answer") && paused.contains("paused"),
+            "{paused}"
+        );
+
+        // A server that is greeted with TLS and then says nothing.
+        let (listener, target) = listen().await;
+        let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = certified.signing_key.serialize_der().try_into().unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)
+            .unwrap();
+        let serving = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+            let mut some = [0; 1024];
+            while let Ok(1..) = stream.read(&mut some).await {}
+        });
+        let reached = reach(&target, &policy, LIMIT).await;
+        let silent = text(reached.answered.unwrap().unwrap_err());
+        assert!(silent.contains("GET /version gets no answer"), "{silent}");
+        // The kubeconfig has no authority, so this machine's verify the certificate, as they do for the fleet.
+        let Some(Ok(tls)) = reached.greeted else {
+            panic!("it was greeted")
+        };
+        assert!(
+            matches!(
+                tls.verdict,
+                Some(Verdict::Bad {
+                    why: Bad::UnknownIssuer,
+                    ..
+                })
+            ),
+            "{tls:?}"
+        );
+        serving.await.unwrap();
+    }
 
     #[test]
     fn a_clock_is_compared_with_the_middle_of_the_question() {

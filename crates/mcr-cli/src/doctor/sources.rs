@@ -1,8 +1,11 @@
 //! Collects facts about the sources of providers: whether a source exists and may be read.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, path::Path, time::Duration};
 
-use k8s_openapi::api::{authentication::v1::SelfSubjectReview, core::v1::Secret};
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    core::v1::{Namespace, Secret},
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, PostParams},
@@ -13,7 +16,10 @@ use super::{
     ask::{GroupResource, in_time, right, version},
     facts::{FileFact, FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
 };
-use crate::providers::{Kind, ProviderOptions, Running};
+use crate::{
+    contexts::variable_paths,
+    providers::{Kind, ProviderOptions, Running},
+};
 
 /// The default label and key of the Secrets, which are the same in Go's multicluster-runtime.
 pub(crate) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
@@ -69,10 +75,18 @@ fn files(options: &ProviderOptions) -> Vec<FileFact> {
     let flags = options.flags();
     let mut facts: Vec<FileFact> = flags.kubeconfigs.iter().map(|path| file(path, false)).collect();
     facts.extend(flags.kubeconfig_dirs.iter().map(|path| file(path, true)));
+    if facts.is_empty() {
+        for path in variable_paths().unwrap_or_default() {
+            facts.push(FileFact {
+                by_variable: true,
+                ..file(&path, false)
+            });
+        }
+    }
     facts
 }
 
-fn file(path: &PathBuf, folder: bool) -> FileFact {
+fn file(path: &Path, folder: bool) -> FileFact {
     let seen = if folder {
         std::fs::read_dir(path).map(drop)
     } else {
@@ -85,6 +99,7 @@ fn file(path: &PathBuf, folder: bool) -> FileFact {
     };
     FileFact {
         path: path.display().to_string(),
+        by_variable: false,
         is,
     }
 }
@@ -105,6 +120,14 @@ async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub
     let wanted = |text: &str| text.parse::<GroupResource>();
     let list: Vec<String> = ["list", "watch"].map(str::to_owned).to_vec();
     let create: Vec<String> = ["create", "patch"].map(str::to_owned).to_vec();
+    let exists = match place {
+        Some(name) => {
+            let namespaces: Api<Namespace> = Api::all(client.clone());
+            let found = in_time(namespaces.get_metadata_opt(name), limit).await;
+            found.ok().map(|found| found.is_some())
+        }
+        None => None,
+    };
     let mut rights = Vec::new();
     if let Ok(secrets) = wanted("secrets") {
         rights.push(right(client, &secrets, &list, place, limit).await);
@@ -119,6 +142,7 @@ async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub
         user: who.ok().and_then(|who| who.status?.user_info?.username),
         version: version(client, limit).await.ok(),
         namespace,
+        exists,
         rights,
     }
 }

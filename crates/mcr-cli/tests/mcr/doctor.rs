@@ -100,6 +100,12 @@ async fn each_fault_is_found_where_it_is() {
         proxies.push(proxy);
     }
     let (clock, _answers) = wrong_clock(3600).await;
+    // Without an authority the fleet verifies with this machine's, and so does the doctor.
+    let unsigned = proxy(&sim, "no-authority", None).await;
+    user.file(
+        "prompt/no-authority.kubeconfig",
+        at("no-authority", &unsigned.url(), "admin"),
+    );
     user.file("prompt/clock.kubeconfig", at("clock", &clock, "t"));
     user.file(
         "slow/nowhere.kubeconfig",
@@ -140,9 +146,20 @@ async fn each_fault_is_found_where_it_is() {
     );
     is("weak", "connection", "ok", "");
     is("refused", "connection", "problem", "connection refused");
-    is("silent", "tls", "problem", "accepts connections and says nothing");
+    is(
+        "silent",
+        "tls",
+        "problem",
+        "TLS gets no answer: the API server is paused or hangs",
+    );
     is(
         "wrong-ca",
+        "tls",
+        "problem",
+        "not signed by a trusted certificate authority",
+    );
+    is(
+        "no-authority",
         "tls",
         "problem",
         "not signed by a trusted certificate authority",
@@ -206,6 +223,10 @@ async fn each_fault_is_found_where_it_is() {
         .await
         .ended(1);
     said.prints("there is no missing.kubeconfig");
+    user.mcr_with("KUBECONFIG", "/nope/config", ["doctor", "--timeout", "9s"])
+        .await
+        .ended(1)
+        .prints("/nope/config does not exist ($KUBECONFIG names it)");
 }
 
 #[tokio::test]
@@ -228,7 +249,10 @@ async fn what_never_answers_ends_in_time() {
         .ended(1);
     let json = said.json();
     let timed_out = json["findings"].as_array().unwrap().iter().any(|finding| {
-        finding["result"] == "problem" && finding["saw"].as_str().unwrap().contains("within 0.5 s")
+        let saw = finding["saw"].as_str().unwrap();
+        finding["result"] == "problem"
+            && saw.contains("no TCP connection")
+            && saw.contains("(waited for 0.5 s)")
     });
     assert!(timed_out, "{}", said.out);
     // It was not even waited for until the fleet had given it up, which is what both commands wait for.

@@ -128,8 +128,12 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     assert!(!ran.exists(), "a program from a Secret was run");
     // Without that flag it is as in a controller: what is on this machine is refused, however it is called.
     let said = user.mcr(doctor).await.ended(1);
-    let (level, saw, _) = said.found("zoo", "description");
+    let (level, saw, fix) = said.found("zoo", "description");
     assert!(level == "problem" && saw.contains("loopback"), "{saw}");
+    assert!(
+        fix.contains("--server https://") && fix.contains("--allow-loopback"),
+        "{fix}"
+    );
     let (level, saw, fix) = said.found("by-name", "address");
     assert!(
         level == "problem" && saw.contains("loopback") && fix.contains("--server"),
@@ -159,6 +163,16 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
             .1
             .contains("in namespace fleet, but this looks in default")
     );
+
+    // A namespace that does not exist is the problem, and not that it has no Secrets.
+    let nowhere = doctor.map(|arg| if arg == "fleet" { "nons" } else { arg });
+    let said = user.mcr(nowhere).await.ended(1);
+    let said = said.json();
+    let missing =
+        said["findings"].as_array().unwrap().iter().any(|finding| {
+            finding["result"] == "problem" && finding["saw"] == "the hub has no namespace nons"
+        });
+    assert!(missing, "{said}");
 
     // A user who may not read Secrets gets that as the error, with advice.
     let robot = hub
