@@ -24,7 +24,10 @@ use mcr_access::{AccessError, AddressPolicy, BoxError, Endpoint};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 use tower::{Service, ServiceExt};
@@ -48,10 +51,21 @@ pub(crate) struct UnknownHost {
     source: io::Error,
 }
 
-/// Connecting took longer than this time limit.
+/// Connecting took longer than this time limit. The variant is the stage that did not end.
 #[derive(Debug, thiserror::Error)]
-#[error("no connection within {} s; the address may be wrong, or a firewall drops packets", .0.as_secs_f32())]
-pub(crate) struct ConnectTimeout(Duration);
+pub(crate) enum ConnectTimeout {
+    #[error(
+        "no TCP connection within {} s; the address may be wrong, a firewall may drop packets, or the DNS or a proxy may not answer",
+        .0.as_secs_f32()
+    )]
+    Tcp(Duration),
+    #[error(
+        "no TLS connection within {} s, although TCP connects; the API server is paused or hangs, or another program listens at \
+         this address",
+        .0.as_secs_f32()
+    )]
+    Tls(Duration),
+}
 
 /// Resolves names, and drops the addresses that the policy forbids.
 #[derive(Debug, Clone)]
@@ -238,17 +252,17 @@ impl Connector {
             Some("https") => Some(self.server_name(to)?),
             _ => return Err("the address of a server starts with http:// or https://".into()),
         };
-        let connecting = async {
-            let io = self.proxy.clone().oneshot(to.clone()).await?;
-            let Some(name) = name else {
-                return Ok(Either::Left(io));
-            };
-            let tls = TlsConnector::from(self.tls.clone()).connect(name, io).await?;
-            Ok(Either::Right(tls))
-        };
-        tokio::time::timeout(self.timeout, connecting)
+        let deadline = Instant::now() + self.timeout;
+        let io = timeout_at(deadline, self.proxy.clone().oneshot(to.clone()))
             .await
-            .unwrap_or_else(|_| Err(ConnectTimeout(self.timeout).into()))
+            .map_err(|_| ConnectTimeout::Tcp(self.timeout))??;
+        let Some(name) = name else {
+            return Ok(Either::Left(io));
+        };
+        let tls = timeout_at(deadline, TlsConnector::from(self.tls.clone()).connect(name, io))
+            .await
+            .map_err(|_| ConnectTimeout::Tls(self.timeout))??;
+        Ok(Either::Right(tls))
     }
 }
 

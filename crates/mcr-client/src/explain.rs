@@ -151,10 +151,11 @@ fn explain_tls(error: &rustls::Error) -> String {
                 "the server's certificate is for another name; correct the address or set tls-server-name"
             }
             Bad::NotValidForNameContext { expected, presented } => {
+                let names = presented.iter().map(|name| plain_name(name));
                 return format!(
                     "the server's certificate is not for {} ({}); correct the address or set tls-server-name",
                     expected.to_str(),
-                    mcr_access::internal::list_names(presented.iter().map(String::as_str)),
+                    mcr_access::internal::list_names(names),
                 );
             }
             Bad::Revoked => "the server's certificate is revoked; issue a new one",
@@ -176,6 +177,14 @@ fn explain_tls(error: &rustls::Error) -> String {
         error => return format!("TLS: {error}"),
     };
     text.to_owned()
+}
+
+/// The name in a certificate. rustls gives it as `DnsName("eu-1")` or `IpAddress(10.0.0.1)`.
+fn plain_name(presented: &str) -> &str {
+    let inside = presented
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inside.unwrap_or(presented).trim_matches('"')
 }
 
 #[cfg(test)]

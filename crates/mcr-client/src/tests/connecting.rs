@@ -84,7 +84,7 @@ async fn failures_to_connect_say_why() {
                     whether the cluster still exists";
     // Without DNS, the resolver may fail only after the time limit.
     assert!(
-        text.contains(expected) || text.contains("no connection within 10 s"),
+        text.contains(expected) || text.contains("no TCP connection within 10 s"),
         "{text}"
     );
     let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -109,7 +109,8 @@ async fn failures_to_connect_say_why() {
         failure_with(&within(0.5), &hole, Trust::Trusted)
             .await
             .to_string(),
-        "GET /version: can't connect: no connection within 0.5 s; the address may be wrong, or a firewall drops packets"
+        "GET /version: can't connect: no TLS connection within 0.5 s, although TCP connects; the API server is paused or hangs, \
+         or another program listens at this address"
     );
 }
 

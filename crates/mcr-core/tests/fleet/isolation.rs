@@ -94,7 +94,7 @@ async fn seven_healthy_clusters_do_not_wait_for_three_sick_ones() {
     let silent = running.join("silent", &silent).await;
     eventually(SOON, "the silent one says so", || {
         let reason = silent.state().reason()?.to_owned();
-        reason.contains("no connection within 1 s").then_some(())
+        reason.contains("no TLS connection within 1 s").then_some(())
     })
     .await;
     running.stop().await;
