@@ -7,8 +7,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 /// Decides whether a change of an object may lead to a request.
 ///
-/// A watch calls its predicates for every change, before its mapper. The predicates of this type (`generation_changed`, …)
-/// only ignore updates: creations, first listings and deletions pass, as in controller-runtime.
+/// A watch calls its predicates for every change, before its mapper. The predicates of this type (`spec_changed`, …) only
+/// ignore updates: creations, first listings and deletions pass, as in controller-runtime.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,24 +16,37 @@ use serde::{Deserialize, de::DeserializeOwned};
 ///
 /// let worth_it = Predicate::labels_changed()
 ///     .or(Predicate::of::<ConfigMap>(|old, new| old.map(|o| &o.data) != new.map(|n| &n.data)));
-/// let quiet = !Predicate::generation_changed();
+/// let quiet = !Predicate::spec_changed();
 /// # let _ = (worth_it, quiet);
 /// ```
 #[derive(Clone)]
 pub struct Predicate(Arc<dyn Fn(&ObjectChange) -> bool + Send + Sync>);
 
-/// The part of an object that the predicates for labels and annotations read.
-#[derive(Deserialize, Default, PartialEq)]
+/// An object of any kind, of whose metadata only the fields of `M` are read.
+#[derive(Deserialize, Default)]
 #[serde(default)]
-struct Described {
-    metadata: Meta,
+struct Described<M> {
+    metadata: M,
 }
 
 #[derive(Deserialize, Default, PartialEq)]
 #[serde(default)]
-struct Meta {
+struct Labels {
     labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(default)]
+struct Annotations {
     annotations: Option<BTreeMap<String, String>>,
+}
+
+/// The fields that decide when an object goes away. An update of the finalizers does not change the generation.
+#[derive(Deserialize, Default, PartialEq)]
+#[serde(default, rename_all = "camelCase")]
+struct Deletion {
+    finalizers: Option<Vec<String>>,
+    deletion_timestamp: Option<String>,
 }
 
 impl Predicate {
@@ -65,21 +78,51 @@ impl Predicate {
         })
     }
 
-    /// Passes updates that change `metadata.generation`. Updates of only the status, labels or annotations do not pass.
+    /// Passes updates that change `metadata.generation`, `metadata.finalizers` or `metadata.deletionTimestamp`. Updates of only
+    /// the status, labels or annotations do not pass.
+    ///
+    /// Use this predicate to ignore updates of the status, with or without a finalizer. It reads the two metadata
+    /// fields from the stored JSON and does not decode the object as its Rust type. An update whose fields can't be read
+    /// passes. Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing tells whether they matter.
+    ///
+    /// ```
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use mcr::{Controller, Predicate};
+    ///
+    /// let controller = Controller::<Deployment>::new("web").predicate(Predicate::spec_changed());
+    /// # let _ = controller;
+    /// ```
+    pub fn spec_changed() -> Self {
+        Self::generation_changed().or(Self::of_updates(differ::<Deletion>))
+    }
+
+    /// Passes updates that change `metadata.generation`, and no others. Updates of only the status, labels, annotations,
+    /// owners or **finalizers** do not pass.
+    ///
+    /// Do not use it in a controller that sets a finalizer, for example with `kube::runtime::finalizer`: a new finalizer does
+    /// not change the generation, so the controller gets no request after it has added its finalizer, and never applies
+    /// anything. Use [`spec_changed`](Self::spec_changed) there.
     ///
     /// Updates of objects without a generation (ConfigMaps, Secrets, …) pass, because nothing tells whether they matter.
+    ///
+    /// ```
+    /// use mcr::{Predicate, WatchOptions};
+    ///
+    /// let of_owned = WatchOptions::new().predicate(Predicate::generation_changed());
+    /// # let _ = of_owned;
+    /// ```
     pub fn generation_changed() -> Self {
         Self::of_updates(|old, new| new.generation().is_none() || old.generation() != new.generation())
     }
 
     /// Passes updates that change the labels.
     pub fn labels_changed() -> Self {
-        Self::of_updates(|old, new| differ(old, new, |meta| &meta.labels))
+        Self::of_updates(differ::<Labels>)
     }
 
     /// Passes updates that change the annotations.
     pub fn annotations_changed() -> Self {
-        Self::of_updates(|old, new| differ(old, new, |meta| &meta.annotations))
+        Self::of_updates(differ::<Annotations>)
     }
 
     /// Passes updates that change the resource version. Repetitions by a resync or a new list do not pass.
@@ -108,9 +151,10 @@ impl Predicate {
     }
 }
 
-fn differ<T: PartialEq>(old: &Object, new: &Object, part: impl Fn(&Meta) -> &Option<T>) -> bool {
-    match (old.decode::<Described>(), new.decode::<Described>()) {
-        (Ok(old), Ok(new)) => part(&old.metadata) != part(&new.metadata),
+/// Whether the fields of `M` differ. True if the metadata of one of the objects can't be read.
+fn differ<M: DeserializeOwned + Default + PartialEq>(old: &Object, new: &Object) -> bool {
+    match (old.decode::<Described<M>>(), new.decode::<Described<M>>()) {
+        (Ok(old), Ok(new)) => old.metadata != new.metadata,
         _ => true,
     }
 }

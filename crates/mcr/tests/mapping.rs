@@ -19,7 +19,7 @@ use mcr::{
     core::{ChangeSink, WatchStatus},
 };
 use serde_json::json;
-use support::{Seen, World, name, sleep, until_true};
+use support::{ApiAccess, Seen, World, name, sleep, until_true};
 
 async fn keys<K>(request: Request<K>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
     seen.push(request.key.to_string());
@@ -398,35 +398,47 @@ impl ChangeSink for Changes {
     fn status_changed(&self, _: &WatchStatus) {}
 }
 
-#[tokio::test(start_paused = true)]
-async fn predicates_keep_back_updates_only() {
+/// The changes that a watch of ConfigMaps tells while `script` writes to the server.
+async fn changes_of(count: usize, script: impl FnOnce(&ApiAccess)) -> Vec<ObjectChange> {
     let world = World::new();
     let a = world.join("a");
     let changes = Arc::new(Changes::default());
     let cluster = world.cluster("a").await;
-    let _watch = cluster
+    let watch = cluster
         .watch(WatchRequest::of::<ConfigMap>(), Some(changes.clone()))
         .unwrap();
-    let object = |generation: u64, label: &str, annotation: &str| json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}});
     until_true(|| a.watches() == 1).await;
-    a.put("configmaps", "ns/x", object(1, "1", "1")); // create
-    a.put("configmaps", "ns/x", object(1, "1", "1")); // only the resource version changes
-    a.put("configmaps", "ns/x", object(2, "1", "1"));
-    a.put("configmaps", "ns/x", object(2, "2", "1"));
-    a.put("configmaps", "ns/x", object(2, "2", "2"));
-    a.delete("configmaps", "ns/x");
-    a.put_map("ns/no-generation", "1");
-    a.put_map("ns/no-generation", "2");
-    until_true(|| changes.0.lock().unwrap().len() == 8).await;
-    let of = |predicate: Predicate| -> String {
-        let changes = changes.0.lock().unwrap();
-        changes
-            .iter()
-            .map(|change| if predicate.passes(change) { '1' } else { '0' })
-            .collect()
-    };
+    script(&a);
+    until_true(|| changes.0.lock().unwrap().len() == count).await;
+    drop(watch);
+    world.end().await;
+    std::mem::take(&mut *changes.0.lock().unwrap())
+}
+
+/// For each change, whether it passes.
+fn passed(changes: &[ObjectChange], predicate: Predicate) -> String {
+    let passes = |change| if predicate.passes(change) { '1' } else { '0' };
+    changes.iter().map(passes).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_keep_back_updates_only() {
+    let object = |generation: u64, label: &str, annotation: &str| json!({"metadata": {"generation": generation, "labels": {"l": label}, "annotations": {"a": annotation}}});
+    let changes = changes_of(8, |a| {
+        a.put("configmaps", "ns/x", object(1, "1", "1")); // create
+        a.put("configmaps", "ns/x", object(1, "1", "1")); // only the resource version changes
+        a.put("configmaps", "ns/x", object(2, "1", "1"));
+        a.put("configmaps", "ns/x", object(2, "2", "1"));
+        a.put("configmaps", "ns/x", object(2, "2", "2"));
+        a.delete("configmaps", "ns/x");
+        a.put_map("ns/no-generation", "1");
+        a.put_map("ns/no-generation", "2");
+    })
+    .await;
+    let of = |predicate| passed(&changes, predicate);
     type P = Predicate;
     assert_eq!(of(P::generation_changed()), "10100111");
+    assert_eq!(of(P::spec_changed()), "10100111");
     assert_eq!(of(P::labels_changed()), "10010110");
     assert_eq!(of(P::annotations_changed()), "10001110");
     assert_eq!(of(P::resource_version_changed()), "11111111");
@@ -435,8 +447,42 @@ async fn predicates_keep_back_updates_only() {
     assert_eq!(of(!P::labels_changed()), "01101001");
     let data = P::of::<ConfigMap>(|old, new| old.is_some_and(|o| new.is_some_and(|n| o.data != n.data)));
     assert_eq!(of(data), "00000001");
-    drop(_watch);
-    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn spec_changed_passes_a_new_generation_finalizers_and_the_mark_of_a_deletion() {
+    let deleted = json!("2026-01-01T00:00:00Z");
+    #[rustfmt::skip]
+    let states = [
+        (json!({"generation": 1}), '1'), // create
+        (json!({"generation": 1, "finalizers": ["a"]}), '1'),
+        (json!({"generation": 1, "finalizers": ["a"], "labels": {"l": "1"}}), '0'),
+        (json!({"generation": 1, "finalizers": ["a"], "annotations": {"a": "1"}}), '0'),
+        (json!({"generation": 1, "finalizers": ["b"]}), '1'),
+        (json!({"generation": 1, "finalizers": ["b", "a"]}), '1'),
+        (json!({"generation": 2, "finalizers": ["b", "a"]}), '1'),
+        (json!({"generation": 2, "finalizers": ["b", "a"], "deletionTimestamp": deleted}), '1'),
+        (json!({"generation": 2, "finalizers": ["b", "a"], "deletionTimestamp": deleted, "labels": {}}), '0'),
+        (json!({"generation": 2, "finalizers": ["b"], "deletionTimestamp": deleted}), '1'),
+        (json!({"generation": 2, "finalizers": 7, "deletionTimestamp": deleted}), '1'), // can't be read
+        (json!({"finalizers": ["a"]}), '1'), // without a generation
+        (json!({"finalizers": ["a"]}), '1'),
+        (json!({"generation": 1, "finalizers": ["a"]}), '1'),
+    ];
+    // The status of each is new too, and does not count.
+    let changes = changes_of(states.len(), |a| {
+        for (at, (metadata, _)) in states.iter().enumerate() {
+            let object = json!({"metadata": metadata, "status": {"at": at}});
+            a.put("configmaps", "ns/x", object);
+        }
+    })
+    .await;
+    let expected: String = states.iter().map(|(_, passes)| passes).collect();
+    assert_eq!(passed(&changes, Predicate::spec_changed()), expected);
+    assert_eq!(
+        passed(&changes, Predicate::generation_changed()),
+        "10000010000111"
+    );
 }
 
 #[tokio::test(start_paused = true)]

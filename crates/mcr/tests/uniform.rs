@@ -5,6 +5,7 @@ mod support;
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -13,9 +14,17 @@ use std::{
 };
 
 use futures::FutureExt;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::controller::Action;
-use mcr::{Controller, ObjectKey, Request};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{
+    Client,
+    runtime::{
+        controller::Action,
+        finalizer::{self, Event, finalizer},
+    },
+};
+use mcr::{Controller, Manager, ObjectKey, Predicate, Request};
+use mcr_testkit::{sim::SimCluster, waiting::Background};
+use serde_json::json;
 use support::{Seen, World, maps::Fallible, name, sleep, until_true};
 use tokio_util::sync::CancellationToken;
 
@@ -135,4 +144,62 @@ async fn a_reconcile_that_waits_holds_its_own_copy_of_the_object_only() {
     end.cancel();
     begun.wait_for(4).await;
     world.end().await;
+}
+
+/// Deployments with kube's finalizer. Notes each event and the generation of its object.
+async fn with_finalizer(
+    object: Arc<Deployment>,
+    ctx: Arc<(Client, Seen<String>)>,
+) -> Result<Action, finalizer::Error<Infallible>> {
+    let (client, seen) = &*ctx;
+    let api = kube::Api::<Deployment>::namespaced(client.clone(), "ns");
+    let note = |event: Event<Deployment>| async move {
+        let (what, object) = match event {
+            Event::Apply(object) => ("apply", object),
+            Event::Cleanup(object) => ("cleanup", object),
+        };
+        let generation = object.metadata.generation.unwrap_or_default();
+        seen.push(format!("{what} {generation}"));
+        Ok(Action::await_change())
+    };
+    finalizer(&api, "example.io/about", object, note).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_with_kubes_finalizer_goes_through_apply_and_cleanup_with_spec_changed() {
+    let server = SimCluster::new();
+    let about = |replicas: u8| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns"}, "spec": {"replicas": replicas}});
+    let key = "ns/web";
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}),
+        about(1),
+    ] {
+        server.create(object).unwrap();
+    }
+    let seen: Seen<String> = Seen::default();
+    let context_of = {
+        let seen = seen.clone();
+        move |cluster: &mcr::Cluster| (cluster.client(), seen.clone())
+    };
+    // With `generation_changed` no `apply` would come: the finalizer does not change the generation.
+    let controller = Controller::<Deployment>::new("web")
+        .predicate(Predicate::spec_changed())
+        .build_uniform(
+            with_finalizer,
+            |_, _, _| Action::requeue(Duration::from_secs(3600)),
+            context_of,
+        );
+    let manager = Manager::single(server.client())
+        .controller(controller)
+        .build()
+        .unwrap();
+    let running = Background::start(|stop| async move { manager.run_until(stop).await });
+    assert_eq!(seen.wait_for(1).await, ["apply 1"]);
+    server.apply(about(2)).unwrap();
+    assert_eq!(seen.wait_for(2).await[1], "apply 2");
+    server.delete("deployments.apps", key).unwrap();
+    assert_eq!(seen.wait_for(3).await[2], "cleanup 3");
+    until_true(|| server.get("deployments.apps", key).is_none()).await;
+    running.stop().await.unwrap();
+    assert_eq!(seen.len(), 3);
 }

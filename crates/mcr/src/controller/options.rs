@@ -14,7 +14,7 @@ use crate::{ClusterSelector, Predicate};
 /// let options = WatchOptions::new()
 ///     .clusters(ClusterSelector::hub())
 ///     .request(|watch| watch.namespace("fleet").labels("kind=quota"))
-///     .predicate(Predicate::generation_changed())
+///     .predicate(Predicate::spec_changed())
 ///     .optional();
 /// # let _ = options;
 /// ```
