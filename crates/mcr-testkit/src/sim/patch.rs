@@ -1,3 +1,4 @@
+use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::error::SimError;
@@ -62,16 +63,34 @@ impl Patch {
         let mut object = before.clone();
         match self {
             Self::Json(patch) => {
-                json_patch::patch(&mut object, patch).map_err(|_| {
-                    let message = "the server rejected our request due to an error in our request";
-                    SimError::new(422, "Invalid", message).with(serde_json::json!({}))
-                })?;
+                for operation in &patch.0 {
+                    if tests_that_nothing_is_there(operation, &object) {
+                        continue;
+                    }
+                    json_patch::patch(&mut object, std::slice::from_ref(operation)).map_err(|_| {
+                        let message = "the server rejected our request due to an error in our request";
+                        SimError::new(422, "Invalid", message).with(serde_json::json!({}))
+                    })?;
+                }
             }
             Self::Merge(patch) => json_patch::merge(&mut object, patch),
             Self::Strategic(patch) => merge(MergeStrategy::root(kind), &mut object, patch),
         }
         Ok(object)
     }
+}
+
+/// Whether this is a `test` for `null` of a field that is missing. It passes in a kube-apiserver, and fails in RFC 6902.
+/// kube's `finalizer` sends such a test.
+fn tests_that_nothing_is_there(operation: &PatchOperation, object: &Value) -> bool {
+    let PatchOperation::Test(test) = operation else {
+        return false;
+    };
+    let path = test.path.as_str();
+    let parent = path
+        .rsplit_once('/')
+        .and_then(|(parent, _)| object.pointer(parent));
+    test.value.is_null() && parent.is_some_and(Value::is_object) && object.pointer(path).is_none()
 }
 
 fn go_name(body: &[u8]) -> &'static str {
