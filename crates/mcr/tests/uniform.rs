@@ -186,7 +186,10 @@ async fn an_object_with_kubes_finalizer_goes_through_apply_and_cleanup_with_spec
         .predicate(Predicate::spec_changed())
         .build_uniform(
             with_finalizer,
-            |_, _, _| Action::requeue(Duration::from_secs(3600)),
+            |_, error, ctx| {
+                ctx.1.push(error.to_string());
+                Action::await_change()
+            },
             context_of,
         );
     let manager = Manager::single(server.client())
