@@ -97,6 +97,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Starts a discovery. The fleet calls it again when a discovery has failed.
     fn discover(&self, stop: CancellationToken) -> Discovery;
+
+    /// Says where the provider looks for clusters and how to add one there. The fleet logs the text if it has no clusters.
+    /// Must do no I/O and show no secrets. Default: an empty text, which is not logged.
+    fn searched(&self) -> String {
+        String::new()
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for Arc<P> {
@@ -106,6 +112,9 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn discover(&self, stop: CancellationToken) -> Discovery {
         (**self).discover(stop)
     }
+    fn searched(&self) -> String {
+        (**self).searched()
+    }
 }
 
 impl<P: Provider + ?Sized> Provider for Box<P> {
@@ -114,5 +123,8 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     }
     fn discover(&self, stop: CancellationToken) -> Discovery {
         (**self).discover(stop)
+    }
+    fn searched(&self) -> String {
+        (**self).searched()
     }
 }

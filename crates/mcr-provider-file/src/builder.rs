@@ -193,6 +193,7 @@ impl FileProviderBuilder {
             name: self.name,
             config: Arc::new(config),
             known: Arc::new(Mutex::default()),
+            searched: Arc::default(),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{BoxError, Change, Discovery, Provider};
+use mcr_core::{BoxError, Change, Discovery, Provider, internal::lock};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::{JoinHandle, spawn_blocking},
@@ -35,6 +35,8 @@ pub struct FileProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
     pub(crate) known: Arc<Mutex<LastGoodFiles>>,
+    /// Where the last discovery looks, in words. Empty before the first one has chosen.
+    pub(crate) searched: Arc<Mutex<String>>,
 }
 
 impl fmt::Debug for FileProvider {
@@ -51,11 +53,16 @@ impl Provider for FileProvider {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        lock(&self.searched).clone()
+    }
+
     /// Starts a discovery. Must be polled within a tokio runtime that has its time driver enabled.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running {
             config: self.config.clone(),
             known: self.known.clone(),
+            searched: self.searched.clone(),
             signal: Arc::default(),
             work: None,
             round: None,
@@ -73,6 +80,7 @@ impl Provider for FileProvider {
 struct Running {
     config: Arc<Config>,
     known: Arc<Mutex<LastGoodFiles>>,
+    searched: Arc<Mutex<String>>,
     signal: Arc<Signal>,
     /// `None` before the first round and during a round.
     work: Option<Work>,
@@ -142,7 +150,8 @@ impl Running {
     async fn advance(&mut self) -> Result<(), BoxError> {
         let Some(mut work) = self.work.take() else {
             let (config, known, signal) = (self.config.clone(), self.known.clone(), self.signal.clone());
-            self.begin_round(true, move || Work::new(config, known, signal));
+            let searched = self.searched.clone();
+            self.begin_round(true, move || Work::new(config, known, &searched, signal));
             return Ok(());
         };
         let told = tokio::select! {
@@ -172,13 +181,19 @@ impl Running {
 }
 
 impl Work {
-    fn new(config: Arc<Config>, known: Arc<Mutex<LastGoodFiles>>, signal: Arc<Signal>) -> Self {
+    fn new(
+        config: Arc<Config>,
+        known: Arc<Mutex<LastGoodFiles>>,
+        searched: &Mutex<String>,
+        signal: Arc<Signal>,
+    ) -> Self {
         let environment = config.environment.clone().unwrap_or_else(Environment::of_process);
         let sources = sources(&config.files, &config.dirs, &environment, |path| path.exists());
         tracing::info!(
             files = ?sources.lists, folders = ?sources.dirs, chosen_by = sources.origin,
             "looking for kubeconfigs"
         );
+        *lock(searched) = sources.in_words(&config.globs);
         let watch = FolderWatch::new(config.notifications, signal);
         Self {
             scanner: Scanner::new(config, sources, known),

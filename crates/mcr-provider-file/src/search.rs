@@ -66,6 +66,33 @@ pub(crate) struct Sources {
     pub(crate) origin: &'static str,
 }
 
+impl Sources {
+    /// Where the provider looks and how to add clusters, for the log.
+    pub(crate) fn in_words(&self, globs: &[Pattern]) -> String {
+        let globs = globs.iter().map(Pattern::as_str).collect::<Vec<_>>().join(", ");
+        let files = self.lists.iter().flatten().map(|file| format!("file {file:?}"));
+        let dirs = self
+            .dirs
+            .iter()
+            .map(|dir| format!("folder {dir:?} for files named {globs}"));
+        let places: Vec<String> = files.chain(dirs).collect();
+        let places = if places.is_empty() {
+            "nowhere".to_owned()
+        } else {
+            places.join(", ")
+        };
+        let fix = match self.origin {
+            "options" => {
+                "put kubeconfigs with contexts there, or give other files or folders to the provider"
+            }
+            _ => {
+                "put kubeconfigs with contexts there, set $KUBECONFIG, or give files or folders to the provider"
+            }
+        };
+        format!("{places} (from: {}). To add clusters, {fix}", self.origin)
+    }
+}
+
 /// Applies the search order. Calls `exists` for `~/.kube/config` only.
 pub(crate) fn sources(
     files: &[PathBuf],
@@ -173,6 +200,29 @@ mod tests {
         }
         let found = sources(&[], &[], &Environment::empty(), |_| true);
         assert_eq!((found.lists, found.dirs), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_log_says_where_and_why_there_and_what_to_do() {
+        let globs = [Pattern::new("*.kubeconfig").unwrap()];
+        let words = |files: &[&str], dirs: &[&str], environment: &Environment| {
+            sources(&paths(files), &paths(dirs), environment, |_| false).in_words(&globs)
+        };
+        assert_eq!(
+            words(&["/x"], &["/d"], &environment()),
+            "file \"/x\", folder \"/d\" for files named *.kubeconfig (from: options). To add clusters, put kubeconfigs with \
+             contexts there, or give other files or folders to the provider"
+        );
+        let fix = "To add clusters, put kubeconfigs with contexts there, set $KUBECONFIG, or give files or folders to the provider";
+        assert_eq!(
+            words(&[], &[], &environment()),
+            format!("file \"/a\", file \"/b\" (from: $KUBECONFIG). {fix}")
+        );
+        assert_eq!(
+            words(&[], &[], &environment().kubeconfig("")),
+            format!("folder \"/work\" for files named *.kubeconfig (from: working directory). {fix}")
+        );
+        assert!(words(&[], &[], &Environment::empty()).starts_with("nowhere (from: "));
     }
 
     #[test]

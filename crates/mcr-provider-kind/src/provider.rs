@@ -38,6 +38,22 @@ impl Provider for KindProvider {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        let engine = match (&self.config.program, self.config.engine) {
+            (Some(program), _) => format!("{program:?}"),
+            (None, Some(engine)) => engine.to_string(),
+            (None, None) => "$KIND_EXPERIMENTAL_PROVIDER, or else docker, nerdctl or podman".to_owned(),
+        };
+        let prefix = match &*self.config.prefix {
+            "" => String::new(),
+            prefix => format!(" whose names begin with {prefix:?}"),
+        };
+        format!(
+            "kind clusters{prefix} in the container engine ({engine}). To add a cluster, run kind create cluster; if kind \
+             get clusters shows one, check the engine, its address and the prefix"
+        )
+    }
+
     /// Starts a discovery. Poll it within a tokio runtime with enabled time and I/O drivers.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running::new(self.config.clone(), self.failed.clone());

@@ -318,6 +318,18 @@ mod tests {
         );
         let provider = builder().namespace("fleet").build().unwrap();
         assert_eq!(provider.name(), "kubeconfig");
+        let searched = builder()
+            .namespace("fleet")
+            .label("a", "b")
+            .key("value")
+            .build()
+            .unwrap()
+            .searched();
+        assert!(
+            searched.starts_with("secrets in namespace fleet with labels a=b of the hub, each with a kubeconfig under the key value."),
+            "{searched}"
+        );
+        assert!(searched.contains("may list and watch Secrets"), "{searched}");
         let shown = format!("{provider:?} {:?}", builder());
         assert!(
             shown.contains("namespace fleet") && shown.contains("Untrusted"),

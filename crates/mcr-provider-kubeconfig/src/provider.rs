@@ -45,6 +45,15 @@ impl Provider for KubeconfigProvider {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        let (request, key) = (&self.config.request, &self.config.rules.key);
+        format!(
+            "{request} of the hub, each with a kubeconfig under the key {key}. To add a cluster, create such a Secret \
+             (mcr kubeconfig-secret create prints one); if there is one, check its namespace and label, and whether the \
+             hub's credentials may list and watch Secrets there"
+        )
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let config = self.config.clone();
         // The watch begins when the stream is first polled, as it needs a runtime then and not before.

@@ -4,7 +4,11 @@ use futures::{StreamExt, stream};
 use mcr_core::{Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{MultiHandle, discovery::Running, registry::Registry};
+use crate::{
+    MultiHandle,
+    discovery::Running,
+    registry::{DesiredChild, Registry},
+};
 
 /// A provider that combines several; see the [documentation of the crate](crate).
 ///
@@ -41,6 +45,15 @@ impl Provider for MultiProvider {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        let children = self.registry.desired(None).map(|(_, children)| children);
+        let child = |child: DesiredChild| format!("{}: {}", child.name, child.provider.searched());
+        match children.unwrap_or_default() {
+            none if none.is_empty() => "no provider. To add one, call MultiHandle::add".to_owned(),
+            children => children.into_iter().map(child).collect::<Vec<_>>().join("; "),
+        }
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let registry = self.registry.clone();
         let start = move || (Running::start(registry, stop.child_token()), stop);
@@ -53,5 +66,36 @@ impl Provider for MultiProvider {
                 })
             })
             .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere(&'static str);
+
+    impl Provider for Nowhere {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn discover(&self, _: CancellationToken) -> Discovery {
+            stream::pending().boxed()
+        }
+        fn searched(&self) -> String {
+            format!("under the {}", self.0)
+        }
+    }
+
+    #[test]
+    fn the_log_says_where_each_child_looks() {
+        let provider = MultiProvider::builder().build().unwrap();
+        assert_eq!(
+            provider.searched(),
+            "no provider. To add one, call MultiHandle::add"
+        );
+        provider.handle().add(Nowhere("table")).unwrap();
+        provider.handle().add_as("b", Nowhere("bed")).unwrap();
+        assert_eq!(provider.searched(), "b: under the bed; table: under the table");
     }
 }

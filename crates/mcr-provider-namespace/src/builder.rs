@@ -171,6 +171,30 @@ mod tests {
     }
 
     #[test]
+    fn the_log_says_which_namespaces() {
+        let words = |builder: NamespaceProviderBuilder| builder.build().unwrap().searched();
+        let all = words(builder());
+        assert!(
+            all.starts_with("namespaces of the host cluster. To add a cluster, create"),
+            "{all}"
+        );
+        assert!(all.contains("may list and watch namespaces"), "{all}");
+        let some = words(
+            builder()
+                .labels("team")
+                .exclude(["kube-system", "kube-public"])
+                .filter(|_| true),
+        );
+        assert!(
+            some.starts_with(
+                "namespaces of the host cluster with labels team, without kube-public, kube-system, whose names pass the filter \
+                 function. To add"
+            ),
+            "{some}"
+        );
+    }
+
+    #[test]
     fn the_provider_shows_no_secret() {
         let provider = builder()
             .exclude(["kube-system"])

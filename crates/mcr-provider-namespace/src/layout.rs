@@ -34,6 +34,19 @@ impl Choice {
     pub(crate) fn takes(&self, name: &str) -> bool {
         !self.excluded.contains(name) && self.filter.as_ref().is_none_or(|filter| filter(name))
     }
+
+    /// The conditions on names, for the log.
+    pub(crate) fn in_words(&self) -> String {
+        let mut words = String::new();
+        if !self.excluded.is_empty() {
+            let names: Vec<&str> = self.excluded.iter().map(String::as_str).collect();
+            words = format!(", without {}", names.join(", "));
+        }
+        if self.filter.is_some() {
+            words += ", whose names pass the filter function";
+        }
+        words
+    }
 }
 
 impl fmt::Debug for Choice {

@@ -55,6 +55,17 @@ impl Provider for NamespaceProvider {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        let Config { labels, choice, .. } = &*self.config;
+        let labels = labels.as_ref().map(|labels| format!(" with labels {labels}"));
+        let names = choice.in_words();
+        format!(
+            "namespaces of the host cluster{}{names}. To add a cluster, create such a namespace; if there is one, check its \
+             labels and name, and whether the credentials of the host may list and watch namespaces",
+            labels.unwrap_or_default(),
+        )
+    }
+
     /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let start = Step::Connect(self.clone());

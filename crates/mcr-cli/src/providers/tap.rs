@@ -82,6 +82,10 @@ impl Provider for Tap {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        self.provider.searched()
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let heard = self.heard.clone();
         let ended = (heard.clone(), stop.clone());

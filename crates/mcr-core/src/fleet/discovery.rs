@@ -8,7 +8,7 @@ use std::{
 use mcr_access::internal::lock;
 use mcr_client::internal::{
     Backoff,
-    user_code::{ANNOUNCED, catch_panic},
+    user_code::{ANNOUNCED, DISCOVERY, catch_panic},
 };
 use tokio::{
     sync::Notify,
@@ -229,10 +229,12 @@ impl Discoveries {
             let status = provider.status();
             let state = match (&status.last_error, status.synced) {
                 (Some(error), _) => format!("its discovery fails: {error}"),
-                (None, true) => "it has looked everywhere and found none".to_owned(),
+                (None, true) => "it has found none".to_owned(),
                 (None, false) => "it has not finished looking".to_owned(),
             };
-            tracing::warn!(provider = %provider.name, %state, broken, "the fleet has no clusters after {} s", PATIENCE.as_secs());
+            let searched = catch_panic(DISCOVERY, || provider.provider.searched()).unwrap_or_default();
+            let searched = (!searched.is_empty()).then(|| tracing::field::display(searched));
+            tracing::warn!(provider = %provider.name, %state, searched, broken, "the fleet has no clusters after {} s", PATIENCE.as_secs());
         }
     }
 }

@@ -46,6 +46,10 @@ impl<P: Provider> Provider for Filter<P> {
         self.inner.name()
     }
 
+    fn searched(&self) -> String {
+        format!("what layer::filter keeps of: {}", self.inner.searched())
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let keep = self.keep.clone();
         let mut kept = HashSet::<ClusterName>::new();

@@ -53,6 +53,11 @@ impl Provider for Merge {
         &self.name
     }
 
+    fn searched(&self) -> String {
+        let child = |child: &Arc<dyn Provider>| format!("{}: {}", child.name(), child.searched());
+        self.children.iter().map(child).collect::<Vec<_>>().join("; ")
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let mut waiting = self.children.len();
         if waiting == 0 {

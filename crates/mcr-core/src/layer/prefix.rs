@@ -33,6 +33,10 @@ impl<P: Provider> Provider for Prefix<P> {
         self.inner.name()
     }
 
+    fn searched(&self) -> String {
+        self.inner.searched()
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let prefix = self.prefix.clone();
         self.inner

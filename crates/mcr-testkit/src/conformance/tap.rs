@@ -51,6 +51,10 @@ impl Provider for Tap {
         self.0.provider.name()
     }
 
+    fn searched(&self) -> String {
+        self.0.provider.searched()
+    }
+
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = stop.child_token();
         *lock(&self.0.running) = running.clone();
