@@ -146,7 +146,8 @@ impl<K> Controller<K> {
     /// Selects the clusters to work on. Default: all but the one named `hub`.
     ///
     /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels of a
-    /// cluster change.
+    /// cluster change. If it selects none of the fleet's clusters for 10 seconds, the controller logs a warning with the
+    /// selector, and no second one before it has selected a cluster.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = clusters;
         self

@@ -7,7 +7,10 @@ use mcr_core::{
     internal::{jitter, lock},
 };
 use serde::de::IgnoredAny;
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -20,6 +23,9 @@ use super::{
 };
 use crate::queue::Priority;
 
+/// So long no cluster of the fleet may be selected until the log says so.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Follows the fleet until `stop` is cancelled.
 pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, stop: CancellationToken) {
     let mut events: FleetEvents = engine.fleet.subscribe();
@@ -29,12 +35,22 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
         members: HashMap::new(),
         epochs: 0,
         draining: JoinSet::new(),
+        warn_at: None,
+        warned: false,
     };
     loop {
+        let warn_at = follower.warn_at;
+        let idle = async {
+            match warn_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             event = events.next() => follower.handle(&event),
             Some(_) = follower.draining.join_next() => {}
+            () = idle => follower.warn_if_none_selected(),
         }
     }
 }
@@ -46,6 +62,10 @@ struct Follower {
     epochs: u64,
     /// Abort the tasks of members that have left, after the grace period.
     draining: JoinSet<()>,
+    /// When to warn if no cluster is selected then. `None`: a cluster was selected since, or the warning is logged.
+    warn_at: Option<Instant>,
+    /// Whether the log has the warning. Until a cluster is selected, it gets no other.
+    warned: bool,
 }
 
 /// A member with the state that only the follower needs.
@@ -122,6 +142,33 @@ impl Follower {
         }
     }
 
+    /// Logs that the controller selects none of the clusters, because nothing else shows it: no error, no request. Clusters that
+    /// a watch selects by a selector of its own are no reason to warn, because the controller may want no others.
+    fn warn_if_none_selected(&mut self) {
+        self.warn_at = None;
+        if self.members.values().any(|followed| followed.selected) {
+            return;
+        }
+        let clusters = self.engine.fleet.clusters();
+        let Some(other) = clusters
+            .iter()
+            .find(|cluster| !self.members.contains_key(cluster.name()))
+        else {
+            return;
+        };
+        self.warned = true;
+        let plan = &self.engine.core.plan;
+        tracing::warn!(
+            controller = %plan.name,
+            selector = %plan.clusters,
+            example = format_args!("cluster {} of provider {} with labels {:?}", other.name(), other.provider(), other.labels()),
+            "the controller selects 0 of {} clusters after {} s, so it does nothing in them: compare its selector with the \
+             names, providers and labels of the clusters",
+            clusters.len(),
+            PATIENCE.as_secs(),
+        );
+    }
+
     /// Adds, updates or removes a member after an event of its cluster.
     fn update(&mut self, cluster: &Cluster) {
         if self.engine.core.queue.is_closed() {
@@ -136,6 +183,11 @@ impl Follower {
             self.remove(name);
         }
         let selection = self.selection(cluster);
+        if selection.controller {
+            (self.warn_at, self.warned) = (None, false);
+        } else if self.warn_at.is_none() && !self.warned {
+            self.warn_at = Some(Instant::now() + PATIENCE);
+        }
         if !selection.any() {
             if self.remove(name).is_some() {
                 tracing::info!(controller = %self.engine.core.plan.name, cluster = %name, "cluster no longer selected");
@@ -256,6 +308,9 @@ impl Follower {
     /// Ends a membership. Its watches end when the caller drops the returned value.
     fn remove(&mut self, name: &ClusterName) -> Option<Followed> {
         let followed = self.members.remove(name)?;
+        if followed.selected {
+            self.warn_at = Some(Instant::now() + PATIENCE);
+        }
         let core = &self.engine.core;
         let member = &followed.member;
         core.members_mut().remove(name);
