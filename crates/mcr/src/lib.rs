@@ -21,6 +21,7 @@ mod selector;
 #[cfg(feature = "server")]
 pub mod server;
 mod signals;
+mod unlogged;
 
 pub use action::{Action, IntoAction};
 pub use controller::{

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::server::Server;
 use crate::{
     BuildError, BuiltController, ControllerHandle, FleetReport, ManagerError, failure::panic_text, signals,
+    unlogged,
 };
 
 type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
@@ -100,6 +101,9 @@ impl Manager {
     /// After the first signal, controllers and tasks have the [grace period](ManagerBuilder::shutdown_grace) to end. A second
     /// signal ends the process at once with code 1. The manager raises the soft limit of open files to the hard limit.
     ///
+    /// If the program has neither a `tracing` subscriber nor a logger of the crate `log` after 10 seconds, the manager prints
+    /// one line on stderr that says how to set one.
+    ///
     /// # Errors
     /// The first [`ManagerError`] of a controller or task, after all of them have ended.
     ///
@@ -168,6 +172,7 @@ impl Manager {
             failed = running.first_failure() => Err(failed),
             // A fleet that returns without an error was already running elsewhere, and goes on there.
             Some(Err(error)) = fleet_task.join_next() => Err(fleet_panicked(error)),
+            never = unlogged::tell_if_unlogged() => match never {},
         };
         if let Err(error) = &result {
             tracing::error!(%error, "stopping after an error");

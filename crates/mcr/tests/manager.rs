@@ -242,3 +242,51 @@ async fn a_controller_whose_future_is_dropped_leaves_nothing_running() {
     stop_fleet.cancel();
     fleet_task.await.unwrap();
 }
+
+const ROLE: &str = "MCR_MANAGER_TEST_ROLE";
+
+/// The child process of the next test; not a test by itself. Runs a manager for 11 s of paused time.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match &*role {
+        "subscriber" => tracing_subscriber::fmt().with_writer(std::io::stderr).init(),
+        "logger" => log::set_max_level(log::LevelFilter::Error),
+        _ => {}
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let seconds = if role == "early" { 9_000 } else { 60_000 };
+        let manager = Manager::single(Api::default().client()).build().unwrap();
+        let (running, ()) = tokio::join!(manager.run_until(stop.clone()), async {
+            sleep(seconds).await;
+            stop.cancel();
+        });
+        running.unwrap();
+    });
+}
+
+#[test]
+fn a_program_without_a_log_is_told_so_on_stderr_once() {
+    for (role, lines) in [("none", 1), ("early", 0), ("subscriber", 0), ("logger", 0)] {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{role}: {text}");
+        let told: Vec<&str> = text.lines().filter(|line| line.starts_with("mcr: ")).collect();
+        assert_eq!(told.len(), lines, "{role}: {text}");
+        assert!(
+            told.iter()
+                .all(|line| line.contains("tracing_subscriber::fmt::init()")),
+            "{role}: {text}"
+        );
+    }
+}
