@@ -2,84 +2,33 @@
 
 use std::time::SystemTime;
 
-use clap::ValueEnum;
+use examples::Backend;
 use futures::future::LocalBoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use mcr_testkit::{
-    control_plane::{Binaries, ControlPlane, ControlPlaneError, Etcd},
+    control_plane::{ControlPlane, Etcd, KubeconfigBuilder},
     faults::Upstream,
     sim::SimTls,
 };
-use serde::Serialize;
 
 use crate::{real, sim};
 
 /// Where the demo's objects and the controller's service accounts are.
 pub(crate) const NAMESPACE: &str = "demo";
 
-/// What was asked for with `--backend`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Choice {
-    /// Real ones where there are binaries to run, else simulated ones
-    #[default]
-    Auto,
-    /// An etcd and kube-apiservers
-    Real,
-    /// API servers simulated in this process
-    Sim,
-}
-
-/// What the clusters are.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    Real,
-    Sim,
-}
-
-impl Choice {
-    /// Decides by what is on this machine. `cargo xtask demo` has decided already, and got the binaries.
-    pub(crate) fn decide(self) -> anyhow::Result<Backend> {
-        if self == Self::Sim {
-            return Ok(Backend::Sim);
-        }
-        match Binaries::find() {
-            Ok(_) => Ok(Backend::Real),
-            // A folder that was named and is wrong is something to correct, not to go around.
-            Err(ControlPlaneError::AssetsMissing { .. }) if self == Self::Auto => {
-                eprintln!(
-                    "no kube-apiserver binaries here: running on the simulator; `cargo xtask assets` gets real ones"
-                );
-                Ok(Backend::Sim)
-            }
-            Err(error) => Err(error.into()),
-        }
+pub(crate) fn servers(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Real => "an etcd and three API servers",
+        Backend::Sim => "three simulated API servers",
     }
 }
 
-impl Backend {
-    pub(crate) fn servers(self) -> &'static str {
-        match self {
-            Self::Real => "an etcd and three API servers",
-            Self::Sim => "three simulated API servers",
-        }
-    }
-
-    /// For people, at the beginning.
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::Real => "Clusters: real API servers, kube-apiserver over one etcd.",
-            Self::Sim => "Clusters: simulated API servers, each behind TLS on a port of its own.",
-        }
-    }
-
-    /// Makes ready for clusters to be started.
-    pub(crate) async fn site(self) -> anyhow::Result<Site> {
-        Ok(match self {
-            Self::Real => Site::Real(Etcd::start().await?),
-            Self::Sim => Site::Sim(SimTls::new()?),
-        })
+/// For people, at the beginning.
+pub(crate) fn text(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Real => "Clusters: real API servers, kube-apiserver over one etcd.",
+        Backend::Sim => "Clusters: simulated API servers, each behind TLS on a port of its own.",
     }
 }
 
@@ -90,6 +39,14 @@ pub(crate) enum Site {
 }
 
 impl Site {
+    /// Makes ready for clusters to be started.
+    pub(crate) async fn of(backend: Backend) -> anyhow::Result<Self> {
+        Ok(match backend {
+            Backend::Real => Self::Real(Etcd::start().await?),
+            Backend::Sim => Self::Sim(SimTls::new()?),
+        })
+    }
+
     /// Starts a cluster, with an account for the controller in it.
     pub(crate) async fn start(&self, name: &str) -> anyhow::Result<Box<dyn ApiServer>> {
         Ok(match self {
@@ -105,8 +62,8 @@ pub(crate) type Doing<'a, T> = LocalBoxFuture<'a, anyhow::Result<T>>;
 pub(crate) trait ApiServer {
     /// A client that may do everything.
     fn client(&self) -> Client;
-    /// A kubeconfig that may do everything.
-    fn admin_kubeconfig(&self) -> String;
+    /// Adds a context whose user may do everything.
+    fn admin_context(&self, kubeconfig: KubeconfigBuilder) -> KubeconfigBuilder;
     /// A kubeconfig of the controller's account.
     fn kubeconfig(&self, token: &str) -> String;
     /// The server, to be put behind a proxy that passes tokens on.

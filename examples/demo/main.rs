@@ -23,9 +23,8 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use backend::Choice;
 use clap::Parser;
-use examples::{Format, stop_at_signal};
+use examples::{Choice, Format, stop_at_signal};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Controller, FleetSettings, Manager, core::TransportSettings};
 use mcr_provider_file::FileProvider;
@@ -116,7 +115,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let backend = args.backend.decide()?;
     let (listener, url) = args.serve.listen()?.unzip();
     let folder = Folder::new()?;
-    show.intro(backend.text());
+    show.intro(backend::text(backend));
     if let Some(url) = &url {
         show.intro(&format!(
             "The controller's view of them: {url}/clusters and {url}/metrics"

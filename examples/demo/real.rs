@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use kube::Client;
 use mcr_testkit::{
-    control_plane::{AuditMark, ControlPlane, Etcd, ServiceAccountUser, policy_rule},
+    control_plane::{AuditMark, ControlPlane, Etcd, KubeconfigBuilder, ServiceAccountUser, policy_rule},
     faults::Upstream,
 };
 
@@ -47,8 +47,14 @@ impl ApiServer for Server {
         self.plane.client()
     }
 
-    fn admin_kubeconfig(&self) -> String {
-        self.plane.kubeconfig()
+    fn admin_context(&self, kubeconfig: KubeconfigBuilder) -> KubeconfigBuilder {
+        let plane = &self.plane;
+        kubeconfig.context(
+            plane.name(),
+            plane.url(),
+            plane.ca_pem(),
+            plane.admin_credentials(),
+        )
     }
 
     fn kubeconfig(&self, token: &str) -> String {

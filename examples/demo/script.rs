@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
+use examples::Backend;
 use mcr::{Cluster, ClusterState, Fleet};
 use mcr_testkit::faults::Fault;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::Backend,
+    backend::servers,
     measure::{Latencies, round},
     seen::{Seen, short_name},
     show::{Show, Step, Summary, duration, in_millis},
@@ -83,12 +84,12 @@ impl<'a> Script<'a> {
     async fn all(&mut self, place: &mut Option<World>) -> Option<()> {
         let (folder, fleet, seen) = (self.folder, self.fleet, self.seen);
         let (backend, url) = (self.backend, self.url);
-        let starting = format!("starting {}", backend.servers());
+        let starting = format!("starting {}", servers(backend));
         let started = self.step("start", &starting, async {
             let begun = Instant::now();
             let world = World::start(backend, &FIRST).await?;
             let done = Done {
-                what: backend.servers().to_owned(),
+                what: servers(backend).to_owned(),
                 took: begun.elapsed(),
                 details: json!({"clusters": FIRST, "url": url}),
             };

@@ -5,15 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use examples::Backend;
 use mcr::Fleet;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    backend::Backend,
-    seen::{Seen, short_name},
-};
+use crate::seen::{Seen, short_name};
 
 /// A form of output.
 pub(crate) trait Show: Send + Sync {

@@ -55,11 +55,9 @@ impl Server {
         })
     }
 
-    fn kubeconfig_with(&self, token: &str) -> String {
+    fn context(&self, kubeconfig: KubeconfigBuilder, token: &str) -> KubeconfigBuilder {
         let credentials = Credentials::Token(token.to_owned());
-        KubeconfigBuilder::new()
-            .context(self.cluster.name(), &self.url, self.tls.ca_pem(), credentials)
-            .to_yaml()
+        kubeconfig.context(self.cluster.name(), &self.url, self.tls.ca_pem(), credentials)
     }
 }
 
@@ -68,12 +66,12 @@ impl ApiServer for Server {
         self.client.clone()
     }
 
-    fn admin_kubeconfig(&self) -> String {
-        self.kubeconfig_with(&self.cluster.admin_token())
+    fn admin_context(&self, kubeconfig: KubeconfigBuilder) -> KubeconfigBuilder {
+        self.context(kubeconfig, &self.cluster.admin_token())
     }
 
     fn kubeconfig(&self, token: &str) -> String {
-        self.kubeconfig_with(token)
+        self.context(KubeconfigBuilder::new(), token).to_yaml()
     }
 
     fn upstream(&self) -> Upstream {

@@ -6,16 +6,17 @@ use std::{
 };
 
 use anyhow::Context;
+use examples::{Backend, export_kubeconfig};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use mcr_testkit::faults::FaultProxy;
+use mcr_testkit::{control_plane::KubeconfigBuilder, faults::FaultProxy};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::backend::{ApiServer, Backend, NAMESPACE, Site};
+use crate::backend::{ApiServer, NAMESPACE, Site};
 
 /// The folder that the controller is told of; kubeconfigs in it are its clusters.
 pub(crate) struct Folder(TempDir);
@@ -59,7 +60,7 @@ pub(crate) struct World {
 impl World {
     /// Starts a cluster for each name, side by side.
     pub(crate) async fn start(backend: Backend, names: &[&str]) -> anyhow::Result<Self> {
-        let site = backend.site().await?;
+        let site = Site::of(backend).await?;
         let members =
             futures::future::try_join_all(names.iter().map(|name| Member::start(&site, name))).await?;
         Ok(Self { members, site })
@@ -88,11 +89,14 @@ impl World {
     /// What to try by oneself, as long as it runs.
     pub(crate) fn hint(&self, folder: &Folder, url: Option<&str>) -> String {
         let mut hint = "It goes on until Ctrl-C. Try, in another terminal:".to_owned();
-        if let Some(kubeconfig) = self.admin_kubeconfig(folder) {
-            hint += &format!(
-                "\n  kubectl --kubeconfig {} create configmap mine -n {NAMESPACE}",
-                kubeconfig.display()
-            );
+        let export = self.export(folder);
+        hint += &format!(
+            "\n  {}",
+            export.unwrap_or_else(|error| format!("# no kubeconfig: {error:#}"))
+        );
+        // kubectl writes built-in kinds as protobuf, which the simulator does not read.
+        if matches!(self.site, Site::Real(_)) {
+            hint += &format!("\n  kubectl create configmap mine -n {NAMESPACE}");
         }
         if let Some(url) = url {
             hint += &format!("\n  curl {url}/clusters");
@@ -103,18 +107,15 @@ impl World {
         hint
     }
 
-    /// The administrator's kubeconfig of the first cluster, for kubectl.
-    fn admin_kubeconfig(&self, folder: &Folder) -> Option<PathBuf> {
-        // kubectl writes built-in kinds as protobuf, which the simulator does not read.
-        if matches!(self.site, Site::Sim(_)) {
-            return None;
-        }
-        let first = self.members.first()?;
+    /// Writes the administrator's kubeconfig of all clusters, where the controller does not look, and says how to use it.
+    fn export(&self, folder: &Folder) -> anyhow::Result<String> {
         let admin = folder.path().join("admin");
-        std::fs::create_dir_all(&admin).ok()?;
-        let file = admin.join(first.name());
-        std::fs::write(&file, first.server.admin_kubeconfig()).ok()?;
-        Some(file)
+        std::fs::create_dir_all(&admin).with_context(|| format!("can't make {}", admin.display()))?;
+        let members = self.members.iter();
+        let kubeconfig = members.fold(KubeconfigBuilder::new(), |all, member| {
+            member.server.admin_context(all)
+        });
+        export_kubeconfig(&admin.join("kubeconfig"), &kubeconfig)
     }
 }
 

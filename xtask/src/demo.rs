@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: one controller, several clusters that come, change, fail and go.
+//! `cargo xtask demo` and `cargo xtask clusters`: programs of the examples that start API servers themselves.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -17,20 +17,42 @@ pub(crate) struct Args {
     pub(crate) args: Vec<OsString>,
 }
 
-const DEMO: [&str; 6] = ["-p", "examples", "--example", "demo", "--features", "demo"];
+/// Arguments of `cargo xtask clusters`.
+#[derive(clap::Args)]
+pub(crate) struct Clusters {
+    /// How many clusters: up to 100 real ones, up to 5000 simulated ones
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5_000))]
+    count: u16,
+    /// What the clusters are; auto: real ones, or simulated ones where there are no binaries and no way to get any
+    #[arg(long, value_parser = ["auto", "real", "sim"], default_value = "auto")]
+    backend: String,
+}
 
-/// Becomes the demo, so that its exit code and what Ctrl-C does are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    become_example("demo", &args.args)
+}
+
+pub(crate) fn clusters(args: &Clusters) -> Result<()> {
+    let count = args.count.to_string();
+    become_example(
+        "clusters",
+        &[&count, "--backend", &args.backend].map(OsString::from),
+    )
+}
+
+/// Becomes the program, so that its exit code and what Ctrl-C does are its own.
+fn become_example(name: &str, args: &[OsString]) -> Result<()> {
+    let example = ["-p", "examples", "--example", name, "--features", "demo"];
     let mut run = workspace::cargo();
-    run.args(["run", "--quiet"]).args(DEMO).arg("--").args(&args.args);
+    run.args(["run", "--quiet"]).args(example).arg("--").args(args);
     let mut say = None;
-    match Wanted::of(&args.args) {
+    match Wanted::of(args) {
         Wanted::Auto => match real_if_possible()? {
             Some(folder) => {
                 run.env("KUBEBUILDER_ASSETS", folder);
             }
             None => {
-                // Given last; the demo takes the last of several.
+                // Given last; the program takes the last of several.
                 run.args(["--backend", "sim"]);
                 say = Some(
                     "no kube-apiserver binaries here and no Go to build them: running on the simulator; \
@@ -44,7 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Wanted::NoAssets => {}
     }
     // By itself, for the first time takes minutes and cargo's progress should be seen.
-    workspace::check(workspace::cargo().arg("build").args(DEMO))?;
+    workspace::check(workspace::cargo().arg("build").args(example))?;
     // Here, for it would be far above the progress otherwise.
     if let Some(text) = say {
         eprintln!("{text}");
@@ -59,7 +81,7 @@ enum Wanted {
     Auto,
     /// Get them.
     Real,
-    /// Nothing: the simulator, the help, and what the demo will refuse need none.
+    /// Nothing: the simulator, the help, and what the program will refuse need none.
     NoAssets,
 }
 
@@ -93,7 +115,7 @@ fn real_if_possible() -> Result<Option<PathBuf>> {
         Ok(folder) => Ok(Some(folder)),
         // A folder that was named and is wrong, or a build that failed, is something to put right.
         Err(error) if std::env::var_os("KUBEBUILDER_ASSETS").is_some() || assets::go_is_installed() => {
-            Err(error.context("no kube-apiserver (`cargo xtask demo --backend sim` needs none)"))
+            Err(error.context("no kube-apiserver (`--backend sim` needs none)"))
         }
         Err(error) => {
             eprintln!("assets: {error:#}");
@@ -117,7 +139,27 @@ fn become_it(command: &mut Command) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted;
+    use clap::Parser;
+
+    use super::{Clusters, Wanted};
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        clusters: Clusters,
+    }
+
+    #[test]
+    fn a_wrong_number_of_clusters_is_refused_before_anything_is_fetched_or_built() {
+        let parse = |count: &str| Cli::try_parse_from(["clusters", count, "--backend", "sim"]);
+        for count in ["1", "3", "5000"] {
+            assert_eq!(parse(count).unwrap().clusters.count.to_string(), count);
+        }
+        for count in ["0", "5001", "70000", "three"] {
+            let error = parse(count).err().unwrap().to_string();
+            assert!(error.contains(count) && error.contains("<N>"), "{error}");
+        }
+    }
 
     fn wanted(line: &str) -> Wanted {
         let args: Vec<_> = line.split_whitespace().map(Into::into).collect();

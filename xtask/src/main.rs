@@ -42,6 +42,8 @@ enum Task {
     Planted(planted::Args),
     /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
     Demo(demo::Args),
+    /// Start API servers and keep them until Ctrl-C; prints the `export KUBECONFIG=…` that leads to them
+    Clusters(demo::Clusters),
     /// Make a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
     NodeImage(node_image::Args),
     /// The suites that need real kind clusters, on clusters that are made for them
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Task::Lint(args) => lint::run(&args),
         Task::Planted(args) => planted::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Clusters(args) => demo::clusters(&args),
         Task::NodeImage(args) => node_image::run(&args),
         Task::E2e(args) => e2e::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -1,7 +1,7 @@
 //! An example that runs as a child process.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io::{BufRead, BufReader, Read},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
@@ -81,9 +81,19 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         environment: impl IntoIterator<Item = (&'static str, V)>,
     ) -> Self {
+        let json = ["--format", "json"].map(OsString::from);
+        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        Self::start_text_with(example, json.into_iter().chain(args), environment)
+    }
+
+    /// Without `--format json`: each line is a string.
+    pub(crate) fn start_text_with<A: AsRef<OsStr>, V: AsRef<OsStr>>(
+        example: &str,
+        args: impl IntoIterator<Item = A>,
+        environment: impl IntoIterator<Item = (&'static str, V)>,
+    ) -> Self {
         let mut child = command(example)
             .envs(environment)
-            .args(["--format", "json"])
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -177,7 +187,17 @@ impl Program {
     }
 
     /// Ends it as Ctrl-C does; it must do so by itself and without an error.
-    pub(crate) fn interrupt(mut self) -> Vec<Value> {
+    pub(crate) fn interrupt(self) -> Vec<Value> {
+        let lines = self.interrupt_text();
+        assert!(
+            lines.iter().all(Value::is_object),
+            "stdout has nothing but its data: {lines:#?}"
+        );
+        lines
+    }
+
+    /// As [`interrupt`](Self::interrupt), for lines of any form.
+    pub(crate) fn interrupt_text(mut self) -> Vec<Value> {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -202,12 +222,7 @@ impl Program {
             reader.join().unwrap();
         }
         assert_eq!(status.code(), Some(0), "{}", self.log());
-        let lines = self.lines();
-        assert!(
-            lines.iter().all(Value::is_object),
-            "stdout has nothing but its data: {lines:#?}"
-        );
-        lines
+        self.lines()
     }
 }
 

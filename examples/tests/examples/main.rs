@@ -14,6 +14,8 @@ mod deploy;
 mod fleet_policy;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
+#[cfg(feature = "demo")]
+mod local_clusters;
 #[cfg(feature = "namespace")]
 mod namespace;
 mod registry;
