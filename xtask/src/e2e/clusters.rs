@@ -14,8 +14,9 @@ use crate::engine::Engine;
 use crate::interrupt;
 use crate::process::{self, Rules};
 
-/// kind has a quarter of a minute on two cores, and minutes where Pods have to run first.
-const CREATE: Rules = Rules::within(Duration::from_secs(420));
+/// kind takes a quarter of a minute on two cores, and minutes where Pods have to run first.
+const CREATE: Rules = Rules::within(Duration::from_secs(240));
+const CREATE_WITH_PODS: Rules = Rules::within(Duration::from_secs(420));
 const READY: Duration = Duration::from_secs(180);
 /// A controller manager that has just been started waits for its API server first.
 const CONTROLLERS: Duration = Duration::from_secs(60);
@@ -163,15 +164,26 @@ impl<'a> Clusters<'a> {
         let started = Instant::now();
         eprintln!("e2e: making {}", CLUSTERS.join(", "));
         // At once: most of the time kind waits for an API server.
-        let made: Vec<Result<()>> = thread::scope(|scope| {
-            let threads = CLUSTERS.map(|cluster| scope.spawn(|| self.create_one(cluster)));
-            let ended = threads.map(|thread| thread.join());
-            ended
-                .into_iter()
-                .map(|ended| ended.unwrap_or_else(|_| bail!("a thread panicked")))
+        let failed: Vec<(&str, anyhow::Error)> = thread::scope(|scope| {
+            let threads = CLUSTERS.map(|cluster| (cluster, scope.spawn(|| self.create_one(cluster))));
+            let ended = threads.map(|(cluster, thread)| (cluster, thread.join()));
+            let made =
+                ended.map(|(cluster, ended)| (cluster, ended.unwrap_or_else(|_| bail!("a thread panicked"))));
+            made.into_iter()
+                .filter_map(|(cluster, made)| Some((cluster, made.err()?)))
                 .collect()
         });
-        made.into_iter().collect::<Result<()>>()?;
+        // A container engine fails now and then, and the suites are about other things than engines: one more try.
+        for (cluster, why) in failed {
+            interrupt::check()?;
+            eprintln!(
+                "e2e: {cluster} could not be made and is made once more: {why:#}\n{}",
+                self.evidence(cluster)
+            );
+            self.delete(&[cluster.to_owned()])?;
+            self.create_one(cluster)
+                .with_context(|| format!("the second attempt failed too; {}", self.evidence(cluster)))?;
+        }
         for made in self.present(QUESTION)? {
             if CLUSTERS.contains(&made.name.as_str()) {
                 self.note.nodes.insert(made.name, made.node);
@@ -198,9 +210,21 @@ impl<'a> Clusters<'a> {
         if self.nodes.pods {
             create.args(["--wait", "3m"]);
         }
-        process::must(&mut create, CREATE)
+        let rules = if self.nodes.pods { CREATE_WITH_PODS } else { CREATE };
+        process::must(&mut create, rules)
             .map(drop)
             .with_context(|| format!("making {cluster}"))
+    }
+
+    /// The processes and the last log lines of a node that kind has left half-made, for the report of the failure.
+    fn evidence(&self, cluster: &str) -> String {
+        let node = format!("{cluster}-control-plane");
+        let mut look = self.engine.command();
+        look.args(["exec", &node, "sh", "-c", "ps; date; tail -n 25 /var/log/*.log"]);
+        match process::run(&mut look, QUESTION) {
+            Ok(seen) => format!("{node}: {}\n{}", seen.why(), seen.output.trim_end()),
+            Err(error) => format!("{node} can't be examined: {error:#}"),
+        }
     }
 
     /// One kubeconfig with a context for each member of the fleet.

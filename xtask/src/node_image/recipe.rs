@@ -49,7 +49,9 @@ impl Parts {
             .with_context(|| format!("starting {}", busybox.display()))?;
         let list = String::from_utf8(output.stdout).context("busybox lists its commands")?;
         let applets: Vec<String> = list.lines().map(str::to_owned).collect();
-        for wanted in ["sh", "cat", "cp", "mkdir", "sed", "hostname", "killall"] {
+        for wanted in [
+            "sh", "cat", "cp", "date", "mkdir", "sed", "hostname", "killall", "ps", "tail",
+        ] {
             if !applets.iter().any(|applet| applet == wanted) {
                 bail!(
                     "{} has no {wanted}: install a busybox with all its commands",
