@@ -151,9 +151,9 @@ impl Driver {
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let newest = !self.target.may_list_from_cache();
         let started = Instant::now();
-        self.unreadable.since_list = false;
-        self.progress.set_list_brought(false);
+        self.unreadable.list_started();
         let resource_version = self.list_pages(newest).await?;
+        self.unreadable.list_completed();
         self.env.counts.listed(started.elapsed());
         self.progress.listed(Position {
             endpoint,
@@ -186,7 +186,7 @@ impl Driver {
             left = left.saturating_sub(asked.elapsed());
             let page = parse_list(&body)?;
             if !page.items.is_empty() {
-                self.progress.set_list_brought(true);
+                self.progress.list_brought_objects();
             }
             for (i, item) in page.items.iter().enumerate() {
                 // An object without a name may be any of those that the list lacks.
@@ -223,7 +223,7 @@ impl Driver {
             lasted: started.elapsed(),
             timeout: self.env.settings.watch_timeout,
             received,
-            left_out: self.unreadable.since_list,
+            left_out: self.unreadable.left_out(),
         };
         if ended.was_silent() {
             tracing::debug!(cluster = %self.env.cluster, kind = %self.kind, "the watch received nothing; listing again");

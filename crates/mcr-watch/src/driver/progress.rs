@@ -60,7 +60,7 @@ pub(super) struct EndedWatch {
     /// As set by [`WatchSettings::watch_timeout`](crate::WatchSettings::watch_timeout).
     pub(super) timeout: Duration,
     pub(super) received: Received,
-    /// Whether an object was unreadable since the last list started.
+    /// Whether an object was unreadable since the last complete list started.
     pub(super) left_out: bool,
 }
 
@@ -134,10 +134,11 @@ impl Progress {
         };
     }
 
-    /// Whether the current list has brought objects: not when it starts, but with the first page that has some.
-    pub(super) fn set_list_brought(&mut self, objects: bool) {
+    /// A page of the current list has brought objects. This holds for the lists after it as well, until one is complete:
+    /// a move to another endpoint ends a list without an error.
+    pub(super) fn list_brought_objects(&mut self) {
         if let State::Interrupted { brought, .. } = &mut self.state {
-            *brought = objects;
+            *brought = true;
         }
     }
 
@@ -284,7 +285,9 @@ mod tests {
         let interrupted = |objects| {
             let mut progress = listed();
             progress.interrupt();
-            progress.set_list_brought(objects);
+            if objects {
+                progress.list_brought_objects();
+            }
             assert_eq!(progress.watches_from(1), None);
             progress
         };

@@ -15,15 +15,32 @@ const REMEMBERED: usize = 1000;
 pub(super) struct Unreadable {
     /// The objects that have been logged, by their place in a scope and their key. An object without a name has no key.
     logged: BTreeSet<(Option<Arc<str>>, Option<ObjectKey>)>,
-    /// Whether an object was unreadable since the last list started.
-    pub(super) since_list: bool,
+    /// Whether an object was unreadable since the last complete list started.
+    since_list: bool,
+    /// Whether an object was unreadable since any list started, also one that did not end.
+    since_attempt: bool,
 }
 
 impl Unreadable {
+    /// Whether the next watch continues without an object that was unreadable.
+    pub(super) fn left_out(&self) -> bool {
+        self.since_list
+    }
+
+    /// A list starts. Until it is complete, the watch before it may continue, without the objects that it left out.
+    pub(super) fn list_started(&mut self) {
+        self.since_attempt = false;
+    }
+
+    /// The list is complete.
+    pub(super) fn list_completed(&mut self) {
+        self.since_list = self.since_attempt;
+    }
+
     /// Adds an object. Returns whether to log it: once for each object, because it may change every second and is in
     /// every list.
     pub(super) fn add(&mut self, object: &UnreadableObject) -> bool {
-        self.since_list = true;
+        (self.since_list, self.since_attempt) = (true, true);
         if self.logged.len() >= REMEMBERED {
             self.logged.clear();
         }
@@ -36,5 +53,33 @@ impl Unreadable {
         if !self.logged.is_empty() {
             self.logged.remove(&(place.cloned(), Some(key.clone())));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_store::NotAnObject;
+
+    use super::*;
+
+    fn unreadable() -> UnreadableObject {
+        NotAnObject::nameless("its name is a number").into()
+    }
+
+    #[test]
+    fn an_object_counts_as_left_out_until_a_complete_list_can_read_all() {
+        let mut unreadables = Unreadable::default();
+        assert!(!unreadables.left_out());
+        assert!(unreadables.add(&unreadable()));
+        // This list is interrupted, and the watch before it continues.
+        unreadables.list_started();
+        assert!(unreadables.left_out());
+        unreadables.list_started();
+        assert!(!unreadables.add(&unreadable()), "logged already");
+        unreadables.list_completed();
+        assert!(unreadables.left_out());
+        unreadables.list_started();
+        unreadables.list_completed();
+        assert!(!unreadables.left_out());
     }
 }
