@@ -297,8 +297,8 @@ async fn delete(api: &Api<DynamicObject>, ctx: &Ctx, name: &str) -> Result<bool,
 
 fn api(cluster: &Cluster, kind: &ApiResource, object: &DynamicObject) -> Api<DynamicObject> {
     match object.namespace() {
-        Some(namespace) => Api::namespaced_with(cluster.client(), &namespace, kind),
-        None => Api::all_with(cluster.client(), kind),
+        Some(namespace) => cluster.namespaced_with(&namespace, kind),
+        None => cluster.api_with(kind),
     }
 }
 

@@ -176,7 +176,8 @@ async fn wanted(request: &Request<()>, namespace: &str) -> Result<Option<Arc<Con
     if let Some(original) = store.get(&request.key.object)? {
         return Ok(Some(original).filter(|original| original.metadata.deletion_timestamp.is_none()));
     }
-    // What the store does not have may not be listed yet. Nothing is deleted before the hub itself has said so.
+    // A store that is not listed yet is an error, and the request comes again. A listed one may be behind: nothing is deleted
+    // before the hub itself has said so.
     let original = hub
         .namespaced::<ConfigMap>(namespace)
         .get_opt(request.name())

@@ -32,6 +32,7 @@ mod name;
 mod namespace;
 mod slug;
 mod sync;
+mod time;
 mod unprintable;
 mod weak_cache;
 
@@ -57,7 +58,8 @@ pub use trust::Trust;
 pub mod internal {
     pub use crate::{
         document::Document, endpoint::redacted_uri, error::list_names, exec::output as exec_output,
-        resolve::resolve_with, sync::lock, unprintable::is_format, weak_cache::WeakCache,
+        resolve::resolve_with, sync::lock, time::rfc3339_option, unprintable::is_format,
+        weak_cache::WeakCache,
     };
 
     pub mod namespace {

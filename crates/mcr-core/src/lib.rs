@@ -12,7 +12,6 @@ mod provider;
 mod rounds;
 pub mod scope;
 mod spec;
-mod time;
 mod upstream;
 
 // Every provider.
@@ -53,16 +52,16 @@ pub use fleet::{
 pub use mcr_watch::WatchSettings;
 
 // A program that watches and reads objects.
-pub use fleet::WatchHandle;
+pub use fleet::{FleetObjects, MissingCluster};
 pub use mcr_store::{DecodeError, ObjectChange};
-pub use mcr_watch::{ChangeSink, Store, StoreError};
+pub use mcr_watch::{ChangeSink, Store, StoreError, WatchHandle};
 
 // The state of a fleet, and its counters.
 pub use fleet::{
-    ClusterStatus, CredentialCounts, FleetCounts, FleetSnapshot, KindStatus, ProviderStatus, ScopeStatus,
+    ClusterStatus, CredentialCounts, FleetCounts, FleetSnapshot, ProviderStatus, ScopeStatus,
     ScopeWatchStatus,
 };
-pub use mcr_watch::{KindCounts, WatchError, WatchProblem, WatchStatus};
+pub use mcr_watch::{KindCounts, KindStatus, WatchError, WatchProblem, WatchStatus};
 
 // Public for tests only.
 #[doc(hidden)]

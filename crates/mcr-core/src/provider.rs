@@ -57,6 +57,12 @@ impl BrokenCluster {
     }
 }
 
+impl fmt::Display for BrokenCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.object, self.error)
+    }
+}
+
 /// A running discovery: a stream of the changes that a [`Provider`] announces, in order.
 ///
 /// A discovery fails with an `Err` item, with a panic, or when its stream ends before `stop` is cancelled. The fleet logs the

@@ -18,6 +18,7 @@ mod sink;
 mod status;
 mod store;
 mod target;
+mod watches;
 
 pub use counters::KindCounts;
 pub use error::WatchError;
@@ -25,8 +26,9 @@ pub use hub::{HubEvent, HubWatch};
 pub use request::WatchRequest;
 pub use settings::WatchSettings;
 pub use sink::ChangeSink;
-pub use status::{WatchProblem, WatchStatus};
+pub use status::{KindStatus, WatchProblem, WatchStatus};
 pub use store::{Store, StoreError};
+pub use watches::WatchHandle;
 
 /// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
@@ -40,5 +42,6 @@ pub mod internal {
         permit::Permit,
         shared::{Feed, SharedWatch},
         target::{PlacedObject, UnreadableObject, WatchTarget},
+        watches::Watches,
     };
 }

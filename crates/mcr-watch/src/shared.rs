@@ -15,7 +15,7 @@ use mcr_store::{Encoder, Item};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeSink, WatchError, WatchRequest, WatchStatus,
+    ChangeSink, KindStatus, WatchError, WatchRequest, WatchStatus,
     cache::Cache,
     target::{PlacedObject, UnreadableObject, WatchTarget},
 };
@@ -48,6 +48,8 @@ pub struct SharedWatch {
     /// Locked while the watch moves from one cache to another, so that a join, an arrival, a stop or an unsubscription
     /// comes before or after a move, never in between.
     moving: Mutex<()>,
+    /// Set while the watch waits for a list at the place to which it has moved.
+    awaits_list: AtomicBool,
     stop: CancellationToken,
     gone: AtomicBool,
 }
@@ -63,6 +65,7 @@ impl SharedWatch {
             status: Observable::default(),
             feed: Mutex::default(),
             moving: Mutex::default(),
+            awaits_list: AtomicBool::new(false),
             stop,
             gone: AtomicBool::new(false),
         }
@@ -91,6 +94,29 @@ impl SharedWatch {
             status.last_event = feed.last_event();
         }
         status
+    }
+
+    /// The status of the watch, as data.
+    pub fn kind_status(&self) -> KindStatus {
+        let (status, cache) = (self.status(), self.cache());
+        let problem = status.problem.map(|problem| problem.error);
+        KindStatus {
+            watch: self.request.to_string(),
+            kind: self.request.resource_name(),
+            blocked: problem.as_ref().is_some_and(|error| error.is_blocked()),
+            synced: status.synced,
+            objects: cache.store().len(),
+            bytes: cache.store().bytes(),
+            skipped: status.skipped,
+            lists: status.lists,
+            last_event: status.last_event,
+            problem: problem.map(|error| error.to_string()),
+        }
+    }
+
+    /// Whether a complete list has been read. Stays true.
+    pub fn is_synced(&self) -> bool {
+        self.status.read(|status| status.synced)
     }
 
     /// Waits until a complete list has been read. Cancel safe.
@@ -188,6 +214,7 @@ impl SharedWatch {
                 if !std::ptr::addr_eq(Arc::as_ptr(&left), Arc::as_ptr(&feed)) {
                     left.leave(self);
                 }
+                self.awaits_list.store(true, Ordering::Release);
                 feed.await_list(self);
             }
         }
@@ -202,6 +229,7 @@ impl SharedWatch {
         let _moving = self.moving();
         if let Some(cache) = cache() {
             self.move_to(cache);
+            self.awaits_list.store(false, Ordering::Release);
         }
     }
 
@@ -225,8 +253,9 @@ impl SharedWatch {
             }
             // Read inside of this closure, so that of two updates at once the later status is set last.
             let feed = from.status();
-            // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete.
-            status.synced |= feed.synced;
+            // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete. A kind that was
+            // never listed is incomplete until the watch has arrived, although its new place is listed.
+            status.synced |= feed.synced && !self.awaits_list.load(Ordering::Acquire);
             status.lists = feed.lists;
             status.problem = feed.problem;
         });

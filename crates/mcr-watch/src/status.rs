@@ -2,6 +2,8 @@
 
 use std::{mem::discriminant, sync::Arc, time::SystemTime};
 
+use mcr_access::internal::rfc3339_option;
+
 use crate::WatchError;
 
 /// The status of a watch.
@@ -50,4 +52,32 @@ impl WatchStatus {
             since,
         });
     }
+}
+
+/// The status of one watch of a cluster, as data.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct KindStatus {
+    /// The request of the watch, as text: the kind and its selectors.
+    pub watch: String,
+    /// The kind: `<plural>` or `<plural>.<group>`.
+    pub kind: String,
+    /// Whether a complete list has been read.
+    pub synced: bool,
+    /// The number of objects in the store.
+    pub objects: usize,
+    /// The number of bytes of JSON in the store.
+    pub bytes: usize,
+    /// The number of objects that are missing in the store because they could not be read.
+    pub skipped: u64,
+    /// The number of complete lists that have been read.
+    pub lists: u64,
+    /// When anything was last received on this watch.
+    #[serde(serialize_with = "rfc3339_option")]
+    pub last_event: Option<SystemTime>,
+    /// The current problem of the watch, as text.
+    pub problem: Option<String>,
+    /// Whether a change in the cluster is needed before the kind can be listed: it is forbidden, or not served.
+    pub blocked: bool,
 }

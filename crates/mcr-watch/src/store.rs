@@ -13,6 +13,11 @@ use crate::{WatchStatus, cache::Cache, shared::SharedWatch};
 /// Cheap to clone. Reading never waits for the network. The store holds compact JSON, and decodes an object when it is
 /// read.
 ///
+/// Before the first complete list, objects that exist are missing in the store. Reading is an error until then:
+/// [`StoreError::NotListed`]. A reconciler can return the error, and is called again after a while. After the first complete
+/// list the store stays readable, also while the cluster is unreachable or is listed again. The objects are old then; see
+/// [`status`](Self::status).
+///
 /// Once the cluster is gone, the store returns [`StoreError::Gone`] for ever: a cluster that comes back under the same name
 /// has stores of its own.
 pub struct Store<K> {
@@ -85,8 +90,21 @@ pub enum StoreError {
         /// The name of the index.
         index: String,
     },
+    /// The kind was never listed completely, so the store lacks objects that exist.
+    #[error(
+        "cluster {cluster}: {kind} is not listed yet{}. Return the error to try again, or wait with Store::wait_synced. For an optional kind, Store::get_unsynced reads what is there",
+        because(problem.as_deref())
+    )]
+    NotListed {
+        /// The cluster.
+        cluster: ClusterName,
+        /// The kind.
+        kind: String,
+        /// Why the kind is not listed, if known.
+        problem: Option<String>,
+    },
     /// The kind was not listed within the limit.
-    #[error("cluster {cluster}: {kind} was not listed within {} s{}", waited.as_secs_f32(), problem.as_ref().map(|p| format!(": {p}")).unwrap_or_default())]
+    #[error("cluster {cluster}: {kind} was not listed within {} s{}", waited.as_secs_f32(), because(problem.as_deref()))]
     NotSynced {
         /// The cluster.
         cluster: ClusterName,
@@ -105,6 +123,10 @@ pub enum StoreError {
         /// The object and the part of it that can't be decoded.
         source: DecodeError,
     },
+}
+
+fn because(problem: Option<&str>) -> String {
+    problem.map(|problem| format!(": {problem}")).unwrap_or_default()
 }
 
 impl<K> Store<K> {
@@ -127,9 +149,9 @@ impl<K> Store<K> {
         self.watch.status()
     }
 
-    /// Whether a complete list has been read. Before that the store may lack objects that exist.
+    /// Whether a complete list has been read. Before that, reading is an error. Never becomes false again.
     pub fn is_synced(&self) -> bool {
-        self.watch.status().synced
+        self.watch.is_synced()
     }
 
     /// Waits until a complete list has been read.
@@ -150,19 +172,25 @@ impl<K> Store<K> {
                 cluster: self.cluster.clone(),
                 kind: self.watch.request().to_string(),
                 waited: limit,
-                problem: self.watch.status().problem.map(|p| p.error.to_string()),
+                problem: self.problem(),
             }),
         }
     }
 
     /// The number of objects.
-    pub fn len(&self) -> usize {
-        self.watch.cache().store().len()
+    ///
+    /// # Errors
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Gone`] if the cluster has left.
+    pub fn len(&self) -> Result<usize, StoreError> {
+        Ok(self.listed()?.store().len())
     }
 
     /// Whether there are no objects.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    ///
+    /// # Errors
+    /// Those of [`len`](Self::len).
+    pub fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.len()? == 0)
     }
 
     /// The size of the objects as JSON, in bytes.
@@ -178,17 +206,22 @@ impl<K> Store<K> {
     /// An object in its compact form; none if the store does not have it.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] if the cluster has left.
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Gone`] if the cluster has left.
     pub fn raw(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StoreError> {
+        Ok(self.listed()?.store().get(key))
+    }
+
+    #[doc(hidden)]
+    pub fn raw_unsynced(&self, key: &ObjectKey) -> Result<Option<Arc<Object>>, StoreError> {
         Ok(self.cache()?.store().get(key))
     }
 
     /// The keys of all objects, in no particular order.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] if the cluster has left.
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Gone`] if the cluster has left.
     pub fn keys(&self) -> Result<Vec<ObjectKey>, StoreError> {
-        let objects = self.cache()?.store().all();
+        let objects = self.listed()?.store().all();
         Ok(objects.iter().map(|object| object.key().clone()).collect())
     }
 
@@ -199,6 +232,27 @@ impl<K> Store<K> {
         Ok(self.watch.cache())
     }
 
+    /// The objects, once a complete list has been read.
+    fn listed(&self) -> Result<Arc<Cache>, StoreError> {
+        // The cache is read last: a watch is synced only after its cache is complete.
+        if self.watch.is_synced() {
+            return self.cache();
+        }
+        self.cache()?;
+        Err(StoreError::NotListed {
+            cluster: self.cluster.clone(),
+            kind: self.watch.request().to_string(),
+            problem: self.problem(),
+        })
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.watch
+            .status()
+            .problem
+            .map(|problem| problem.error.to_string())
+    }
+
     fn gone(&self) -> StoreError {
         StoreError::Gone {
             cluster: self.cluster.clone(),
@@ -207,12 +261,35 @@ impl<K> Store<K> {
 }
 
 impl<K: DeserializeOwned> Store<K> {
-    /// Reads one object; none if the store does not have it.
+    /// Reads one object; none if the cluster does not have it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Decode`] if the object is not a `K`,
+    /// [`StoreError::Gone`] if the cluster has left.
+    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
+        let object = self.raw(key)?;
+        object.map(|object| self.decode(&object)).transpose()
+    }
+
+    /// Reads one object of an optional kind, which some clusters may never list: none if the store does not have it. Before
+    /// the first complete list this does not mean that the cluster does not have it.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr_store::ObjectKey;
+    /// use mcr_watch::{Store, StoreError};
+    ///
+    /// /// A hint that is used if it is there.
+    /// fn hint(hints: &Store<ConfigMap>) -> Result<Option<String>, StoreError> {
+    ///     let found = hints.get_unsynced(&ObjectKey::namespaced("default", "hint"))?;
+    ///     Ok(found.and_then(|map| map.data.as_ref()?.get("hint").cloned()))
+    /// }
+    /// ```
     ///
     /// # Errors
     /// [`StoreError::Decode`] if the object is not a `K`, [`StoreError::Gone`] if the cluster has left.
-    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
-        let object = self.cache()?.store().get(key);
+    pub fn get_unsynced(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, StoreError> {
+        let object = self.raw_unsynced(key)?;
         object.map(|object| self.decode(&object)).transpose()
     }
 
@@ -237,8 +314,16 @@ impl<K: DeserializeOwned> Store<K> {
     /// bad object must not hide the others.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] if the cluster has left.
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Gone`] if the cluster has left.
     pub fn list(&self) -> Result<Vec<Arc<K>>, StoreError> {
+        Ok(self.decode_all(self.listed()?.store().all()))
+    }
+
+    /// Reads the objects that are there so far, as [`get_unsynced`](Self::get_unsynced) does.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] if the cluster has left.
+    pub fn list_unsynced(&self) -> Result<Vec<Arc<K>>, StoreError> {
         Ok(self.decode_all(self.cache()?.store().all()))
     }
 
@@ -246,10 +331,10 @@ impl<K: DeserializeOwned> Store<K> {
     /// decoded, as [`list`](Self::list) does.
     ///
     /// # Errors
-    /// [`StoreError::NoIndex`] if no index of this name is registered for this kind, [`StoreError::Gone`] if
-    /// the cluster has left.
+    /// [`StoreError::NotListed`] before the first complete list, [`StoreError::NoIndex`] if no index of this name is
+    /// registered for this kind, [`StoreError::Gone`] if the cluster has left.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<K>>, StoreError> {
-        let objects = self.cache()?.store().by_index(index, value);
+        let objects = self.listed()?.store().by_index(index, value);
         let objects = objects.ok_or_else(|| StoreError::NoIndex {
             cluster: self.cluster.clone(),
             kind: self.watch.request().kind().to_owned(),
@@ -278,3 +363,6 @@ impl<K: DeserializeOwned> Store<K> {
         decoded.filter_map(Result::ok).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

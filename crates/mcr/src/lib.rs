@@ -48,8 +48,9 @@ pub use mcr_core::{
 };
 pub use mcr_core::{
     BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
-    FleetEvent, FleetEvents, FleetSettings, FleetSnapshot, HUB, InvalidClusterName, ObjectChange, ObjectKey,
-    Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest, layer,
+    FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB, InvalidClusterName,
+    MissingCluster, ObjectChange, ObjectKey, Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest,
+    layer,
 };
 
 /// The `kube` crate that this release of mcr is built on.

@@ -13,7 +13,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
-use mcr::{Backoff, BoxError, Controller, Predicate, Request};
+use mcr::{Backoff, BoxError, Controller, Predicate, Request, WatchRequest};
 use serde_json::json;
 use support::{
     Seen, World,
@@ -424,4 +424,41 @@ async fn controllers_share_watches_and_many_clusters_are_many_only_once() {
     assert_eq!(handle.status().clusters.len(), 300);
     world.end().await;
     assert!(apis.iter().all(|api| api.watches() == 0));
+}
+
+/// Whether a Secret of the same name is in the cluster `other`.
+async fn compare(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
+    let read = || -> Result<bool, BoxError> {
+        let secrets = request.fleet.get("other")?.store::<Secret>()?;
+        Ok(secrets.get(&request.key.object)?.is_some())
+    };
+    let read = read();
+    seen.push(match &read {
+        Ok(found) => format!("{found}"),
+        Err(error) => format!("{error}"),
+    });
+    read.map(|_| ())
+}
+
+/// The gate of a request waits for the watches of its own cluster only.
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_reads_another_cluster_before_its_list_is_retried_and_never_misled() {
+    let mut world = World::new();
+    let (a, other) = (world.join("a"), world.join("other"));
+    other.put("secrets", "ns/x", json!({}));
+    other.down(true);
+    let watch = WatchRequest::of::<Secret>();
+    let _watch = world.cluster("other").await.watch(watch, None).unwrap();
+    a.put_map("ns/x", "1");
+    let seen: Seen<String> = Seen::default();
+    world.run(maps().build(compare, Arc::new(seen.clone())).unwrap());
+    let first = seen.wait_for(1).await.remove(0);
+    assert!(
+        first.starts_with("cluster other: secrets is not listed yet"),
+        "{first}"
+    );
+    other.down(false);
+    until_true(|| seen.all().iter().any(|line| line == "true")).await;
+    assert!(seen.all().iter().all(|line| line != "false"), "{:?}", seen.all());
+    world.end().await;
 }

@@ -7,7 +7,7 @@ use std::{
 
 use mcr_access::internal::lock;
 use mcr_client::internal::{
-    Backoff,
+    Backoff, Observable,
     user_code::{ANNOUNCED, DISCOVERY, catch_panic},
 };
 use tokio::{
@@ -80,7 +80,7 @@ impl Discoveries {
             }
             let pause = backoff.pause();
             tracing::warn!(provider = %name, %error, retry_in = ?pause, "discovery ended, starting it again");
-            self.providers[id].update(|status| {
+            self.providers[id].status.change(|status| {
                 status.restarts += 1;
                 status.last_error = Some(error);
             });
@@ -102,8 +102,11 @@ impl Discoveries {
                 Ok(change) => change,
                 Err(error) => return error,
             };
-            if let Change::Upsert(spec) = &change {
-                self.read(&spec.access).await;
+            match &change {
+                Change::Upsert(spec) => self.read(&spec.access).await,
+                // Each cluster joins in a task of its own. When discovery is complete, all of them are in the fleet.
+                Change::Synced => self.supervisors.starting.wait().await,
+                Change::Broken(_) | Change::Remove(_) => {}
             }
             // The values that the change replaces are dropped here, and are code of users. A panic loses no change, because the
             // provider is started again and announces everything again.
@@ -148,7 +151,7 @@ impl Discoveries {
             }
             Change::Remove(cluster) => self.change(|desired| desired.remove(id, &cluster)),
             Change::Synced => {
-                self.providers[id].update(|status| status.synced = true);
+                self.providers[id].status.change(|status| status.synced = true);
                 let grace = self.fleet().settings().removal_grace;
                 self.change(|desired| desired.synced(id, Instant::now(), grace));
             }
@@ -243,30 +246,25 @@ impl Discoveries {
 pub(crate) struct RunningProvider {
     pub(crate) name: Arc<str>,
     provider: Arc<dyn Provider>,
-    status: Mutex<ProviderStatus>,
+    pub(crate) status: Observable<ProviderStatus>,
 }
 
 impl RunningProvider {
     fn new(provider: Arc<dyn Provider>) -> Self {
         let name: Arc<str> = provider.name().into();
-        let status = ProviderStatus {
-            name: name.clone(),
-            synced: false,
-            restarts: 0,
-            last_error: None,
-        };
         Self {
+            status: Observable::new(ProviderStatus {
+                name: name.clone(),
+                synced: false,
+                restarts: 0,
+                last_error: None,
+            }),
             name,
             provider,
-            status: Mutex::new(status),
         }
     }
 
-    fn update(&self, change: impl FnOnce(&mut ProviderStatus)) {
-        change(&mut lock(&self.status));
-    }
-
     pub(crate) fn status(&self) -> ProviderStatus {
-        lock(&self.status).clone()
+        self.status.read(Clone::clone)
     }
 }

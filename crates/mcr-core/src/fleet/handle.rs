@@ -11,8 +11,9 @@ use std::{
 
 use kube::Resource;
 use mcr_store::{Indexer, Object};
-use mcr_watch::{Store, WatchRequest};
+use mcr_watch::WatchRequest;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -94,13 +95,8 @@ impl Fleet {
     /// Dropping the future stops the fleet, but does not wait until its clusters are drained. They drain as long as the
     /// tokio runtime lives.
     pub async fn run(&self, stop: CancellationToken) {
-        let Inner {
-            context,
-            supervisors,
-            discoveries,
-            started,
-        } = &*self.0;
-        if started.swap(true, Ordering::SeqCst) {
+        let (context, supervisors, discoveries) = (&self.0.context, &self.0.supervisors, &self.0.discoveries);
+        if self.0.started.swap(true, Ordering::SeqCst) {
             tracing::error!("Fleet::run was called a second time; a fleet runs once");
             return;
         }
@@ -138,10 +134,7 @@ impl Fleet {
     /// Why a cluster may not be found.
     fn hint(&self, name: &str) -> Option<String> {
         if let Some(broken) = self.0.discoveries.desired().broken_of(name) {
-            return Some(format!(
-                "its description can't be used: {}: {}",
-                broken.object, broken.error
-            ));
+            return Some(format!("its description can't be used: {broken}"));
         }
         let draining = self.0.context.registry.is_draining(name);
         draining.then(|| "it is leaving the fleet".to_owned())
@@ -159,18 +152,26 @@ impl Fleet {
         FleetEvents::new(self.0.context.clone())
     }
 
-    /// Adds an index of a kind to all clusters, also to those that join later: [`Store::by_index`] then finds objects by
-    /// the values that `values` returns for them. An index of the same kind and name is replaced.
-    pub fn index<K>(
+    /// Adds an index of a kind to all clusters, also to those that join later: [`Store::by_index`](mcr_watch::Store::by_index)
+    /// then finds objects by the values that `values` returns for them. An index of the same kind and name is replaced.
+    pub fn index<K: Resource<DynamicType = ()> + DeserializeOwned + 'static>(
         &self,
         name: impl Into<Arc<str>>,
         values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
-    ) where
-        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
-    {
+    ) {
+        self.index_with(&(), name, values);
+    }
+
+    /// Like [`index`](Self::index), for a kind that is known at run time.
+    pub fn index_with<K: Resource + DeserializeOwned + 'static>(
+        &self,
+        dynamic: &K::DynamicType,
+        name: impl Into<Arc<str>>,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) {
         let indexer: Indexer =
             Arc::new(move |object: &Object| object.decode::<K>().ok().map(|object| values(&object)));
-        let (kind, name) = (WatchRequest::of::<K>(), name.into());
+        let (kind, name) = (WatchRequest::with::<K>(dynamic), name.into());
         // Before the running watches, so that a watch that starts meanwhile has the index, too.
         self.0
             .context
@@ -185,85 +186,25 @@ impl Fleet {
         }
     }
 
-    /// The stores of a kind, of all clusters in which the kind is watched.
-    pub fn stores<K>(&self) -> Vec<(Cluster, Store<K>)>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        self.clusters()
-            .into_iter()
-            .filter_map(|c| c.store::<K>().ok().map(|store| (c, store)))
-            .collect()
-    }
-
-    /// Reads the objects of a kind from all clusters in which the kind is watched, in the order of the clusters' names.
-    ///
-    /// Objects that can't be decoded are left out, with a warning in the log.
-    pub fn list<K>(&self) -> Vec<(Cluster, Arc<K>)>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        self.read_all(|store| store.list().ok())
-    }
-
-    /// Reads the objects of a kind that have a value in an index, from all clusters in which the kind is watched, in the
-    /// order of the clusters' names. Register the index with [`index`](Self::index).
-    ///
-    /// ```no_run
-    /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # fn example(fleet: &mcr_core::Fleet) {
-    /// for (cluster, map) in fleet.by_index::<ConfigMap>("type", "human") {
-    ///     println!("{}: {:?}", cluster.name(), map.metadata.name);
-    /// }
-    /// # }
-    /// ```
-    pub fn by_index<K>(&self, index: &str, value: &str) -> Vec<(Cluster, Arc<K>)>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        self.read_all(|store| store.by_index(index, value).ok())
-    }
-
-    fn read_all<K>(&self, read: impl Fn(&Store<K>) -> Option<Vec<Arc<K>>>) -> Vec<(Cluster, Arc<K>)>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
-        // A cluster that leaves between the two reads is left out.
-        let found = self.stores::<K>().into_iter().filter_map(|(cluster, store)| {
-            let objects = read(&store)?;
-            Some(objects.into_iter().map(move |object| (cluster.clone(), object)))
-        });
-        found.flatten().collect()
-    }
-
     /// The current status of every cluster, provider and scope endpoint.
     pub fn snapshot(&self) -> FleetSnapshot {
+        const HELD: &str = "discovery no longer names it, but too many were lost at once to believe it";
         let known = self.0.context.registry.with_draining();
         let mut clusters: Vec<ClusterStatus> = known.iter().map(ClusterStatus::of).collect();
-        {
-            let desired = self.0.discoveries.desired();
-            for status in &mut clusters {
-                if let Some(broken) = desired.broken_of(&status.name) {
-                    status
-                        .warnings
-                        .push(format!("{}: {}", broken.object, broken.error).into());
-                }
-                if desired.is_held(&status.name) {
-                    status.warnings.push(
-                        "discovery no longer names it, but too many were lost at once to believe it".into(),
-                    );
-                }
+        let desired = self.0.discoveries.desired();
+        for status in &mut clusters {
+            if let Some(broken) = desired.broken_of(&status.name) {
+                status.warnings.push(broken.to_string().into());
             }
-            for (provider, broken) in desired.never_good() {
-                let provider = self.0.discoveries.providers[provider].name.clone();
-                let reason = format!("{}: {}", broken.object, broken.error);
-                clusters.push(ClusterStatus::broken(
-                    broken.name.clone(),
-                    provider,
-                    reason.into(),
-                ));
+            if desired.is_held(&status.name) {
+                status.warnings.push(HELD.into());
             }
         }
+        for (provider, broken) in desired.never_good() {
+            let provider = self.0.discoveries.providers[provider].name.clone();
+            clusters.push(ClusterStatus::broken(broken, provider));
+        }
+        drop(desired);
         clusters.sort_by(|a, b| a.name.cmp(&b.name));
         FleetSnapshot {
             clusters,
@@ -291,10 +232,43 @@ impl Fleet {
         providers.map(RunningProvider::status).collect()
     }
 
-    /// Whether every provider has announced all its clusters at least once.
+    /// Whether every provider has announced all its clusters at least once. These clusters are in the fleet then.
     pub fn is_discovered(&self) -> bool {
         let mut providers = self.0.discoveries.providers.iter();
-        providers.all(|provider| provider.status().synced)
+        providers.all(|provider| provider.status.read(|status| status.synced))
+    }
+
+    /// Waits until [`is_discovered`](Self::is_discovered), and returns true. Returns false if the fleet stops. Cancel safe.
+    ///
+    /// Waits for [`run`](Self::run) too, and without end for a provider that always fails: [`ready`](Self::ready) has a limit.
+    pub async fn discovered(&self) -> bool {
+        let discovered = async {
+            for provider in &self.0.discoveries.providers {
+                provider.status.wait(|now| now.synced.then_some(())).await;
+            }
+        };
+        let token = self.0.context.token();
+        token.run_until_cancelled(discovered).await.is_some()
+    }
+
+    /// Waits until all clusters are [`discovered`](Self::discovered) and ready: they answer, and every kind that is watched in
+    /// them is listed. Then returns the [`snapshot`](Self::snapshot), in which [`ClusterStatus::not_ready`] says why a cluster
+    /// is not ready. Cancel safe.
+    ///
+    /// Waits at most `limit`, for example if a cluster is dead. Returns earlier if the fleet stops. Does not wait for clusters
+    /// that are suspended, are leaving or have an unusable description.
+    pub async fn ready(&self, limit: Duration) -> FleetSnapshot {
+        let settled = async {
+            let mut again = self.discovered().await;
+            // While it waits for one cluster, others may join or become unready.
+            while std::mem::take(&mut again) {
+                for cluster in self.clusters() {
+                    again |= cluster.settled().await;
+                }
+            }
+        };
+        let _ = timeout(limit, self.0.context.token().run_until_cancelled(settled)).await;
+        self.snapshot()
     }
 
     /// Removes the clusters that are held: a restarted discovery no longer names them, but they are more than half of the

@@ -11,7 +11,7 @@
 //!   `lifecycle` runs them.
 //! - `supervisor` supervises each announced name, by a task or as a member of a scope.
 //! - `discovery` runs the providers and applies their announcements.
-//! - `handle` and `builder` are the public `Fleet`.
+//! - `handle`, `builder` and `objects` are the public `Fleet`.
 
 mod builder;
 mod cluster;
@@ -28,6 +28,7 @@ mod events;
 mod handle;
 mod identity;
 mod lifecycle;
+mod objects;
 mod observers;
 mod registry;
 mod resources;
@@ -40,10 +41,11 @@ mod state;
 mod supervisor;
 
 pub use builder::{FleetBuilder, SINGLE_CLUSTER};
-pub use cluster::{Cluster, KindStatus, WatchHandle};
+pub use cluster::Cluster;
 pub use counts::{CredentialCounts, FleetCounts};
 pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet, HUB};
+pub use objects::{FleetObjects, MissingCluster};
 pub use settings::FleetSettings;
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;

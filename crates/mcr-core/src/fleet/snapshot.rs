@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use super::cluster::{Cluster, KindStatus};
-use crate::ClusterName;
+use mcr_access::internal::rfc3339_option;
+use mcr_watch::KindStatus;
+
+use super::cluster::Cluster;
+use crate::{BrokenCluster, ClusterName};
 
 /// The status of the whole fleet at one moment. [`Fleet::snapshot`](super::Fleet::snapshot) returns it.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -32,7 +35,7 @@ pub struct ClusterStatus {
     /// The name of its [`ClusterState`](crate::ClusterState), or `Broken` for a cluster whose description was never usable.
     pub state: &'static str,
     /// The time at which the cluster entered its state.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub since: Option<SystemTime>,
     /// Why the cluster is in this state, as text for people.
     pub reason: Option<Arc<str>>,
@@ -44,16 +47,16 @@ pub struct ClusterStatus {
     /// Its properties.
     pub properties: BTreeMap<String, String>,
     /// When anything was last received from it.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_heard: Option<SystemTime>,
     /// When anything was last received on one of its watches.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_event: Option<SystemTime>,
     /// When it was last probed.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_probe: Option<SystemTime>,
     /// When its credentials expire.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub credential_expires: Option<SystemTime>,
     /// The number of its watches that have read a complete list.
     pub kinds_listed: usize,
@@ -70,11 +73,20 @@ pub struct ClusterStatus {
 impl ClusterStatus {
     /// Whether the cluster answers, and every watch of it is listed and has no problem.
     pub fn is_healthy(&self) -> bool {
-        self.state == "Ready"
-            && self
-                .kinds
-                .iter()
-                .all(|kind| kind.synced && kind.problem.is_none())
+        let mut kinds = self.kinds.iter();
+        self.state == "Ready" && kinds.all(|kind| kind.synced && kind.problem.is_none())
+    }
+
+    /// Why the cluster is not ready, as text for people: its state and the reason, or the kind that is not listed and
+    /// the problem. `None` if it is ready.
+    pub fn not_ready(&self) -> Option<String> {
+        let (what, why) = if self.state == "Ready" {
+            let kind = self.kinds.iter().find(|kind| !kind.synced)?;
+            (format!("{} is not listed", kind.watch), kind.problem.as_deref())
+        } else {
+            (self.state.to_owned(), self.reason.as_deref())
+        };
+        Some(why.map_or_else(|| what.clone(), |why| format!("{what}: {why}")))
     }
 
     pub(crate) fn of(cluster: &Cluster) -> Self {
@@ -104,14 +116,14 @@ impl ClusterStatus {
         }
     }
 
-    pub(crate) fn broken(name: ClusterName, provider: Arc<str>, reason: Arc<str>) -> Self {
+    pub(crate) fn broken(broken: &BrokenCluster, provider: Arc<str>) -> Self {
         Self {
-            name,
+            name: broken.name.clone(),
             provider,
             identity: None,
             state: "Broken",
             since: None,
-            reason: Some(reason),
+            reason: Some(broken.to_string().into()),
             warnings: Vec::new(),
             labels: BTreeMap::new(),
             properties: BTreeMap::new(),
@@ -156,7 +168,7 @@ pub struct ScopeStatus {
     /// of that name.
     pub state: &'static str,
     /// The time at which the endpoint entered its state.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub since: Option<SystemTime>,
     /// Why the endpoint is in this state, as text for people.
     pub reason: Option<Arc<str>>,
@@ -165,13 +177,13 @@ pub struct ScopeStatus {
     /// The number of clusters in the fleet that use this endpoint.
     pub clusters: usize,
     /// When anything was last received from it.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_heard: Option<SystemTime>,
     /// When it was last probed.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_probe: Option<SystemTime>,
     /// When its credentials expire.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub credential_expires: Option<SystemTime>,
     /// Its watches. Each is for all clusters behind the endpoint.
     pub watches: Vec<ScopeWatchStatus>,
@@ -195,7 +207,7 @@ pub struct ScopeWatchStatus {
     /// The number of complete lists that have been read.
     pub lists: u64,
     /// When anything was last received on this watch.
-    #[serde(serialize_with = "crate::time::rfc3339_option")]
+    #[serde(serialize_with = "rfc3339_option")]
     pub last_event: Option<SystemTime>,
     /// The current problem of the watch, as text for people.
     pub problem: Option<String>,

@@ -7,7 +7,7 @@ use std::{
 
 use mcr_access::internal::lock;
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::{
     cluster::Cluster,
@@ -25,6 +25,8 @@ pub(crate) struct Supervisors {
     pub(crate) endpoints: ScopeEndpoints,
     /// All tasks of the fleet.
     pub(crate) tasks: TaskTracker,
+    /// The tasks whose first cluster has not joined yet. Closed, so that it can be waited for.
+    pub(crate) starting: TaskTracker,
     names: Mutex<Names>,
 }
 
@@ -43,8 +45,11 @@ enum Supervision {
 
 impl Supervisors {
     pub(crate) fn new(fleet: Arc<FleetContext>) -> Self {
+        let starting = TaskTracker::new();
+        starting.close();
         Self {
             fleet,
+            starting,
             endpoints: ScopeEndpoints::default(),
             tasks: TaskTracker::new(),
             names: Mutex::default(),
@@ -108,12 +113,8 @@ impl Supervisors {
     pub(crate) async fn stop_members(self: Arc<Self>) {
         self.fleet.token().cancelled().await;
         let mut names = self.names();
-        let members: Vec<ClusterName> = names
-            .iter()
-            .filter(|(_, supervision)| matches!(supervision, Supervision::Member(_)))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in members {
+        let all: Vec<ClusterName> = names.keys().cloned().collect();
+        for name in all {
             self.settle(&mut names, &name);
         }
     }
@@ -125,7 +126,8 @@ impl Supervisors {
         let (name, claim) = (desired.spec.name.clone(), desired.claim);
         let (desired, changes) = watch::channel(Some(desired));
         names.insert(name.clone(), Supervision::Task { desired, claim });
-        self.tasks.spawn(supervise(self.clone(), name, changes));
+        let starting = Some(self.starting.token());
+        self.tasks.spawn(supervise(self.clone(), name, changes, starting));
     }
 
     /// Ends the task of a name that is not announced any more, or is announced in a scope now. Returns false if the
@@ -156,6 +158,7 @@ async fn supervise(
     supervisors: Arc<Supervisors>,
     name: ClusterName,
     mut changes: watch::Receiver<Option<DesiredCluster>>,
+    mut starting: Option<TaskTrackerToken>,
 ) {
     loop {
         let desired = changes.borrow_and_update().clone();
@@ -166,6 +169,7 @@ async fn supervise(
             continue;
         };
         let engagement = Engagement::begin(&supervisors.fleet, desired, &mut changes, None);
+        drop(starting.take());
         if engagement.run(|_| ()).await == End::Stopped {
             return;
         }
@@ -323,10 +327,13 @@ mod tests {
             claim: 0,
         };
         let (_sender, mut changes) = watch::channel(Some(desired.clone()));
+        let supervisors = Arc::new(Supervisors::new(fleet.clone()));
+        let starting = Some(supervisors.starting.token());
         let task = size_of_val(&supervise(
-            Arc::new(Supervisors::new(fleet.clone())),
+            supervisors,
             ClusterName::unchecked("a"),
             changes.clone(),
+            starting,
         ));
         let engagement = size_of_val(&*Engagement::begin(&fleet, desired, &mut changes, None));
         assert!(

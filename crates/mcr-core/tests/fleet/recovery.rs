@@ -103,7 +103,10 @@ async fn a_kind_that_is_installed_later_is_picked_up() {
     api.create(&Default::default(), &DynamicObject::new("one", &resource))
         .await
         .or_fail();
-    eventually(SOON, "its objects are seen", || (store.len() == 1).then_some(())).await;
+    eventually(SOON, "its objects are seen", || {
+        (store.len().or_fail() == 1).then_some(())
+    })
+    .await;
     assert_eq!(store.list().or_fail()[0].types.as_ref().unwrap().kind, "Widget");
     running.stop().await;
 }

@@ -369,7 +369,7 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
         world.settle().await;
         let cluster = world.fleet.get("a").unwrap();
         assert!(cluster.state().is_ready());
-        assert_eq!(cluster.store_of::<ConfigMap>(&maps()).unwrap().len(), 1);
+        assert_eq!(cluster.store_of::<ConfigMap>(&maps()).unwrap().len().unwrap(), 1);
         let blocked: BTreeSet<String> = cluster
             .kinds()
             .into_iter()

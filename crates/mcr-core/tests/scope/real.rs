@@ -197,6 +197,7 @@ async fn an_index_and_reads_over_the_fleet_find_objects_of_every_cluster() {
     let humans = |fleet: &mcr_core::Fleet| {
         let found = fleet.by_index::<ConfigMap>("type", "human");
         found
+            .objects
             .iter()
             .map(|(cluster, map)| format!("{}/{}", cluster.name(), map.metadata.name.as_deref().unwrap()))
             .collect::<Vec<_>>()
@@ -217,11 +218,15 @@ async fn an_index_and_reads_over_the_fleet_find_objects_of_every_cluster() {
     running
         .fleet
         .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
-    assert_eq!(running.fleet.by_index::<ConfigMap>("name", "lion").len(), 1);
+    assert_eq!(
+        running.fleet.by_index::<ConfigMap>("name", "lion").objects.len(),
+        1
+    );
     assert_eq!(
         running
             .fleet
             .list::<ConfigMap>()
+            .objects
             .iter()
             .filter(|(_, map)| map.metadata.name.as_deref() == Some("crusoe"))
             .count(),

@@ -324,6 +324,7 @@ async fn objects_of_the_same_name_in_two_clusters_never_meet() {
     let found = |value: &str| -> Vec<String> {
         let found = running.fleet.by_index::<ConfigMap>("value", value);
         found
+            .objects
             .iter()
             .map(|(cluster, _)| cluster.name().to_string())
             .collect()
@@ -527,7 +528,14 @@ fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
         running
             .fleet
             .index::<ConfigMap>("name", |map| map.metadata.name.clone().into_iter().collect());
-        assert_eq!(running.fleet.by_index::<ConfigMap>("name", "of-zoo").len(), 1);
+        assert_eq!(
+            running
+                .fleet
+                .by_index::<ConfigMap>("name", "of-zoo")
+                .objects
+                .len(),
+            1
+        );
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(seen.names(), ["default/of-zoo"]);
         assert_eq!(seen.lines(), ["+default/of-zoo"]);
@@ -539,7 +547,10 @@ fn a_cluster_that_moves_to_a_shard_that_can_not_be_listed_keeps_what_it_has() {
             seen.lines(),
             ["+default/comes", "+default/of-zoo", "~default/of-zoo"]
         );
-        assert_eq!(running.fleet.by_index::<ConfigMap>("name", "comes").len(), 1);
+        assert_eq!(
+            running.fleet.by_index::<ConfigMap>("name", "comes").objects.len(),
+            1
+        );
 
         // There and back before anything is listed.
         b.fail_lists(true);

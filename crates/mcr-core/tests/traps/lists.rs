@@ -134,7 +134,7 @@ async fn a_list_that_never_completes_never_deletes() {
     let one = One::of(&server).await;
     eventually("tried thrice", || (server.lists(MAPS).len() > 7).then_some(())).await;
     one.log.is(&["+a", "+b", "+new"]);
-    assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len(), 3);
+    assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 3);
     one.running.stop().await;
 }
 

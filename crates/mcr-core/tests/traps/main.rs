@@ -12,6 +12,8 @@ mod leaving;
 mod lists;
 mod namespaces;
 mod panics;
+mod reads;
+mod ready;
 mod secrets;
 mod server;
 mod sharing;

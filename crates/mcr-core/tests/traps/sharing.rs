@@ -147,7 +147,7 @@ async fn an_index_that_panics_leaves_the_object_out_of_itself_only() {
     log.becomes(&["+bad", "+b", "-bad"]).await;
     let store = cluster.store::<ConfigMap>().unwrap();
     assert_eq!(store.by_index("name", "b").unwrap().len(), 1);
-    assert_eq!(store.len(), 1);
+    assert_eq!(store.len().unwrap(), 1);
     running.stop().await;
 }
 

@@ -120,6 +120,7 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
     let log = capture();
     let one = One::of(&server).await;
     one.log.becomes(&["+a", "+odd"]).await;
+    one.synced().await;
     let store = one.cluster.store::<ConfigMap>().unwrap();
     let error = store.get(&ObjectKey::namespaced("default", "odd")).unwrap_err();
     assert!(matches!(error, StoreError::Decode { .. }));
@@ -147,7 +148,7 @@ async fn an_object_that_is_not_of_its_rust_type_is_told_apart_from_one_that_is_n
         .iter()
         .map(|map| map.metadata.name.clone().unwrap())
         .collect();
-    assert_eq!((names, store.len()), (vec!["a".to_owned()], 2));
+    assert_eq!((names, store.len().unwrap()), (vec!["a".to_owned()], 2));
     assert_eq!(
         one.watch.status().skipped,
         0,

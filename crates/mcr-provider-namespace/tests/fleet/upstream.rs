@@ -139,6 +139,7 @@ async fn p_14_an_index_finds_who_is_in_all_clusters() {
     let all = eventually("three humans are found", || {
         let found = running.fleet.by_index::<ConfigMap>("type", "human");
         let found: Vec<String> = found
+            .objects
             .iter()
             .map(|(cluster, map)| format!("{} {}", cluster.name(), name(map)))
             .collect();

@@ -69,7 +69,8 @@ impl Member {
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<StoredObject> {
         // Read under the lock: a clone of the store would cost more than the read.
         let found = match &*lock(&self.primary) {
-            Some(store) => store.raw(key),
+            // The gate has decided whether the request may run. It does not wait for an optional kind.
+            Some(store) => store.raw_unsynced(key),
             None => return Some(StoredObject::Unwatched),
         };
         match found {

@@ -3,27 +3,26 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::SystemTime,
 };
 
 use arc_swap::ArcSwap;
 use kube::{
     Api, Client, Resource,
-    core::NamespaceResourceScope,
+    core::{DynamicResourceScope, NamespaceResourceScope},
     runtime::events::{Recorder, Reporter},
 };
 use mcr_client::{
     Transport,
     internal::{LazyTransport, Observable},
 };
-use mcr_watch::internal::{Health, Phase};
+use mcr_watch::internal::{Health, Phase, Watches};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     attachment::{Attachment, ConnectionInfo, ScopePlacement},
     info::{ClusterInfo, StateSince},
-    watches::Watches,
 };
 use crate::{
     Capabilities, ClusterName,
@@ -51,7 +50,7 @@ pub(super) struct Inner {
     pub(super) token: CancellationToken,
     /// The tasks that must end before the cluster is gone: its watches and running reconciles.
     pub(super) tasks: TaskTracker,
-    pub(super) watches: Mutex<Watches>,
+    pub(super) watches: Arc<Watches>,
     recorder: OnceLock<Box<Recorder>>,
     attachment: Attachment,
     pub(super) resources: Arc<Resources>,
@@ -74,6 +73,7 @@ impl Cluster {
             resources.observers.counts.entered(&first.state);
         }
         let cluster = Self(Arc::new(Inner {
+            watches: Arc::new(Watches::new(name.clone())),
             name,
             provider,
             epoch,
@@ -83,7 +83,6 @@ impl Cluster {
             health: OnceLock::new(),
             token: resources.token.child_token(),
             tasks: TaskTracker::new(),
-            watches: Mutex::default(),
             recorder: OnceLock::new(),
             attachment,
             resources: resources.clone(),
@@ -186,12 +185,25 @@ impl Cluster {
         Api::all(self.client())
     }
 
+    /// Like [`api`](Self::api), for a kind that is known at run time.
+    pub fn api_with<K: Resource>(&self, dynamic: &K::DynamicType) -> Api<K> {
+        Api::all_with(self.client(), dynamic)
+    }
+
     /// An API for the objects of a kind in one namespace.
     pub fn namespaced<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
         Api::namespaced(self.client(), namespace)
+    }
+
+    /// Like [`namespaced`](Self::namespaced), for a kind that is known at run time. The kind must have namespaces.
+    pub fn namespaced_with<K>(&self, namespace: &str, dynamic: &K::DynamicType) -> Api<K>
+    where
+        K: Resource<Scope = DynamicResourceScope>,
+    {
+        Api::namespaced_with(self.client(), namespace, dynamic)
     }
 
     /// The recorder for Kubernetes events of this cluster.
@@ -343,7 +355,7 @@ impl Cluster {
     /// Cancels its token, ends its watches and accepts no new task. No store is readable after this.
     pub(crate) fn close(&self) {
         self.0.token.cancel();
-        Watches::close(&self.0.watches);
+        self.0.watches.close();
         self.0.tasks.close();
     }
 

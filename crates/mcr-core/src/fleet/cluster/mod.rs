@@ -4,9 +4,7 @@ mod attachment;
 mod handle;
 mod info;
 mod stores;
-mod watches;
 
 pub(crate) use attachment::{Attachment, ConnectionInfo, ScopePlacement};
 pub use handle::Cluster;
 pub(crate) use info::ClusterInfo;
-pub use stores::{KindStatus, WatchHandle};

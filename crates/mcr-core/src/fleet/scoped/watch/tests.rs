@@ -378,7 +378,8 @@ impl World {
             let status = reading.watch.status();
             if let Some((s, _)) = reading.at {
                 let scope = &self.scopes[s];
-                reading.synced |= scope.synced;
+                // Before it has arrived, it may lack objects that its new place has.
+                reading.synced |= scope.synced && reading.waits.is_none();
                 assert_eq!(
                     (status.synced, status.lists, status.problem.is_some()),
                     (reading.synced, scope.lists, scope.problem)

@@ -5,14 +5,12 @@ use std::time::SystemTime;
 use serde::Serializer;
 
 /// A time as RFC 3339 in UTC, with milliseconds. `unknown` for a time that RFC 3339 can't express.
-pub(crate) fn rfc3339(time: &SystemTime) -> String {
+fn rfc3339(time: &SystemTime) -> String {
     jiff::Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 
-pub(crate) fn rfc3339_option<S: Serializer>(
-    time: &Option<SystemTime>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+/// Serialises a time as RFC 3339, for `serialize_with`.
+pub fn rfc3339_option<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
     match time {
         Some(time) => serializer.serialize_some(&rfc3339(time)),
         None => serializer.serialize_none(),
