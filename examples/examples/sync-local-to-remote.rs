@@ -176,8 +176,7 @@ async fn wanted(request: &Request<()>, namespace: &str) -> Result<Option<Arc<Con
     if let Some(original) = store.get(&request.key.object)? {
         return Ok(Some(original).filter(|original| original.metadata.deletion_timestamp.is_none()));
     }
-    // A store that is not listed yet is an error, and the request comes again. A listed one may be behind: nothing is deleted
-    // before the hub itself has said so.
+    // The store may be older than the hub. Nothing is deleted before the hub itself has said so.
     let original = hub
         .namespaced::<ConfigMap>(namespace)
         .get_opt(request.name())

@@ -31,6 +31,18 @@ pub enum BuildError {
         /// The name of the setting.
         setting: &'static str,
     },
+    /// `WatchOptions::gates_all(true)` is set for a watch that is not limited to one named cluster.
+    #[error(
+        "controller {controller}: the watch of {watch} has gates_all(true), but its selector ({selector}) does not name one cluster, so it is unknown when the watch has listed. Write .clusters(ClusterSelector::name(\"NAME\")) or .clusters(ClusterSelector::hub()) in its WatchOptions, or leave gates_all out"
+    )]
+    GatesAll {
+        /// The name of the controller.
+        controller: Arc<str>,
+        /// The kind of the watch.
+        watch: String,
+        /// The selector of the watch.
+        selector: String,
+    },
     /// A function given to `Controller::watch_request` or `WatchOptions::request` returned a request for another kind.
     #[error(
         "controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`"

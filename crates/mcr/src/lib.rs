@@ -26,8 +26,8 @@ mod unlogged;
 pub use action::{Action, IntoAction};
 pub use controller::{
     BuiltController, ClusterEnqueue, Controller, ControllerClusterStatus, ControllerCounts, ControllerHandle,
-    ControllerStatus, Enqueue, GateStatus, OwnsOptions, QueueStatus, RunningRequest, WaitingKind,
-    WatchOptions,
+    ControllerStatus, Enqueue, GateStatus, GatingWatch, OwnsOptions, QueueStatus, RunningRequest,
+    WaitingKind, WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
 pub use manager::{IntoController, Manager, ManagerBuilder};

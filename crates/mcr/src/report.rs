@@ -7,7 +7,7 @@ use std::{
 
 use mcr_core::{ClusterStatus, Fleet, ProviderStatus, ScopeStatus};
 
-use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, QueueStatus};
+use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, GatingWatch, QueueStatus};
 
 /// The state of the fleet, its providers and its controllers at one moment, for people and programs. The HTTP server
 /// serves it as JSON at `/clusters`.
@@ -64,6 +64,8 @@ pub struct ControllerReport {
     pub name: Arc<str>,
     /// The number of clusters that the controller works on.
     pub clusters: usize,
+    /// The gating watches that all its requests wait for: [`ControllerStatus::gated_by`](crate::ControllerStatus::gated_by).
+    pub gated_by: Vec<GatingWatch>,
     /// The state of its queue.
     pub queue: QueueStatus,
     /// The counters since the controller was built.
@@ -97,6 +99,7 @@ impl FleetReport {
             reports.push(ControllerReport {
                 name: name.clone(),
                 clusters: status.clusters.len(),
+                gated_by: status.gated_by,
                 queue: status.queue,
                 counts: status.counts,
             });

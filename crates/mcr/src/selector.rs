@@ -82,6 +82,9 @@ impl ClusterSelector {
     }
 
     /// Selects only the cluster named `hub`.
+    ///
+    /// A watch of a controller with this selector [gates all requests](crate::WatchOptions::gates_all) of the controller
+    /// until it has listed for the first time.
     pub fn hub() -> Self {
         Self::name(HUB)
     }
@@ -178,6 +181,14 @@ impl ClusterSelector {
     /// If a function of [`matching`](Self::matching) panics.
     pub fn matches(&self, cluster: &Cluster) -> bool {
         self.selects(cluster)
+    }
+
+    /// The name of the only cluster that the selector can select, if it is [`name`](Self::name) or [`hub`](Self::hub).
+    pub(crate) fn only_name(&self) -> Option<&Arc<str>> {
+        match &*self.0 {
+            Node::Names(names) if names.len() == 1 => names.first(),
+            _ => None,
+        }
     }
 
     fn selects(&self, subject: &dyn Subject) -> bool {

@@ -52,6 +52,9 @@ use crate::{
 /// If a kind can't be listed in a cluster, the requests of that cluster wait, and
 /// [`ControllerStatus`](super::ControllerStatus) shows the reason. Other clusters go on.
 ///
+/// A watch of the hub ([`ClusterSelector::hub`]) gates all requests of the controller, in whatever cluster: none is dispatched
+/// before the watch has listed there once. [`WatchOptions::gates_all`] says when, and how to change it.
+///
 /// # What can't be written
 /// A controller has at most one primary kind, and only objects of a primary kind own others:
 ///

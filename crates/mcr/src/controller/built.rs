@@ -91,7 +91,8 @@ impl BuiltController {
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(follow(engine.clone(), sources.cluster, stop_following.clone()));
-        tasks.spawn(dispatch(engine.clone()));
+        // Cancelled when the queue closes.
+        tasks.spawn(dispatch(engine.clone(), stop_sources.clone()));
         let mut running_sources = JoinSet::new();
         for run in &sources.global {
             running_sources.spawn(source::run(engine.clone(), run.clone(), stop_sources.clone()));

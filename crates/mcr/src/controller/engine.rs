@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     counters::{Counters, count},
+    gating::Gating,
     member::Member,
     plan::{Plan, WatchPlan},
 };
@@ -31,6 +32,7 @@ type Members = HashMap<ClusterName, Arc<Member>, foldhash::fast::RandomState>;
 pub(crate) struct Core {
     pub(crate) plan: Plan,
     pub(crate) queue: Queue,
+    pub(crate) gating: Gating,
     pub(crate) counters: Counters,
     /// Tracks every reconcile and every source of a cluster.
     pub(crate) tracker: TaskTracker,
@@ -52,7 +54,12 @@ const MAX_DEFERRED: usize = 10_000;
 
 impl Core {
     pub(crate) fn new(plan: Plan, queue: Queue) -> Self {
+        let gating = plan.watches.iter().enumerate().filter_map(|(at, watch)| {
+            let cluster = watch.gates_all.clone()?;
+            Some((at, cluster, watch.request.to_string()))
+        });
         Self {
+            gating: Gating::new(gating),
             plan,
             queue,
             counters: Counters::default(),

@@ -86,6 +86,7 @@ impl<K> Controller<K> {
                 clusters: None,
                 predicates: with_filter(primary.predicates),
                 optional: false,
+                gates_all: None,
                 map: None,
             });
         }
@@ -97,6 +98,14 @@ impl<K> Controller<K> {
                 (None, None) => continue,
             };
             let options = watch.options;
+            let gates_all =
+                options
+                    .gating_cluster(&self.clusters)
+                    .map_err(|selector| BuildError::GatesAll {
+                        controller: name.clone(),
+                        watch: watch.kind.to_string(),
+                        selector: selector.to_string(),
+                    })?;
             let request = match options.request {
                 Some(change) => change(watch.kind.clone()),
                 None => watch.kind.clone(),
@@ -106,6 +115,7 @@ impl<K> Controller<K> {
                 clusters: options.clusters,
                 predicates: with_filter(options.predicates),
                 optional: options.optional,
+                gates_all,
                 map: Some(map),
             });
         }

@@ -216,6 +216,7 @@ impl Follower {
         tracing::debug!(controller = %core.plan.name, cluster = %name, epoch = cluster.epoch(), "cluster joined the controller");
         core.queue.engage(name.clone(), member.epoch);
         core.queue.park(name);
+        core.gating.joined(name, &cluster.state());
         core.members_mut().insert(name.clone(), member.clone());
         if core.queue.is_closed() {
             // The controller is stopping, and may have closed its members before this one was added.
@@ -284,7 +285,9 @@ impl Follower {
         let Some(followed) = self.members.get_mut(name) else {
             return;
         };
-        let ready = cluster.state().is_ready();
+        let state = cluster.state();
+        core.gating.joined(name, &state);
+        let ready = state.is_ready();
         if ready && followed.parked {
             // The fleet spreads the first connections. Clusters that are reachable again need a spread here.
             let jitter = if followed.was_ready {
@@ -317,6 +320,7 @@ impl Follower {
         {
             let mut gate = lock(&member.gate);
             gate.retired = true;
+            core.gating.left(name);
             core.queue.disengage(name);
         }
         if member.close() {

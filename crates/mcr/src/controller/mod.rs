@@ -8,6 +8,7 @@ mod enqueue;
 mod finish;
 mod follow;
 mod gate;
+mod gating;
 mod histogram;
 mod member;
 mod options;
@@ -25,6 +26,7 @@ pub use built::BuiltController;
 pub use counters::ControllerCounts;
 pub use enqueue::{ClusterEnqueue, Enqueue};
 pub use gate::{GateStatus, WaitingKind};
+pub use gating::GatingWatch;
 #[cfg(feature = "metrics")]
 pub(crate) use histogram::HistogramRead;
 pub use options::{OwnsOptions, WatchOptions};

@@ -1,8 +1,8 @@
 //! The options of the secondary watches of a controller.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use mcr_core::WatchRequest;
+use mcr_core::{HUB, WatchRequest};
 
 use crate::{ClusterSelector, Predicate};
 
@@ -25,6 +25,7 @@ pub struct WatchOptions {
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) request: Option<Box<dyn FnOnce(WatchRequest) -> WatchRequest + Send>>,
     pub(crate) optional: bool,
+    pub(crate) gates_all: Option<bool>,
 }
 
 impl WatchOptions {
@@ -33,7 +34,8 @@ impl WatchOptions {
         Self::default()
     }
 
-    /// Watches these clusters instead of those of the controller.
+    /// Watches these clusters instead of those of the controller. With
+    /// [`ClusterSelector::hub`], the watch [gates all requests](Self::gates_all).
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = Some(clusters);
         self
@@ -53,10 +55,54 @@ impl WatchOptions {
     }
 
     /// Leaves this watch out of the sync gate: requests do not wait until it has listed. The reconciler must handle a store
-    /// that is empty, and a kind that does not exist in the cluster.
+    /// that is empty, and a kind that does not exist in the cluster. An optional watch of the hub gates nothing either, unless
+    /// [`gates_all(true)`](Self::gates_all) is set.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
+    }
+
+    /// Sets whether all requests of the controller, in whatever cluster, wait until this watch has listed for the first time.
+    /// So a reconciler that reads the hub's store never takes "not listed yet" for "not there".
+    ///
+    /// Without this call, a watch gates all requests if its [selector](Self::clusters) is [`ClusterSelector::hub`] and it is not
+    /// [`optional`](Self::optional). `gates_all(true)` does the same for a watch with [`ClusterSelector::name`], and for an
+    /// optional watch. `gates_all(false)` lets the requests of other clusters run before the watch has listed; the reconciler
+    /// then must handle a store that is not listed.
+    ///
+    /// The first complete list opens the gate for the rest of the controller's run, also if the cluster leaves, is replaced by
+    /// another one, or lists again. Sources and fleet mappers run meanwhile, and the requests that they add wait.
+    /// [`ControllerStatus::gated_by`](super::ControllerStatus::gated_by) has the reason for the wait: the cluster is missing or
+    /// not Ready, or it refuses the list. The log has it after 10 seconds, and again when it has changed.
+    ///
+    /// ```
+    /// use mcr::{ClusterSelector, WatchOptions};
+    ///
+    /// let settings = WatchOptions::new().clusters(ClusterSelector::name("control")).gates_all(true);
+    /// let statistics = WatchOptions::new().clusters(ClusterSelector::hub()).gates_all(false);
+    /// # let _ = (settings, statistics);
+    /// ```
+    ///
+    /// # Errors
+    /// With `true`, `build` returns [`BuildError::GatesAll`](crate::BuildError::GatesAll) if the clusters of the watch are not
+    /// selected by one name.
+    pub fn gates_all(mut self, gates: bool) -> Self {
+        self.gates_all = Some(gates);
+        self
+    }
+
+    /// The name of the cluster in which this watch gates all requests, if it does. `own` is the selector of the controller.
+    /// An error is the selector that does not name one cluster.
+    pub(super) fn gating_cluster(&self, own: &ClusterSelector) -> Result<Option<Arc<str>>, ClusterSelector> {
+        let selector = self.clusters.as_ref().unwrap_or(own);
+        match (self.gates_all, selector.only_name()) {
+            (Some(true), None) => Err(selector.clone()),
+            (Some(true), name) => Ok(name.cloned()),
+            (None, Some(name)) if **name == *HUB && self.clusters.is_some() && !self.optional => {
+                Ok(Some(name.clone()))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -66,6 +112,7 @@ impl fmt::Debug for WatchOptions {
             .field("clusters", &self.clusters)
             .field("predicates", &self.predicates.len())
             .field("optional", &self.optional)
+            .field("gates_all", &self.gates_all)
             .finish_non_exhaustive()
     }
 }

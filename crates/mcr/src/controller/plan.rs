@@ -29,6 +29,8 @@ pub(crate) struct WatchPlan {
     pub(crate) clusters: Option<ClusterSelector>,
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) optional: bool,
+    /// The name of the cluster, if all requests of the controller wait until this watch has listed there.
+    pub(crate) gates_all: Option<Arc<str>>,
     /// `None` for the primary watch, whose objects are reconciled themselves.
     pub(crate) map: Option<MapChange>,
 }

@@ -7,6 +7,7 @@ use tokio::{
     task::coop::consume_budget,
     time::{Instant, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{counters::count, engine::Engine, member::Member, outcome::outcome, runs::Job};
@@ -17,8 +18,12 @@ use crate::{
     reconciler::{Completion, Invocation},
 };
 
-/// Dispatches until the queue is closed.
-pub(crate) async fn dispatch(engine: Arc<Engine>) {
+/// Dispatches until the queue is closed. Begins when all gating watches have listed; `stop` ends the wait for them.
+pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
+    let gating = engine.core.gating.opened(&engine.core.plan.name);
+    if stop.run_until_cancelled(gating).await.is_none() {
+        return;
+    }
     while let Some(job) = engine.core.queue.next().await {
         start(&engine, job);
         // `next` of a queue with ready items never waits. The other tasks of this thread need their turn.

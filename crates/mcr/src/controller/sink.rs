@@ -79,6 +79,7 @@ impl ChangeSink for WatchSink {
         let mut gate = lock(&self.member.gate);
         gate.update_watch(self.at, status);
         if !gate.retired {
+            self.engine.core.gating.reported(self.at, status);
             // Set under the lock of the gate, so that the queue gets the changes of the gate in order.
             self.engine
                 .core

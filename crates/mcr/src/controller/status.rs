@@ -6,7 +6,9 @@ use mcr_core::{ClusterName, internal::lock};
 
 #[cfg(feature = "metrics")]
 use super::histogram::HistogramRead;
-use super::{counters::ControllerCounts, engine::Core, gate::GateStatus, runs::RunningRequest};
+use super::{
+    counters::ControllerCounts, engine::Core, gate::GateStatus, gating::GatingWatch, runs::RunningRequest,
+};
 
 /// The state of a controller at one moment. [`ControllerHandle::status`] returns it.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -17,6 +19,9 @@ pub struct ControllerStatus {
     pub name: Arc<str>,
     /// The clusters that the controller works on, by name.
     pub clusters: BTreeMap<ClusterName, ControllerClusterStatus>,
+    /// The gating watches that have not listed yet. Until it is empty, the controller dispatches no request, whatever the
+    /// gates of its clusters. Empty then for the rest of the run.
+    pub gated_by: Vec<GatingWatch>,
     /// The state of its queue.
     pub queue: QueueStatus,
     /// The counters since the controller was built.
@@ -35,7 +40,7 @@ pub struct QueueStatus {
     /// The number of running reconciles, those of clusters that have left included.
     pub running: usize,
     /// The waiting time of the request that has been ready longest, in seconds. Requests of clusters that are
-    /// parked or have a closed gate do not count.
+    /// parked or have a closed gate do not count; requests that wait for a [gating watch](ControllerStatus::gated_by) do.
     pub oldest_wait: Option<f64>,
     /// The reconcile that has been running longest.
     pub longest_running: Option<RunningRequest>,
@@ -98,6 +103,7 @@ impl ControllerHandle {
                 longest_running: self.0.counters.runs.longest(),
             },
             clusters,
+            gated_by: self.0.gating.waiting(),
             counts: self.0.counters.read(&queue.counters()),
         }
     }

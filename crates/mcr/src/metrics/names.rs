@@ -107,7 +107,7 @@ metrics! {
     QUEUE_DEPTH: Gauge "mcr_queue_depth" ["controller", "status"]
         "Requests that are ready, or delayed until their time";
     QUEUE_OLDEST: Gauge "mcr_queue_oldest_wait_seconds" ["controller"]
-        "How long the request has waited that has been ready longest, of those that could run";
+        "How long the request has waited that has been ready longest, of those whose cluster is neither gated nor parked";
     QUEUE_WAIT: Histogram "mcr_queue_wait_seconds" ["controller"]
         "How long requests were ready before they were dispatched";
     QUEUE_ADDS: Counter "mcr_queue_adds_total" ["controller"]

@@ -153,6 +153,7 @@ async fn clusters_as_json_have_stable_fields() {
     let expected = json!([{
         "name": "animals",
         "clusters": 3,
+        "gatedBy": [],
         "queue": {"ready": 0, "delayed": 0, "running": 0, "oldestWait": null, "longestRunning": null},
         "counts": {
             "reconciles": 1, "successes": 1, "errors": 0, "panics": 0, "timeouts": 0, "aborted": 0, "dropped": 0,
