@@ -73,13 +73,12 @@ fn copies() -> WatchRequest {
 
 // ---- What leads to a request ------------------------------------------------------------------------------------
 
-fn controller(fleet: &Fleet, output: Output) -> Result<mcr::BuiltController, mcr::BuildError> {
-    let members = fleet.clone();
-    let each_copy = move |original: Watched<ConfigMap>| -> Vec<RequestKey> {
+fn controller(output: Output) -> Result<mcr::BuiltController, mcr::BuildError> {
+    let each_copy = |original: Watched<ConfigMap>| -> Vec<RequestKey> {
         let Some(key) = ObjectKey::of(&*original.object) else {
             return Vec::new();
         };
-        members_of(&members)
+        members_of(&original.fleet)
             .map(|cluster| RequestKey::new(cluster, key.clone()))
             .collect()
     };
@@ -348,9 +347,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let hub = SingleProvider::named(HUB, hub)?;
 
     let (output, stop) = args.output.start()?;
-    let fleet = Fleet::builder().provider(hub).provider(members).build();
-    let controller = controller(&fleet, output).context("the controller")?;
-    let manager = Manager::builder().fleet(fleet).controller(controller).build()?;
+    let controller = controller(output).context("the controller")?;
+    let manager = Manager::builder()
+        .provider(hub)
+        .provider(members)
+        .controller(controller)
+        .build()?;
     Ok(manager.run_until(stop).await?)
 }
 

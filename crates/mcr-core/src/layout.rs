@@ -57,6 +57,14 @@ pub trait ScopeLayout: Send + Sync + 'static {
         Capabilities::default()
     }
 
+    /// Whether every object that leaves a watch without selectors was deleted. `false` by default: requests for such objects
+    /// then have the state `LeftWatch`, not `Deleted`.
+    ///
+    /// Return `true` only if the endpoint has no other reason to remove objects. kcp has one: a revoked permission claim.
+    fn deletions_are_certain(&self) -> bool {
+        false
+    }
+
     /// The default namespace of the [client](crate::Cluster::client) of the cluster at `place`. `default` by default.
     fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
         let _ = place;

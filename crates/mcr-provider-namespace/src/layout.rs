@@ -87,6 +87,11 @@ impl ScopeLayout for Layout {
         Capabilities::default().without_cluster_scoped_kinds()
     }
 
+    // An object stays in its namespace until it is deleted.
+    fn deletions_are_certain(&self) -> bool {
+        true
+    }
+
     fn default_namespace<'p>(&'p self, place: &'p str) -> Cow<'p, str> {
         Cow::Borrowed(self.inside.as_deref().unwrap_or(place))
     }

@@ -4,6 +4,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
+mod confirm;
 mod controller;
 mod error;
 mod failure;
@@ -24,14 +25,15 @@ mod signals;
 mod unlogged;
 
 pub use action::{Action, IntoAction};
+pub use confirm::ConfirmError;
 pub use controller::{
     BuiltController, ClusterEnqueue, Controller, ControllerClusterStatus, ControllerCounts, ControllerHandle,
-    ControllerStatus, Enqueue, GateStatus, GatingWatch, OwnsOptions, QueueStatus, RunningRequest,
-    WaitingKind, WatchOptions,
+    ControllerStatus, Enqueue, GateStatus, GatingWatch, OwnsOptions, PrimaryKind, QueueStatus,
+    RunningRequest, WaitingKind, WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
 pub use manager::{IntoController, Manager, ManagerBuilder};
-pub use mapper::Watched;
+pub use mapper::{IntoTargets, Watched};
 pub use predicate::Predicate;
 pub use queue::Backoff;
 pub use reconciler::Reconciler;

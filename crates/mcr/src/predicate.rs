@@ -8,7 +8,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 /// Decides whether a change of an object may lead to a request.
 ///
 /// A watch calls its predicates for every change, before its mapper. The predicates of this type (`spec_changed`, …) only
-/// ignore updates: creations, first listings and deletions pass, as in controller-runtime.
+/// ignore updates: creations, first listings and deletions pass, as in controller-runtime. An object that no longer matches the
+/// selector of its watch is deleted for a predicate.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;

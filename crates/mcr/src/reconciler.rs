@@ -91,16 +91,25 @@ pub(crate) struct Invocation {
 /// The object of a request as the store of the primary kind has it.
 pub(crate) enum StoredObject {
     Live(Arc<Object>),
-    Deleted(Arc<Object>),
+    /// No longer in the store.
+    Left(LeftObject),
     Absent,
     Unwatched,
+}
+
+/// An object that has left the primary watch.
+#[derive(Clone)]
+pub(crate) struct LeftObject {
+    pub(crate) object: Arc<Object>,
+    /// Whether it was deleted for certain.
+    pub(crate) deleted: bool,
 }
 
 impl StoredObject {
     pub(crate) fn state(&self) -> ObjectState {
         match self {
             Self::Live(_) | Self::Unwatched => ObjectState::Exists,
-            Self::Deleted(object) => ObjectState::Deleted(object.clone()),
+            Self::Left(left) => ObjectState::Left(left.object.clone()),
             Self::Absent => ObjectState::Absent,
         }
     }
@@ -110,7 +119,7 @@ impl StoredObject {
 pub(crate) enum ObjectState {
     /// The object exists, or its kind is not watched.
     Exists,
-    Deleted(Arc<Object>),
+    Left(Arc<Object>),
     Absent,
 }
 
@@ -162,9 +171,14 @@ where
                     Ok(object) => RequestObject::Live(Arc::new(object)),
                     Err(error) => return Completion::Undecodable(object, error),
                 },
-                StoredObject::Deleted(object) => RequestObject::Deleted {
-                    last_known: object.decode().ok().map(Arc::new),
-                },
+                StoredObject::Left(LeftObject { object, deleted }) => {
+                    let last_known = object.decode().ok().map(Arc::new);
+                    if deleted {
+                        RequestObject::Deleted { last_known }
+                    } else {
+                        RequestObject::LeftWatch { last_known }
+                    }
+                }
                 StoredObject::Absent => RequestObject::Absent,
                 StoredObject::Unwatched => RequestObject::Unwatched,
             };

@@ -108,8 +108,8 @@ impl<K: Lookup> From<ObjectRef<K>> for Target {
 pub enum RequestObject<K> {
     /// The object exists; this is its state in the store.
     Live(Arc<K>),
-    /// The object was deleted: a watch event reported it, or a complete list did not contain the object any more. With a
-    /// label or field selector, this includes objects that no longer match.
+    /// The object was deleted for certain: the watch has no selector, and a watch event reported the deletion, or a complete
+    /// list did not contain the object any more.
     ///
     /// Requests for the object have this state until one of them has succeeded. Deletions while the program does not run are
     /// missed. Use a finalizer for a clean-up that must not be missed.
@@ -117,7 +117,24 @@ pub enum RequestObject<K> {
         /// The last known state of the object; `None` if it can't be decoded.
         last_known: Option<Arc<K>>,
     },
-    /// The store does not contain the object, and no deletion of it is left to reconcile. A mapper, a source or a requeue
+    /// The object left the watch: it was deleted, or it exists and the watch no longer includes it. The API server reports
+    /// both in the same way.
+    ///
+    /// Objects leave a watch with a label or field selector when they no longer match. In a [scope](mcr_core::scope), objects
+    /// can leave a watch for other reasons, unless its layout
+    /// [rules them out](mcr_core::ScopeLayout::deletions_are_certain).
+    ///
+    /// Stop what the reconciler does for objects of this selection. Before you free what belongs to the object as long as it
+    /// exists, such as a cloud resource, ask the server with [`Request::confirm_deleted`]. A later deletion of an object that
+    /// has left the watch is not reported. So to free something at every deletion, use a finalizer, or watch without a
+    /// selector and compare the labels in the reconciler.
+    ///
+    /// Requests for the object have this state until one of them has succeeded, or until the object is back in the watch.
+    LeftWatch {
+        /// The last known state of the object, in which it was still in the watch; `None` if it can't be decoded.
+        last_known: Option<Arc<K>>,
+    },
+    /// The store does not contain the object, and there is neither `Deleted` nor `LeftWatch` to reconcile. A mapper, a source or a requeue
     /// added the request.
     Absent,
     /// The controller does not watch its primary kind in this cluster, or has no primary kind.
@@ -133,18 +150,23 @@ impl<K> RequestObject<K> {
         }
     }
 
-    /// The object, or its last known state before it was deleted.
+    /// The object, or its last known state before it was deleted or left the watch.
     pub fn last_known(&self) -> Option<&Arc<K>> {
         match self {
             Self::Live(object) => Some(object),
-            Self::Deleted { last_known } => last_known.as_ref(),
+            Self::Deleted { last_known } | Self::LeftWatch { last_known } => last_known.as_ref(),
             _ => None,
         }
     }
 
-    /// Whether the object was deleted.
+    /// Whether the object was deleted for certain. `false` for an object that [left the watch](Self::has_left_watch).
     pub fn is_deleted(&self) -> bool {
         matches!(self, Self::Deleted { .. })
+    }
+
+    /// Whether the object left the watch and may still exist. `false` for an object that was deleted for certain.
+    pub fn has_left_watch(&self) -> bool {
+        matches!(self, Self::LeftWatch { .. })
     }
 }
 
@@ -153,6 +175,9 @@ impl<K> Clone for RequestObject<K> {
         match self {
             Self::Live(object) => Self::Live(object.clone()),
             Self::Deleted { last_known } => Self::Deleted {
+                last_known: last_known.clone(),
+            },
+            Self::LeftWatch { last_known } => Self::LeftWatch {
                 last_known: last_known.clone(),
             },
             Self::Absent => Self::Absent,
@@ -268,6 +293,7 @@ impl<K> fmt::Debug for Request<K> {
         let object = match self.object {
             RequestObject::Live(_) => "Live",
             RequestObject::Deleted { .. } => "Deleted",
+            RequestObject::LeftWatch { .. } => "LeftWatch",
             RequestObject::Absent => "Absent",
             RequestObject::Unwatched => "Unwatched",
         };

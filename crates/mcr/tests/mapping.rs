@@ -113,6 +113,31 @@ async fn a_hub_object_is_reconciled_for_what_happens_in_any_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mapper_finds_the_clusters_of_today_in_its_argument() {
+    let mut world = World::new();
+    let hub = world.join("hub");
+    let seen = Seen::default();
+    let to_members = |secret: Watched<Secret>| -> Vec<RequestKey> {
+        let clusters = secret.clone().fleet.clusters();
+        let members = clusters.iter().filter(|cluster| *cluster.name() != "hub");
+        members
+            .filter_map(|cluster| RequestKey::of(cluster, &*secret.object))
+            .collect()
+    };
+    let of_hub = WatchOptions::new().clusters(ClusterSelector::hub());
+    let controller = Controller::<ConfigMap>::new("x").watches_with(&(), to_members, of_hub);
+    world.run(controller.build(keys, Arc::new(seen.clone())).unwrap());
+    until_true(|| hub.watches() == 1).await;
+    let members = [world.join("a"), world.join("b")];
+    until_true(|| members.iter().all(|member| member.watches() == 1)).await;
+    hub.put("secrets", "ns/s", json!({}));
+    let mut all = seen.wait_for(2).await;
+    all.sort();
+    assert_eq!(all, ["cluster://a/ns/s", "cluster://b/ns/s"]);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_key_of_an_object_is_the_key_of_its_request() {
     let mut world = World::new();
     let (a, b) = (world.join("a"), world.join("b"));

@@ -16,9 +16,8 @@ use super::{
 };
 use crate::{
     ClusterSelector, Predicate, RequestKey,
-    mapper::{self, OwnerKind, Watched},
+    mapper::{self, IntoTargets, OwnerKind, Watched},
     queue::{Backoff, QueueConfig},
-    request::Target,
 };
 
 /// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
@@ -90,8 +89,11 @@ use crate::{
 /// ```
 ///
 /// # Deletions
-/// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted). Deletions
-/// while the program does not run are not reported. If a cluster leaves, its objects do not count as deleted.
+/// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted). With a label or
+/// field selector in [`watch_request`](Self::watch_request), they have
+/// [`LeftWatch`](crate::RequestObject::LeftWatch) instead, as do those of objects that no longer match:
+/// [`Request::confirm_deleted`](crate::Request::confirm_deleted) asks the server. Deletions while the program does not run
+/// are not reported. If a cluster leaves, its objects do not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
     pub(super) name: Arc<str>,
@@ -164,7 +166,8 @@ impl<K> Controller<K> {
     }
 
     /// Watches another kind. `map` returns the keys to reconcile when an object changes: in the same cluster
-    /// ([`ObjectKey`](mcr_core::ObjectKey)), or in any cluster ([`RequestKey`]).
+    /// ([`ObjectKey`](mcr_core::ObjectKey)), or in any cluster ([`RequestKey`]). [`Watched`] has the object, its cluster and
+    /// the fleet.
     ///
     /// To watch only the metadata, use `PartialObjectMeta<W>`.
     ///
@@ -178,7 +181,7 @@ impl<K> Controller<K> {
     pub fn watches<W, I>(self, map: impl Fn(Watched<W>) -> I + Send + Sync + 'static) -> Self
     where
         W: Resource<DynamicType = ()> + DeserializeOwned + 'static,
-        I: IntoIterator<Item: Into<Target>>,
+        I: IntoTargets,
     {
         self.watches_with(&(), map, WatchOptions::new())
     }
@@ -192,7 +195,7 @@ impl<K> Controller<K> {
     ) -> Self
     where
         W: Resource + DeserializeOwned + 'static,
-        I: IntoIterator<Item: Into<Target>>,
+        I: IntoTargets,
     {
         let (kind, map) = (WatchRequest::with::<W>(dynamic), Some(mapper::typed(map)));
         self.watches.push(Secondary {

@@ -29,7 +29,8 @@ where
     /// [`BuildError`] if nothing could ever trigger the controller, or if a setting makes no sense.
     pub fn build<Ctx>(
         self,
-        reconciler: impl Reconciler<K, Ctx>,
+        // If the arguments are others, rustc ignores the hints of attributes, but it shows the next line.
+        reconciler: impl Reconciler<K, Ctx>, // kube's `async fn(Arc<K>, Arc<Ctx>)` goes to `build_uniform`
         ctx: Arc<Ctx>,
     ) -> Result<BuiltController, BuildError>
     where

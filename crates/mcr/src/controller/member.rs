@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::gate::SyncGate;
-use crate::reconciler::{ClusterContext, StoredObject};
+use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
 pub(crate) struct Member {
@@ -23,8 +23,8 @@ pub(crate) struct Member {
     pub(crate) context: ClusterContext,
     pub(crate) gate: Mutex<SyncGate>,
     primary: Mutex<Option<Store<IgnoredAny>>>,
-    /// Deleted objects, until a reconcile of the deletion has succeeded.
-    tombstones: Mutex<HashMap<ObjectKey, Arc<Object>>>,
+    /// Objects that have left the primary watch, until a reconcile of that has succeeded.
+    tombstones: Mutex<HashMap<ObjectKey, LeftObject>>,
     /// The resource versions of objects that could not be decoded, so that each version is reported once.
     undecodable: Mutex<HashMap<ObjectKey, Box<str>>>,
     tasks: Mutex<Tasks>,
@@ -76,7 +76,7 @@ impl Member {
         match found {
             Ok(Some(object)) => Some(StoredObject::Live(object)),
             Ok(None) => Some(match lock(&self.tombstones).get(key) {
-                Some(object) => StoredObject::Deleted(object.clone()),
+                Some(left) => StoredObject::Left(left.clone()),
                 None => StoredObject::Absent,
             }),
             Err(_) => None,
@@ -88,18 +88,18 @@ impl Member {
         remove(&self.tombstones, key);
     }
 
-    /// Adds the tombstone of an object that was deleted in the primary watch.
-    pub(crate) fn add_tombstone(&self, key: &ObjectKey, object: Arc<Object>) {
-        lock(&self.tombstones).insert(key.clone(), object);
+    /// Adds the tombstone of an object that has left the primary watch.
+    pub(crate) fn add_tombstone(&self, key: &ObjectKey, left: LeftObject) {
+        lock(&self.tombstones).insert(key.clone(), left);
         remove(&self.undecodable, key);
     }
 
-    /// Removes a tombstone after a reconcile of this deletion has succeeded. Keeps the tombstone of a later deletion.
-    pub(crate) fn deletion_reconciled(&self, key: &ObjectKey, object: &Arc<Object>) {
+    /// Removes a tombstone after a reconcile of it has succeeded. Keeps the tombstone of a later object of the same name.
+    pub(crate) fn left_reconciled(&self, key: &ObjectKey, object: &Arc<Object>) {
         let mut tombstones = lock(&self.tombstones);
         if tombstones
             .get(key)
-            .is_some_and(|found| Arc::ptr_eq(found, object))
+            .is_some_and(|found| Arc::ptr_eq(&found.object, object))
         {
             tombstones.remove(key);
         }

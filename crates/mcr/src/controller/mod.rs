@@ -30,5 +30,6 @@ pub use gating::GatingWatch;
 #[cfg(feature = "metrics")]
 pub(crate) use histogram::HistogramRead;
 pub use options::{OwnsOptions, WatchOptions};
+pub use primary::PrimaryKind;
 pub use runs::RunningRequest;
 pub use status::{ControllerClusterStatus, ControllerHandle, ControllerStatus, QueueStatus};

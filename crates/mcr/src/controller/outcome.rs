@@ -26,8 +26,8 @@ pub(super) fn outcome(
     }
     match ended {
         Ok(Ok(Completion::Succeeded(action))) => {
-            if let ObjectState::Deleted(object) = &state {
-                member.deletion_reconciled(&job.key, object);
+            if let ObjectState::Left(object) = &state {
+                member.left_reconciled(&job.key, object);
             }
             count(&core.counters.successes);
             success(&state, action)

@@ -25,6 +25,17 @@ impl Controller<()> {
     }
 }
 
+/// The kinds that a controller can reconcile: every kind of kube, but not `()`.
+#[diagnostic::on_unimplemented(
+    message = "a controller without a primary kind has no objects that own others",
+    label = "this `Controller<{Self}>` has no primary kind",
+    note = "start it with `Controller::<K>::new`, or map the objects to keys with `watches`"
+)]
+pub trait PrimaryKind {}
+
+#[diagnostic::do_not_recommend]
+impl<K: Resource + DeserializeOwned + Send + Sync + 'static> PrimaryKind for K {}
+
 impl<K> Controller<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
@@ -63,6 +74,9 @@ where
 
     /// Limits the watched objects of the primary kind to a namespace, or by a label or field selector. The change must keep
     /// the kind; otherwise `build` returns [`BuildError::OtherKind`].
+    ///
+    /// With a selector, requests have [`LeftWatch`](crate::RequestObject::LeftWatch) instead of `Deleted`, because the API
+    /// server reports an object that no longer matches like a deleted one.
     pub fn watch_request(mut self, change: impl FnOnce(WatchRequest) -> WatchRequest) -> Self {
         self.primary = self.primary.map(|primary| Primary {
             request: change(primary.request),
@@ -87,11 +101,14 @@ where
         }
         self
     }
+}
 
+impl<K> Controller<K> {
     /// Watches objects that objects of the primary kind control. A change of such an object adds a request for the object that
     /// controls it.
     pub fn owns<O>(self) -> Self
     where
+        K: PrimaryKind,
         O: Resource<DynamicType = ()> + 'static,
     {
         self.owns_with::<O>(&(), OwnsOptions::new())
@@ -100,6 +117,7 @@ where
     /// As [`owns`](Self::owns), with options, and for kinds that are known at run time.
     pub fn owns_with<O>(mut self, dynamic: &O::DynamicType, options: OwnsOptions) -> Self
     where
+        K: PrimaryKind,
         O: Resource + 'static,
     {
         let kind = WatchRequest::with::<O>(dynamic);
@@ -116,7 +134,12 @@ where
         });
         self
     }
+}
 
+impl<K> Controller<K>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
     /// Finishes the controller with a reconciler and an error policy for the `Controller` of kube. They run unchanged in
     /// every cluster. `context_of` makes the context of a cluster, once each time that the cluster joins.
     ///

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcr_core::{ChangeSink, ObjectChange, ObjectKey, WatchStatus, internal::lock};
 
 use super::{counters::count, engine::Engine, member::Member, plan::WatchPlan};
-use crate::queue::Priority;
+use crate::{queue::Priority, reconciler::LeftObject};
 
 /// The sink of one watch in one cluster.
 pub(crate) struct WatchSink {
@@ -25,11 +25,34 @@ impl WatchSink {
             .unwrap_or(true)
     }
 
-    fn primary_changed(&self, key: &ObjectKey, change: &ObjectChange, passes: bool, priority: Priority) {
+    /// Whether an object that leaves this watch was deleted for certain. A watch with a selector also loses objects that no
+    /// longer match.
+    fn deletions_are_certain(&self, watch: &WatchPlan) -> bool {
+        let cluster = &self.member.cluster;
+        let has_selector =
+            watch.request.label_selector().is_some() || watch.request.field_selector().is_some();
+        let by_layout = || cluster.deletions_are_certain();
+        !has_selector
+            && self
+                .engine
+                .core
+                .guarded("the layout of the scope", cluster.name(), by_layout)
+                .unwrap_or(false)
+    }
+
+    fn primary_changed(
+        &self,
+        watch: &WatchPlan,
+        key: &ObjectKey,
+        change: &ObjectChange,
+        passes: bool,
+        priority: Priority,
+    ) {
         if change.new.is_some() {
             self.member.remove_tombstone(key);
         } else if passes && let Some(old) = &change.old {
-            self.member.add_tombstone(key, old.clone());
+            let (object, deleted) = (old.clone(), self.deletions_are_certain(watch));
+            self.member.add_tombstone(key, LeftObject { object, deleted });
         }
         if passes {
             self.engine
@@ -54,13 +77,15 @@ impl ChangeSink for WatchSink {
         };
         let passes = self.passes(watch, change);
         let Some(map) = &watch.map else {
-            return self.primary_changed(key, change, passes, priority);
+            return self.primary_changed(watch, key, change, passes, priority);
         };
         if !passes {
             return;
         }
         let cluster = &self.member.cluster;
-        match core.guarded("a mapper", cluster.name(), || map(cluster, change)) {
+        match core.guarded("a mapper", cluster.name(), || {
+            map(&self.engine.fleet, cluster, change)
+        }) {
             Some(Ok(targets)) => {
                 for target in targets {
                     self.engine

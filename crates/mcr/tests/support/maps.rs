@@ -23,6 +23,9 @@ pub fn line(request: &Request<ConfigMap>) -> String {
         RequestObject::Deleted { last_known } => {
             format!("deleted {}", last_known.as_deref().map_or("?".into(), value))
         }
+        RequestObject::LeftWatch { last_known } => {
+            format!("left {}", last_known.as_deref().map_or("?".into(), value))
+        }
         RequestObject::Absent => "absent".to_owned(),
         RequestObject::Unwatched => "unwatched".to_owned(),
         other => format!("{other:?}"),

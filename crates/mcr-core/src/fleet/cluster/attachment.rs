@@ -6,7 +6,7 @@ use mcr_client::Transport;
 use mcr_watch::internal::SharedWatch;
 
 use super::info::ClusterInfo;
-use crate::{Capabilities, ClusterName};
+use crate::{ClusterName, ScopeLayout};
 
 /// How a cluster is connected.
 pub(crate) enum Attachment {
@@ -28,8 +28,8 @@ pub(crate) trait ScopePlacement: Send + Sync {
     /// The number of the scope endpoint, unique in the process.
     fn endpoint_id(&self) -> u64;
 
-    /// The capabilities of the clusters of the scope.
-    fn capabilities(&self) -> Capabilities;
+    /// The layout of the scope.
+    fn layout(&self) -> Arc<dyn ScopeLayout>;
 
     /// The namespace of requests that name none.
     fn default_namespace(&self) -> String;

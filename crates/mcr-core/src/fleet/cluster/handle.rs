@@ -241,7 +241,13 @@ impl Cluster {
     /// The features of its API that some API servers lack.
     pub fn capabilities(&self) -> Capabilities {
         self.placement()
-            .map_or_else(Capabilities::default, |placement| placement.capabilities())
+            .map_or_else(Capabilities::default, |placement| placement.layout().capabilities())
+    }
+
+    /// Whether every object that leaves a watch without selectors was deleted, as the layout of its scope says.
+    pub fn deletions_are_certain(&self) -> bool {
+        self.placement()
+            .is_none_or(|placement| placement.layout().deletions_are_certain())
     }
 
     /// The name of its scope, if the cluster is in a scope.

@@ -14,7 +14,7 @@ use mcr_watch::internal::SharedWatch;
 
 use super::endpoint::ScopeEndpoint;
 use crate::{
-    BoxError, Capabilities, ClusterName, Upstream,
+    BoxError, ClusterName, ScopeLayout, Upstream,
     fleet::cluster::{ConnectionInfo, ScopePlacement},
 };
 
@@ -53,8 +53,8 @@ impl ScopePlacement for ClusterPlacement {
         lock(&self.0).0.id
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.endpoint().scope.layout().capabilities()
+    fn layout(&self) -> Arc<dyn ScopeLayout> {
+        self.endpoint().scope.layout().clone()
     }
 
     fn default_namespace(&self) -> String {

@@ -1,0 +1,145 @@
+//! Asks the API server whether the object of a request was deleted.
+
+use kube::{
+    Resource,
+    api::GetParams,
+    core::{PartialObjectMeta, Status},
+};
+use mcr_core::explain_error;
+
+use crate::{Request, RequestKey};
+
+/// Why [`Request::confirm_deleted`] does not know whether the object exists.
+///
+/// Return the error from the reconciler: the request is retried with growing delays, and has the same object until a
+/// reconcile has succeeded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfirmError {
+    /// The credentials of the cluster may not read the object.
+    #[error(
+        "can't tell whether {key} was deleted: {message}. Allow the verb get for {resource}; the request is retried"
+    )]
+    Forbidden {
+        /// The object and its cluster.
+        key: RequestKey,
+        /// The plural name of the kind.
+        resource: String,
+        /// The reason of the server.
+        message: String,
+    },
+    /// The response is a 404 that does not name the object. The server no longer serves the kind in this version, or the
+    /// response comes from something in front of the server.
+    #[error(
+        "can't tell whether {key} was deleted: the server answered 404 for all {resource} of this version, not for the object. Check that the server serves the kind; the request is retried"
+    )]
+    NotServed {
+        /// The object and its cluster.
+        key: RequestKey,
+        /// The plural name of the kind.
+        resource: String,
+    },
+    /// The server did not answer in time, or it answered with another error.
+    #[error("can't tell whether {key} was deleted; the request is retried: {}", explain_error(.source))]
+    NoAnswer {
+        /// The object and its cluster.
+        key: RequestKey,
+        /// The error of the client.
+        source: kube::Error,
+    },
+}
+
+impl<K: Resource> Request<K> {
+    /// Asks the API server whether the object of this request was deleted. Sends one GET for its metadata, which the server
+    /// answers from its current state; the store of the watch is not used.
+    ///
+    /// `true` if the object does not exist, or if the object of this name has another UID than
+    /// [the last known one](crate::RequestObject::last_known). `false` if the object exists. Without a last known UID, any
+    /// object of this name counts as this one.
+    ///
+    /// Use it for [`LeftWatch`](crate::RequestObject::LeftWatch), which does not tell whether the object was deleted. The
+    /// credentials of the cluster need the verb `get`, besides `list` and `watch`. The time limits are those of the
+    /// [client](mcr_core::Cluster::client) of the cluster.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use mcr::{BoxError, Request, RequestObject};
+    ///
+    /// async fn reconcile(request: Request<ConfigMap>, _: Arc<()>) -> Result<(), BoxError> {
+    ///     match &request.object {
+    ///         RequestObject::Live(map) => println!("{} has {:?}", request.key, map.data),
+    ///         RequestObject::Deleted { .. } => println!("{} was deleted", request.key),
+    ///         RequestObject::LeftWatch { .. } if request.confirm_deleted().await? => {
+    ///             println!("{} was deleted", request.key)
+    ///         }
+    ///         RequestObject::LeftWatch { .. } => println!("{} no longer matches the selector", request.key),
+    ///         _ => {}
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfirmError`] if the server does not tell. Return it from the reconciler, and the request is retried.
+    ///
+    /// # Cancellation
+    /// Dropping the future cancels the GET.
+    ///
+    /// # Panics
+    /// As [`Cluster::client`](mcr_core::Cluster::client): never in a reconcile.
+    pub async fn confirm_deleted(&self) -> Result<bool, ConfirmError>
+    where
+        K: Resource<DynamicType: Default>,
+    {
+        self.confirm_deleted_with(&K::DynamicType::default()).await
+    }
+
+    /// As [`confirm_deleted`](Self::confirm_deleted), for kinds that are known at run time.
+    ///
+    /// # Errors
+    /// As [`confirm_deleted`](Self::confirm_deleted).
+    pub async fn confirm_deleted_with(&self, dynamic: &K::DynamicType) -> Result<bool, ConfirmError> {
+        let no_answer = |source| ConfirmError::NoAnswer {
+            key: self.key.clone(),
+            source,
+        };
+        // Only the metadata: the object may be a Secret.
+        let get = kube::core::Request::new(K::url_path(dynamic, self.namespace()))
+            .get_metadata(self.name(), &GetParams::default())
+            .map_err(|error| no_answer(kube::Error::BuildRequest(error)))?;
+        match self.client().request::<PartialObjectMeta>(get).await {
+            Ok(found) => {
+                let last_known = self
+                    .object
+                    .last_known()
+                    .and_then(|object| object.meta().uid.as_ref());
+                Ok(match (last_known, &found.metadata.uid) {
+                    (Some(last_known), Some(found)) => last_known != found,
+                    _ => false,
+                })
+            }
+            Err(kube::Error::Api(status)) if names_object(&status, self.name()) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(ConfirmError::NotServed {
+                key: self.key.clone(),
+                resource: K::plural(dynamic).into_owned(),
+            }),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => Err(ConfirmError::Forbidden {
+                key: self.key.clone(),
+                resource: K::plural(dynamic).into_owned(),
+                message: status.message,
+            }),
+            Err(error) => Err(no_answer(error)),
+        }
+    }
+}
+
+/// Whether the response says that the object is not found. A 404 also comes from a path that is not served, and from proxies.
+fn names_object(status: &Status, name: &str) -> bool {
+    status.is_not_found()
+        && status
+            .details
+            .as_ref()
+            .is_some_and(|details| details.name == name)
+}

@@ -1,0 +1,379 @@
+//! Objects that leave a watch: deleted for certain, or perhaps still there.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::{
+    convert::Infallible,
+    future::pending,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request as HttpRequest, Response};
+use http_body_util::{BodyExt, Full};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Client,
+    client::Body,
+    core::{ApiResource, DynamicObject},
+};
+use mcr::{
+    Access, BoxError, Cluster, ConfirmError, Controller, ObjectKey, Request, RequestObject,
+    core::{AnswerBody, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream},
+};
+use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+use serde_json::{Value, json};
+use support::{
+    Api, ApiAccess, Seen, World,
+    maps::{line, maps, record},
+};
+
+fn map(label: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "x", "namespace": "default", "labels": {"team": label}}, "data": {"value": value},
+    })
+}
+
+fn reached_by(client: Client) -> ApiAccess {
+    ApiAccess {
+        api: Api::default(),
+        access: Access::from(client),
+    }
+}
+
+/// Records each request, and whether the server says that an object which left the watch was deleted.
+async fn confirm(request: Request<ConfigMap>, seen: Arc<Seen<String>>) -> Result<(), BoxError> {
+    let line = line(&request)
+        .trim_start_matches("cluster://a/default/x ")
+        .to_owned();
+    if !request.object.has_left_watch() {
+        seen.push(line);
+        return Ok(());
+    }
+    assert!(!request.object.is_deleted());
+    match request.confirm_deleted().await {
+        Ok(deleted) => seen.push(format!("{line}, deleted: {deleted}")),
+        Err(error) => {
+            seen.push(format!("{line}, {error}"));
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+fn labelled() -> Controller<ConfigMap> {
+    maps().watch_request(|watch| watch.labels("team=a"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_its_label_left_the_watch_and_the_server_tells_whether_it_is_deleted() {
+    let server = SimCluster::new();
+    server.create(map("a", "1")).unwrap();
+    let (mut world, seen) = (World::new(), Seen::default());
+    world.add("a", &reached_by(server.client()), &[]);
+    world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
+    assert_eq!(seen.wait_for(1).await, ["live 1"]);
+    server.update(map("b", "2")).unwrap();
+    assert_eq!(seen.wait_for(2).await[1], "left 1, deleted: false");
+    server.update(map("a", "3")).unwrap();
+    assert_eq!(seen.wait_for(3).await[2], "live 3");
+    server.delete("configmaps", "default/x").unwrap();
+    assert_eq!(seen.wait_for(4).await[3], "left 3, deleted: true");
+    // Another object of the same name, which the watch does not select.
+    server.create(map("a", "4")).unwrap();
+    assert_eq!(seen.wait_for(5).await[4], "live 4");
+    server.delete("configmaps", "default/x").unwrap();
+    server.create(map("b", "5")).unwrap();
+    assert_eq!(seen.wait_for(6).await[5], "left 4, deleted: true");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_selector_makes_a_deletion_uncertain_and_a_namespace_does_not() {
+    for (fields, last) in [(true, "left 1, deleted: true"), (false, "deleted 1")] {
+        let server = SimCluster::new();
+        server.create(map("a", "1")).unwrap();
+        let (mut world, seen) = (World::new(), Seen::default());
+        world.add("a", &reached_by(server.client()), &[]);
+        let controller = maps().watch_request(|watch| {
+            if fields {
+                watch.fields("metadata.name=x")
+            } else {
+                watch.namespace("default")
+            }
+        });
+        world.run(controller.build(confirm, Arc::new(seen.clone())).unwrap());
+        seen.wait_for(1).await;
+        server.delete("configmaps", "default/x").unwrap();
+        assert_eq!(seen.wait_for(2).await[1], last);
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_question_is_an_error_and_asked_again() {
+    let server = SimCluster::new();
+    server.create(map("a", "1")).unwrap();
+    let user = |verbs: &[&str]| {
+        let identity = SimRule::new([""], ["namespaces"], ["get"]);
+        let rule = SimRule::new([""], ["configmaps"], verbs.iter().copied());
+        server.set_user("token", SimUser::new("reader").rule(identity).rule(rule));
+    };
+    user(&["list", "watch"]);
+    let (mut world, seen) = (World::new(), Seen::default());
+    world.add("a", &reached_by(server.client_with_token("token")), &[]);
+    world.run(labelled().build(confirm, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    server.update(map("b", "2")).unwrap();
+    let told = seen.wait_for(3).await;
+    assert_eq!(
+        told[1],
+        "left 1, can't tell whether cluster://a/default/x was deleted: configmaps \"x\" is forbidden: User \"reader\" cannot \
+         get resource \"configmaps\" in API group \"\" in the namespace \"default\". Allow the verb get for configmaps; the \
+         request is retried"
+    );
+    assert_eq!(told[1], told[2]);
+    user(&["get", "list", "watch"]);
+    let answered = || {
+        seen.all()
+            .last()
+            .is_some_and(|line| line == "left 1, deleted: false")
+    };
+    support::until_true(answered).await;
+    world.end().await;
+}
+
+/// The answer to a GET of the object.
+#[derive(Clone)]
+enum Answer {
+    OfServer,
+    None,
+    Other(u16, &'static str),
+}
+
+/// A client of the server that answers as `answer` says if it is asked for the object.
+fn client(server: &SimCluster, answer: Arc<Mutex<Answer>>) -> Client {
+    let server = server.service().with_token(&server.admin_token());
+    let service = tower::service_fn(move |request: HttpRequest<Body>| {
+        let (server, answer) = (server.clone(), answer.lock().unwrap().clone());
+        let asked = request.uri().path().ends_with("/configmaps/x");
+        async move {
+            let response = match answer {
+                Answer::None if asked => pending().await,
+                Answer::Other(code, body) if asked => Response::builder()
+                    .status(code)
+                    .body(Full::new(Bytes::from_static(body.as_bytes())).boxed_unsync())
+                    .unwrap(),
+                _ => server.answer(request).await.map(BodyExt::boxed_unsync),
+            };
+            Ok::<_, Infallible>(response)
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn ready(world: &World, name: &str) -> Cluster {
+    let cluster = world.cluster(name).await;
+    cluster.wait_for(mcr::ClusterState::is_ready).await;
+    cluster
+}
+
+fn left<K>(last_known: Option<K>) -> RequestObject<K> {
+    RequestObject::LeftWatch {
+        last_known: last_known.map(Arc::new),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_about_the_object_tells_that_it_is_deleted() {
+    let server = SimCluster::new();
+    let created = server.create(map("b", "1")).unwrap();
+    let answer = Arc::new(Mutex::new(Answer::OfServer));
+    let world = World::new();
+    world.add("a", &reached_by(client(&server, answer.clone())), &[]);
+    let cluster = ready(&world, "a").await;
+    let key = ObjectKey::namespaced("default", "x");
+    let request =
+        |object| Request::<ConfigMap>::new(cluster.clone(), world.fleet.clone(), key.clone(), object);
+    let known: ConfigMap = serde_json::from_value(created).unwrap();
+    let mut other = known.clone();
+    other.metadata.uid = Some("other".to_owned());
+
+    for (object, deleted) in [
+        (left(Some(known.clone())), false),
+        (RequestObject::Live(Arc::new(known.clone())), false),
+        (left(Some(other)), true),
+        (left(None), false),
+        (RequestObject::Absent, false),
+    ] {
+        let request = request(object);
+        assert_eq!(request.confirm_deleted().await.unwrap(), deleted, "{request:?}");
+    }
+
+    let ask = |next: Answer| {
+        *answer.lock().unwrap() = next;
+        let request = request(left(Some(known.clone())));
+        async move { request.confirm_deleted().await }
+    };
+    // Without a name: a path that is not served, or something in front of the server.
+    let status = r#"{"kind": "Status", "code": 404, "reason": "NotFound", "message": "not here"}"#;
+    for body in ["404 page not found", status] {
+        let error = ask(Answer::Other(404, body)).await.unwrap_err();
+        assert!(matches!(error, ConfirmError::NotServed { .. }), "{error}");
+    }
+    for body in ["<html>", "{}"] {
+        let error = ask(Answer::Other(500, body)).await.unwrap_err();
+        assert!(matches!(error, ConfirmError::NoAnswer { .. }), "{error}");
+    }
+    let error = ask(Answer::Other(200, "<html>")).await.unwrap_err();
+    assert!(matches!(error, ConfirmError::NoAnswer { .. }), "{error}");
+    let error = ask(Answer::None).await.unwrap_err();
+    assert!(matches!(error, ConfirmError::NoAnswer { .. }), "{error}");
+    assert!(
+        error.to_string().starts_with(
+            "can't tell whether cluster://a/default/x was deleted; the request is retried: no answer within 30 s; "
+        ),
+        "{error}"
+    );
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_known_at_run_time_and_kinds_without_a_namespace_are_asked_for_too() {
+    let server = SimCluster::new();
+    server.create(map("b", "1")).unwrap();
+    let world = World::new();
+    world.add("a", &reached_by(server.client()), &[]);
+    let cluster = ready(&world, "a").await;
+    let kind = ApiResource::erase::<ConfigMap>(&());
+    for (name, deleted) in [("x", false), ("y", true)] {
+        let key = ObjectKey::namespaced("default", name);
+        let request = Request::<DynamicObject>::new(cluster.clone(), world.fleet.clone(), key, left(None));
+        assert_eq!(request.confirm_deleted_with(&kind).await.unwrap(), deleted);
+    }
+    for (name, deleted) in [("default", false), ("y", true)] {
+        let key = ObjectKey::cluster_scoped(name);
+        let request = Request::<Namespace>::new(cluster.clone(), world.fleet.clone(), key, left(None));
+        assert_eq!(request.confirm_deleted().await.unwrap(), deleted);
+    }
+    // A key without its namespace names no ConfigMap.
+    let key = ObjectKey::cluster_scoped("x");
+    let request = Request::<ConfigMap>::new(cluster, world.fleet.clone(), key, left(None));
+    let error = request.confirm_deleted().await.unwrap_err();
+    assert!(matches!(error, ConfirmError::NotServed { .. }), "{error}");
+    world.end().await;
+}
+
+/// Each namespace is a cluster.
+struct Namespaces(Certain);
+
+#[derive(Clone, Copy)]
+enum Certain {
+    Default,
+    Yes,
+    Panics,
+}
+
+/// The layout of a scope, without what it says about deletions.
+struct Plain;
+
+impl ScopeLayout for Plain {
+    fn name(&self) -> &str {
+        "plain"
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        object.namespace().map(Placement::new)
+    }
+
+    fn send(
+        &self,
+        _: Arc<str>,
+        request: HttpRequest<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async move { upstream.send(request).await })
+    }
+}
+
+impl ScopeLayout for Namespaces {
+    fn name(&self) -> &str {
+        Plain.name()
+    }
+
+    fn deletions_are_certain(&self) -> bool {
+        match self.0 {
+            Certain::Default => Plain.deletions_are_certain(),
+            Certain::Yes => true,
+            Certain::Panics => panic!("the layout of the test"),
+        }
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        Plain.place(object)
+    }
+
+    fn send(
+        &self,
+        place: Arc<str>,
+        request: HttpRequest<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Plain.send(place, request, upstream)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_scope_a_deletion_is_certain_if_the_layout_says_so() {
+    for (certain, selector, last) in [
+        (Certain::Default, false, "left 1, deleted: true"),
+        (Certain::Panics, false, "left 1, deleted: true"),
+        (Certain::Yes, true, "left 1, deleted: true"),
+        (Certain::Yes, false, "deleted 1"),
+    ] {
+        let server = SimCluster::new();
+        server.create(map("a", "1")).unwrap();
+        let scope = Scope::new(Namespaces(certain));
+        scope.set_endpoint("main", Access::from(server.client()));
+        let (mut world, seen) = (World::new(), Seen::default());
+        let access = ApiAccess {
+            api: Api::default(),
+            access: scope.place("main", "default"),
+        };
+        world.identify("a", &access, "a");
+        let controller = if selector { labelled() } else { maps() };
+        world.run(controller.build(confirm, Arc::new(seen.clone())).unwrap());
+        assert_eq!(seen.wait_for(1).await, ["live 1"]);
+        server.delete("configmaps", "default/x").unwrap();
+        assert_eq!(seen.wait_for(2).await[1], last);
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_the_watch_is_told_until_a_reconcile_succeeds_and_coming_back_ends_it() {
+    let server = SimCluster::new();
+    server.create(map("a", "1")).unwrap();
+    let (mut world, seen) = (World::new(), Seen::default());
+    world.add("a", &reached_by(server.client()), &[]);
+    let fail_twice = |request: Request<ConfigMap>, seen: Arc<Seen<String>>| async move {
+        record(request.clone(), seen).await?;
+        if request.object.has_left_watch() && request.attempt < 2 {
+            return Err(BoxError::from("not yet"));
+        }
+        Ok(())
+    };
+    world.run(labelled().build(fail_twice, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    server.update(map("b", "2")).unwrap();
+    let left = "cluster://a/default/x left 1";
+    assert_eq!(seen.wait_for(4).await[1..], [left, left, left]);
+    support::sleep(60_000).await;
+    assert_eq!(seen.len(), 4);
+    server.update(map("a", "3")).unwrap();
+    assert_eq!(seen.wait_for(5).await[4], "cluster://a/default/x live 3");
+    world.end().await;
+}
