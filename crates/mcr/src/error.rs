@@ -43,6 +43,14 @@ pub enum BuildError {
         /// The selector of the watch.
         selector: String,
     },
+    /// The controller has two error policies: that of `Controller::on_error` and that of `Controller::build_uniform`.
+    #[error(
+        "controller {controller}: it has two error policies, one from on_error and one from build_uniform. Leave out on_error, or use build"
+    )]
+    TwoErrorPolicies {
+        /// The name of the controller.
+        controller: Arc<str>,
+    },
     /// A function given to `Controller::watch_request` or `WatchOptions::request` returned a request for another kind.
     #[error(
         "controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`"

@@ -1,40 +1,123 @@
 //! Errors and panics of reconcilers and other functions that were given to the controller.
 
-use std::error::Error;
+use std::{borrow::Cow, error::Error, iter::successors};
 
-use mcr_core::ClusterNotFound;
+use kube::core::Status;
+use mcr_core::{ClusterName, ClusterNotFound, internal::is_format};
+
+use crate::TerminalError;
+
+/// The most characters in the text of a failure.
+pub(crate) const MOST_CHARS: usize = 300;
+
+/// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
+const MOST_CAUSES: usize = 64;
 
 /// An error, as the engine needs it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The error and its causes.
+    /// The error and its causes in one line, without control and format characters, of at most [`MOST_CHARS`] characters.
     pub(crate) text: String,
+    /// The status code and the reason of the API server's response. For other errors, zero and the text.
+    pub(crate) class: (u16, String),
+    /// Whether [`TerminalError`] is among the causes.
+    pub(crate) terminal: bool,
     /// The name of the cluster, if `ClusterNotFound` is among the causes.
     pub(crate) cluster_not_found: Option<String>,
 }
 
 impl Failure {
+    /// A failure without an error.
+    pub(crate) fn new(text: &str) -> Self {
+        let text = one_line(text);
+        Self {
+            class: (0, text.clone()),
+            text,
+            terminal: false,
+            cluster_not_found: None,
+        }
+    }
+
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
-        let mut text = error.to_string();
-        let mut cluster_not_found = None;
-        let mut next = Some(error);
-        while let Some(error) = next {
-            let cause = error.to_string();
+        let causes = || successors(Some(error), |&error| error.source()).take(MOST_CAUSES);
+        let status = causes().find_map(status_of);
+        let mut text = String::new();
+        for cause in causes() {
+            let cause = text_of(cause, status);
             // Many errors contain the text of their cause.
-            if !text.contains(&cause) {
+            if text.is_empty() {
+                text = cause;
+            } else if !text.contains(&cause) {
                 text.push_str(": ");
                 text.push_str(&cause);
             }
-            if let Some(found) = error.downcast_ref::<ClusterNotFound>() {
-                cluster_not_found.get_or_insert_with(|| found.name.clone());
-            }
-            next = error.source();
         }
+        let failure = Self::new(&text);
         Self {
-            text,
-            cluster_not_found,
+            class: match status {
+                Some(status) => (status.code, status.reason.clone()),
+                None => failure.class,
+            },
+            terminal: causes().any(|error| error.is::<TerminalError>()),
+            cluster_not_found: causes()
+                .find_map(|error| error.downcast_ref::<ClusterNotFound>())
+                .map(|error| error.name.clone()),
+            text: failure.text,
         }
     }
+
+    /// Whether no error policy is asked: the error is terminal, or the cluster of the request was not found.
+    pub(crate) fn is_decided(&self, own: &ClusterName) -> bool {
+        self.terminal || self.cluster_not_found.as_deref() == Some(own.as_str())
+    }
+}
+
+/// The response of an API server with a failure. The source of `kube::Error::Api` is a boxed one.
+fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    let boxed = || error.downcast_ref::<Box<Status>>().map(|status| &**status);
+    error.downcast_ref::<Status>().or_else(boxed)
+}
+
+/// The text of an error without that of its causes. `kube::Error::Api` shows the `Debug` form of `status`, which is long.
+fn text_of(error: &(dyn Error + 'static), status: Option<&Status>) -> String {
+    let Some(status) = status else {
+        return error.to_string();
+    };
+    let short = short(status);
+    if status_of(error).is_some() {
+        return short;
+    }
+    let of_kube = format!("ApiError: {status} ({status:?})");
+    error.to_string().replace(&of_kube, &short)
+}
+
+/// `403 Forbidden: message`.
+fn short(status: &Status) -> String {
+    let code = (status.code != 0).then(|| status.code.to_string());
+    let name: Vec<&str> = code.iter().map(|code| &**code).chain([&*status.reason]).collect();
+    let parts = [Cow::from(name.join(" ")), Cow::from(&status.message)];
+    let parts: Vec<&str> = parts
+        .iter()
+        .map(|part| part.trim())
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join(": ")
+}
+
+/// Escapes control and format characters, and cuts a long text.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for character in text.trim().chars().take(MOST_CHARS + 1) {
+        if character.is_control() || is_format(character) {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    if line.chars().count() > MOST_CHARS {
+        line = line.chars().take(MOST_CHARS - 1).chain(['…']).collect();
+    }
+    line
 }
 
 /// The message of a panic.
@@ -61,7 +144,8 @@ mod tests {
         let not_found = ClusterNotFoundLike;
         let failure = Failure::of(&Wrapped(Box::new(not_found)));
         assert_eq!(failure.text, "can't copy: gone");
-        assert_eq!(failure.cluster_not_found, None);
+        assert_eq!(failure.class, (0, failure.text.clone()));
+        assert_eq!((failure.cluster_not_found, failure.terminal), (None, false));
     }
 
     #[derive(Debug, thiserror::Error)]
@@ -79,6 +163,100 @@ mod tests {
             let failure = Failure::of(error.as_ref());
             assert_eq!(failure.cluster_not_found.as_deref(), Some("prod"));
             assert_eq!(failure.text, "can't copy: cluster prod not found");
+            let decided = ["prod", "other"].map(|own| failure.is_decided(&ClusterName::new(own).unwrap()));
+            assert_eq!(decided, [true, false], "only the cluster of the request");
         }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("can't patch: {0}")]
+    struct Shown(#[source] kube::Error);
+
+    fn forbidden(message: &str) -> kube::Error {
+        let status = Status::failure(message, "Forbidden").with_code(403);
+        kube::Error::Api(status.boxed())
+    }
+
+    #[test]
+    fn a_response_of_an_api_server_is_short_wherever_it_is_among_the_causes() {
+        let anyhow = anyhow::Error::from(forbidden("no")).context("can't patch");
+        for (error, text) in [
+            (
+                Box::new(forbidden("no")) as Box<dyn Error + Send + Sync>,
+                "403 Forbidden: no",
+            ),
+            (Box::new(Shown(forbidden("no"))), "can't patch: 403 Forbidden: no"),
+            (anyhow.into(), "can't patch: 403 Forbidden: no"),
+            (
+                Box::new(Wrapped(Box::new(forbidden("no")))),
+                "can't copy: 403 Forbidden: no",
+            ),
+            (
+                Box::new(Wrapped(Box::new(Box::new(forbidden("no"))))),
+                "can't copy: 403 Forbidden: no",
+            ),
+            (Box::new(Status::failure("no", "")), "no"),
+            (Box::new(Status::failure("", "").with_code(500)), "500"),
+        ] {
+            let failure = Failure::of(error.as_ref());
+            assert_eq!(failure.text, text);
+            assert!(!failure.text.contains("Status"), "{}", failure.text);
+        }
+        // The names of objects differ, the class does not.
+        let classes = ["a", "b"].map(|name| Failure::of(&Shown(forbidden(name))).class);
+        assert_eq!(
+            classes,
+            [(403, "Forbidden".to_owned()), (403, "Forbidden".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_text_is_one_line_without_tricks_and_not_longer_than_it_may_be() {
+        let tricks = "a\nb\r\u{1b}[31m\u{202e}c\u{2028}d";
+        assert_eq!(
+            Failure::new(tricks).text,
+            "a\\nb\\r\\u{1b}[31m\\u{202e}c\\u{2028}d"
+        );
+        for (length, expected) in [(299, 299), (300, 300), (301, 300), (100_000, 300)] {
+            let text = Failure::of(&forbidden(&"ü".repeat(length - "403 Forbidden: ".len()))).text;
+            assert_eq!(text.chars().count(), expected, "{length}");
+            assert_eq!(text.ends_with('…'), length > 300, "{length}");
+        }
+        assert_eq!(Failure::new(&"\n".repeat(500)).text, "");
+        let text = Failure::new(&"\0x".repeat(200)).text;
+        assert_eq!(text.chars().count(), MOST_CHARS);
+    }
+
+    #[test]
+    fn a_terminal_error_is_found_in_the_causes() {
+        let terminal = || TerminalError::new(forbidden("no"));
+        for error in [
+            Box::new(terminal()) as Box<dyn Error + Send + Sync>,
+            Box::new(Wrapped(terminal().into())),
+            anyhow::Error::from(terminal()).context("can't copy").into(),
+        ] {
+            let failure = Failure::of(error.as_ref());
+            assert!(failure.terminal);
+            assert!(failure.text.ends_with("403 Forbidden: no"), "{}", failure.text);
+            assert_eq!(failure.class.0, 403);
+        }
+        assert!(!Failure::of(&forbidden("no")).terminal);
+    }
+
+    #[test]
+    fn causes_in_a_circle_come_to_an_end() {
+        #[derive(Debug)]
+        struct Itself;
+        impl std::fmt::Display for Itself {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("round and round")
+            }
+        }
+        impl Error for Itself {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(self)
+            }
+        }
+        assert_eq!(Failure::of(&Itself).text, "round and round");
     }
 }

@@ -22,14 +22,15 @@ mod selector;
 #[cfg(feature = "server")]
 pub mod server;
 mod signals;
+mod terminal;
 mod unlogged;
 
 pub use action::{Action, IntoAction};
 pub use confirm::ConfirmError;
 pub use controller::{
     BuiltController, ClusterEnqueue, Controller, ControllerClusterStatus, ControllerCounts, ControllerHandle,
-    ControllerStatus, Enqueue, GateStatus, GatingWatch, OwnsOptions, PrimaryKind, QueueStatus,
-    RunningRequest, WaitingKind, WatchOptions,
+    ControllerStatus, Enqueue, FailingRequest, GateStatus, GatingWatch, OwnsOptions, PrimaryKind,
+    QueueStatus, RunningRequest, WaitingKind, WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
 pub use manager::{IntoController, Manager, ManagerBuilder};
@@ -40,6 +41,7 @@ pub use reconciler::Reconciler;
 pub use report::{ClusterReport, ControllerReport, FleetReport};
 pub use request::{Request, RequestKey, RequestObject, Target};
 pub use selector::ClusterSelector;
+pub use terminal::TerminalError;
 
 /// The crate `mcr-core`, which providers depend on.
 pub use mcr_core as core;

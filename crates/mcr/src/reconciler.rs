@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    error::Error,
     marker::PhantomData,
     sync::{Arc, OnceLock},
 };
@@ -52,7 +53,8 @@ pub trait Reconciler<K, Ctx>: Send + Sync + 'static {
     /// The error of a failed call. The request is retried with growing delays.
     ///
     /// If [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request is among the causes of the error, the
-    /// request is dropped instead, without a warning in the log.
+    /// request is dropped instead, without a warning in the log. If [`TerminalError`](crate::TerminalError) is among them, the
+    /// request is not retried. [`Controller::on_error`](crate::Controller::on_error) sets a policy for other errors.
     type Error: Into<BoxError>;
 
     /// Reconciles one object.
@@ -141,18 +143,23 @@ pub(crate) trait RunReconcile: Send + Sync + 'static {
     fn run(self: Arc<Self>, call: Invocation, context: &ClusterContext) -> BoxFuture<'static, Completion>;
 }
 
+/// The error policy of `Controller::on_error`. `None`: the request is retried after the back-off.
+pub(crate) type OnError = Arc<dyn Fn(&(dyn Error + 'static), u32) -> Option<Action> + Send + Sync>;
+
 /// Runs a [`Reconciler`].
 pub(crate) struct MultiCluster<K, R, Ctx> {
     reconciler: R,
     ctx: Arc<Ctx>,
+    on_error: Option<OnError>,
     _kind: PhantomData<fn() -> K>,
 }
 
 impl<K, R, Ctx> MultiCluster<K, R, Ctx> {
-    pub(crate) fn new(reconciler: R, ctx: Arc<Ctx>) -> Self {
+    pub(crate) fn new(reconciler: R, ctx: Arc<Ctx>, on_error: Option<OnError>) -> Self {
         Self {
             reconciler,
             ctx,
+            on_error,
             _kind: PhantomData,
         }
     }
@@ -182,6 +189,8 @@ where
                 StoredObject::Absent => RequestObject::Absent,
                 StoredObject::Unwatched => RequestObject::Unwatched,
             };
+            let policy = self.on_error.as_ref();
+            let policy = policy.map(|ask| (ask, call.key.cluster.clone(), call.attempt.saturating_add(1)));
             let request = Request {
                 key: call.key,
                 cluster: call.cluster,
@@ -194,7 +203,14 @@ where
                 Ok(action) => Completion::Succeeded(action.into_action()),
                 Err(error) => {
                     let error: BoxError = error.into();
-                    Completion::Failed(Failure::of(error.as_ref()))
+                    let failure = Failure::of(error.as_ref());
+                    let action = policy
+                        .filter(|(_, own, _)| !failure.is_decided(own))
+                        .and_then(|(ask, _, attempt)| ask(error.as_ref(), attempt));
+                    match action {
+                        Some(action) => Completion::FailedWithAction(failure, action),
+                        None => Completion::Failed(failure),
+                    }
                 }
             }
         })
@@ -262,7 +278,7 @@ where
                 Ok(action) => Completion::Succeeded(action.into_action()),
                 Err(error) => {
                     let failure = Failure::of(&error);
-                    if failure.cluster_not_found.as_deref() == Some(call.cluster.name().as_str()) {
+                    if failure.is_decided(call.cluster.name()) {
                         return Completion::Failed(failure);
                     }
                     let action = (inner.policy)(object, &error, ctx).into_action();

@@ -386,10 +386,10 @@ async fn the_span_is_the_same_before_and_after_what_is_waited_for() {
     let lines = |name: &str| -> Vec<String> {
         let span = format!("reconcile{{controller=maps cluster=a namespace=\"ns\" name={name} attempt=0}}: ");
         log.lines()
-            .filter_map(|line| Some(line.split_once(&span)?.1.to_owned()))
+            .filter_map(|line| Some(line.split_once(&span)?.1.split(" controller=").next()?.to_owned()))
             .collect()
     };
-    let ended = "mcr::controller::outcome: reconcile failed error=it went wrong";
+    let ended = "mcr::reconcile: reconcile failed error=it went wrong";
     assert_eq!(lines("ready"), ["dispatch: before", ended], "{log}");
     assert_eq!(
         lines("waits"),

@@ -1,6 +1,6 @@
 //! The builder of a controller.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{error::Error, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use kube::Resource;
@@ -15,9 +15,11 @@ use super::{
     source::Sources,
 };
 use crate::{
-    ClusterSelector, Predicate, RequestKey,
+    Action, ClusterSelector, Predicate, RequestKey,
     mapper::{self, IntoTargets, OwnerKind, Watched},
     queue::{Backoff, QueueConfig},
+    reconciler::OnError,
+    request::Target,
 };
 
 /// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
@@ -108,6 +110,7 @@ pub struct Controller<K> {
     pub(super) release_jitter: Duration,
     pub(super) shutdown_grace: Duration,
     pub(super) weigh: Option<Weigh>,
+    pub(super) on_error: Option<OnError>,
     _kind: PhantomData<fn() -> K>,
 }
 
@@ -144,6 +147,7 @@ impl<K> Controller<K> {
             release_jitter: Duration::from_secs(1),
             shutdown_grace: Duration::from_secs(30),
             weigh: None,
+            on_error: None,
             _kind: PhantomData,
         }
     }
@@ -303,6 +307,41 @@ impl<K> Controller<K> {
     /// Sets the delays after failures of one object. Default: 5 ms, doubled each time up to 1000 s.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.queue = self.queue.backoff(backoff);
+        self
+    }
+
+    /// Sets the error policy: what follows the error of a reconciler that was given to [`build`](Self::build).
+    ///
+    /// The policy gets the error, and how many reconciles of the request failed in a row, this one included. It returns an
+    /// [`Action`], or `None` for the [back-off](Self::backoff) of the controller:
+    /// - [`Action::requeue`]: the request is retried after this time. The failure counts in the back-off.
+    /// - [`Action::done`]: the request is not retried until its object changes. The next failure is the first again.
+    ///
+    /// The policy is not asked about a [`TerminalError`](crate::TerminalError), which is never retried, about
+    /// [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request, which is dropped, or about panics and
+    /// timeouts, which are retried after the back-off. If the policy panics, the reconcile counts as panicked.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use mcr::{Action, Controller};
+    /// # use std::time::Duration;
+    /// let controller = Controller::<ConfigMap>::new("copier").on_error(|error, attempt| {
+    ///     match error.downcast_ref::<kube::Error>() {
+    ///         Some(kube::Error::Api(status)) if status.is_forbidden() => Some(Action::requeue(Duration::from_secs(60))),
+    ///         Some(_) if attempt > 10 => Some(Action::done()), // until the object changes
+    ///         _ => None, // the back-off of the controller
+    ///     }
+    /// });
+    /// # let _ = controller;
+    /// ```
+    pub fn on_error<A>(
+        mut self,
+        policy: impl Fn(&(dyn Error + 'static), u32) -> A + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: Into<Option<Action>>,
+    {
+        self.on_error = Some(Arc::new(move |error, attempt| policy(error, attempt).into()));
         self
     }
 

@@ -13,8 +13,10 @@ pub struct ControllerCounts {
     pub reconciles: u64,
     /// Reconciles that succeeded.
     pub successes: u64,
-    /// Reconciles that returned an error; panics and timeouts are not included.
+    /// Reconciles that returned an error; terminal errors, panics and timeouts are not included.
     pub errors: u64,
+    /// Reconciles that returned a [`TerminalError`](crate::TerminalError), which are not retried.
+    pub terminal: u64,
     /// Reconciles that panicked.
     pub panics: u64,
     /// Reconciles that took longer than the timeout of the controller.
@@ -45,6 +47,7 @@ pub(crate) struct Counters {
     pub(crate) successes: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) errors: AtomicU64,
+    pub(crate) terminal: AtomicU64,
     pub(crate) panics: AtomicU64,
     pub(crate) timeouts: AtomicU64,
     pub(crate) aborted: AtomicU64,
@@ -73,6 +76,7 @@ impl Counters {
             requested: queue.adds,
             coalesced: queue.coalesced,
             errors: read(&self.errors),
+            terminal: read(&self.terminal),
             panics: read(&self.panics),
             timeouts: read(&self.timeouts),
             aborted: read(&self.aborted),

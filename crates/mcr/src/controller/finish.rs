@@ -28,7 +28,7 @@ where
     /// # Errors
     /// [`BuildError`] if nothing could ever trigger the controller, or if a setting makes no sense.
     pub fn build<Ctx>(
-        self,
+        mut self,
         // If the arguments are others, rustc ignores the hints of attributes, but it shows the next line.
         reconciler: impl Reconciler<K, Ctx>, // kube's `async fn(Arc<K>, Arc<Ctx>)` goes to `build_uniform`
         ctx: Arc<Ctx>,
@@ -36,7 +36,10 @@ where
     where
         Ctx: Send + Sync + 'static,
     {
-        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(reconciler, ctx)))
+        let on_error = self.on_error.take();
+        self.finish(Arc::new(MultiCluster::<K, _, Ctx>::new(
+            reconciler, ctx, on_error,
+        )))
     }
 }
 
@@ -45,6 +48,10 @@ impl<K> Controller<K> {
         let name = self.name;
         if name.is_empty() {
             return Err(BuildError::EmptyName);
+        }
+        // `build` has taken it.
+        if self.on_error.is_some() {
+            return Err(BuildError::TwoErrorPolicies { controller: name });
         }
         let nothing = self.primary.is_none()
             && self.watches.is_empty()

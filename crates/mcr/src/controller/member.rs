@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::gate::SyncGate;
+use super::{failing::FailingRequests, gate::SyncGate};
 use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
@@ -22,6 +22,7 @@ pub(crate) struct Member {
     /// The context of the reconciler for this cluster.
     pub(crate) context: ClusterContext,
     pub(crate) gate: Mutex<SyncGate>,
+    pub(crate) failing: FailingRequests,
     primary: Mutex<Option<Store<IgnoredAny>>>,
     /// Objects that have left the primary watch, until a reconcile of that has succeeded.
     tombstones: Mutex<HashMap<ObjectKey, LeftObject>>,
@@ -54,6 +55,7 @@ impl Member {
             epoch,
             context: ClusterContext::default(),
             gate: Mutex::default(),
+            failing: FailingRequests::default(),
             primary: Mutex::default(),
             tombstones: Mutex::default(),
             undecodable: Mutex::default(),

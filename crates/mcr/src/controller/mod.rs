@@ -3,8 +3,10 @@
 mod builder;
 mod built;
 mod counters;
+mod damping;
 mod engine;
 mod enqueue;
+mod failing;
 mod finish;
 mod follow;
 mod gate;
@@ -25,6 +27,7 @@ pub use builder::Controller;
 pub use built::BuiltController;
 pub use counters::ControllerCounts;
 pub use enqueue::{ClusterEnqueue, Enqueue};
+pub use failing::FailingRequest;
 pub use gate::{GateStatus, WaitingKind};
 pub use gating::GatingWatch;
 #[cfg(feature = "metrics")]

@@ -1,6 +1,12 @@
-//! The outcome of a reconcile for the queue.
+//! The end of a reconcile: its outcome for the queue, and the list and log of failures.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use tracing::{
+    Level,
+    field::{debug, display},
+};
 
 use super::{counters::count, engine::Engine, member::Member, runs::Job};
 use crate::{
@@ -12,14 +18,26 @@ use crate::{
 
 pub(super) type Panic = Box<dyn std::any::Any + Send>;
 
-/// Counts and logs the end of a reconcile, and returns its outcome. `ended` has the timeout as its inner error.
+/// How a reconcile ended.
+pub(super) struct Ended {
+    outcome: Outcome,
+    /// `None` if the reconcile succeeded or its request is dropped.
+    failed: Option<Failed>,
+}
+
+struct Failed {
+    failure: Failure,
+    is_panic: bool,
+}
+
+/// Counts the end of a reconcile. `ended` has the timeout as its inner error.
 pub(super) fn outcome(
     engine: &Engine,
     member: &Member,
     job: &Job,
     state: ObjectState,
     ended: Result<Result<Completion, Duration>, Panic>,
-) -> Outcome {
+) -> Ended {
     let core = &engine.core;
     if !matches!(ended, Ok(Ok(Completion::Undecodable(..)))) {
         member.remove_undecodable(&job.key);
@@ -30,28 +48,32 @@ pub(super) fn outcome(
                 member.left_reconciled(&job.key, object);
             }
             count(&core.counters.successes);
-            success(&state, action)
+            Ended::with(success(&state, action))
         }
         Ok(Ok(Completion::Failed(failure))) => match reason_to_drop(engine, member, &failure) {
             Some(reason) => {
                 count(&core.counters.dropped);
                 tracing::debug!(error = %failure.text, "request dropped: {reason}");
-                Outcome::Drop
+                Ended::with(Outcome::Drop)
+            }
+            None if failure.terminal => {
+                count(&core.counters.terminal);
+                Ended::failed(failure, Outcome::Drop)
             }
             None => {
                 count(&core.counters.errors);
-                tracing::warn!(error = %failure.text, "reconcile failed");
-                Outcome::Retry
+                Ended::failed(failure, Outcome::Retry)
             }
         },
         Ok(Ok(Completion::FailedWithAction(failure, action))) => {
+            let outcome = action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter);
             if reason_to_drop(engine, member, &failure).is_some() {
                 count(&core.counters.dropped);
+                Ended::with(outcome)
             } else {
                 count(&core.counters.errors);
-                tracing::warn!(error = %failure.text, requeue_after = ?action.requeue_after(), "reconcile failed");
+                Ended::failed(failure, outcome)
             }
-            action.requeue_after().map_or(Outcome::Drop, Outcome::RetryAfter)
         }
         Ok(Ok(Completion::Undecodable(object, error))) => {
             count(&core.counters.dropped);
@@ -59,17 +81,97 @@ pub(super) fn outcome(
                 count(&core.counters.undecodable);
                 tracing::error!(%error, "the object can't be decoded; it is reconciled again when it changes");
             }
-            Outcome::Drop
+            Ended::with(Outcome::Drop)
         }
         Err(panic) => {
             count(&core.counters.panics);
-            tracing::error!(panic = panic_text(&*panic), "the reconciler panicked");
-            Outcome::Retry
+            let failure = Failure::new(&format!("the reconciler panicked: {}", panic_text(&*panic)));
+            Ended {
+                outcome: Outcome::Retry,
+                failed: Some(Failed {
+                    failure,
+                    is_panic: true,
+                }),
+            }
         }
         Ok(Err(limit)) => {
             count(&core.counters.timeouts);
-            tracing::warn!("the reconciler did not end within {} s", limit.as_secs_f32());
-            Outcome::Retry
+            let text = format!("the reconciler did not end within {} s", limit.as_secs_f32());
+            Ended::failed(Failure::new(&text), Outcome::Retry)
+        }
+    }
+}
+
+impl Ended {
+    /// The end of a reconcile that did not fail.
+    pub(super) fn with(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            failed: None,
+        }
+    }
+
+    fn failed(failure: Failure, outcome: Outcome) -> Self {
+        let failed = Some(Failed {
+            failure,
+            is_panic: false,
+        });
+        Self { outcome, failed }
+    }
+
+    /// Reports the end to the queue. Lists and logs a failure.
+    pub(super) fn settle(self, engine: &Engine, member: &Member, job: &Job) {
+        let queue = &engine.core.queue;
+        let Some(failed) = self.failed else {
+            member.failing.remove(&job.key);
+            queue.done(job, self.outcome);
+            return;
+        };
+        let failure = &failed.failure;
+        let is_retried = self.outcome != Outcome::Drop;
+        let attempt = job.attempt.saturating_add(1);
+        let now = (Instant::now(), SystemTime::now());
+        let line = member.failing.add(&job.key, failure, attempt, is_retried, now);
+        queue.done(job, self.outcome);
+        let Some(repeated) = line else {
+            return;
+        };
+        let retry_in = queue
+            .due(&job.cluster, &job.key)
+            .map(|due| due.saturating_duration_since(now.0).as_millis())
+            .and_then(|millis| Some(debug(Duration::from_millis(u64::try_from(millis).ok()?))));
+        let kind = engine.core.plan.primary_kind().map(display);
+        macro_rules! log {
+            ($level:expr, $message:literal) => {
+                tracing::event!(
+                    target: "mcr::reconcile",
+                    $level,
+                    error = %failure.text,
+                    controller = %engine.core.plan.name,
+                    kind,
+                    cluster = %job.cluster,
+                    key = %job.key,
+                    attempt,
+                    retry_in,
+                    repeated = (repeated > 0).then_some(repeated),
+                    $message
+                )
+            };
+        }
+        if failure.terminal {
+            log!(
+                Level::ERROR,
+                "reconcile failed with a terminal error; it is not retried until the object changes"
+            );
+        } else if failed.is_panic {
+            log!(Level::ERROR, "reconcile failed");
+        } else if is_retried {
+            log!(Level::WARN, "reconcile failed");
+        } else {
+            log!(
+                Level::WARN,
+                "reconcile failed; by its error policy it is not retried until the object changes"
+            );
         }
     }
 }

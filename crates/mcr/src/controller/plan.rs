@@ -38,4 +38,10 @@ pub(crate) struct WatchPlan {
 impl Plan {
     /// The number of the primary watch.
     pub(crate) const PRIMARY: usize = 0;
+
+    /// The primary kind: `<plural>` or `<plural>.<group>`.
+    pub(crate) fn primary_kind(&self) -> Option<String> {
+        let primary = self.watches.get(Self::PRIMARY).filter(|_| self.has_primary)?;
+        Some(primary.request.resource_name())
+    }
 }

@@ -143,7 +143,10 @@ where
     /// Finishes the controller with a reconciler and an error policy for the `Controller` of kube. They run unchanged in
     /// every cluster. `context_of` makes the context of a cluster, once each time that the cluster joins.
     ///
-    /// As in kube, deleted objects are not reconciled, and the error policy decides about retries.
+    /// As in kube, deleted objects are not reconciled, and the error policy decides about retries: with `Action::await_change`,
+    /// the request is not retried until its object changes. The policy is not asked about a
+    /// [`TerminalError`](crate::TerminalError) or about [`ClusterNotFound`](mcr_core::ClusterNotFound) for the cluster of the request
+    /// among the causes, or about panics and timeouts, which are retried after the [back-off](Self::backoff).
     ///
     /// ```
     /// use std::{sync::Arc, time::Duration};
@@ -170,7 +173,7 @@ where
     /// ```
     ///
     /// # Errors
-    /// As for [`build`](Self::build).
+    /// As for [`build`](Self::build). [`BuildError::TwoErrorPolicies`] if [`on_error`](Self::on_error) was called.
     pub fn build_uniform<Ctx, Fut, E>(
         self,
         reconcile: impl Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,

@@ -10,7 +10,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{counters::count, engine::Engine, member::Member, outcome::outcome, runs::Job};
+use super::{
+    counters::count,
+    engine::Engine,
+    member::Member,
+    outcome::{Ended, outcome},
+    runs::Job,
+};
 use crate::{
     RequestKey,
     lazy_token::LazyToken,
@@ -70,7 +76,7 @@ fn start(engine: &Arc<Engine>, job: Job) {
 
 async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32) {
     let Some(object) = run.member.find(&key.object) else {
-        run.end(|_, _| Outcome::Drop);
+        run.end(|_, _| Ended::with(Outcome::Drop));
         return;
     };
     let core = run.engine.core.clone();
@@ -119,12 +125,11 @@ struct RunGuard {
 }
 
 impl RunGuard {
-    fn end(&mut self, outcome: impl FnOnce(&Self, &Job) -> Outcome) {
+    fn end(&mut self, outcome: impl FnOnce(&Self, &Job) -> Ended) {
         let runs = &self.engine.core.counters.runs;
         if let Some(job) = self.number.take().and_then(|number| runs.end(number)) {
             self.member.task_ended(self.task);
-            let outcome = outcome(self, &job);
-            self.engine.core.queue.done(&job, outcome);
+            outcome(self, &job).settle(&self.engine, &self.member, &job);
         }
     }
 }
@@ -133,7 +138,7 @@ impl Drop for RunGuard {
     fn drop(&mut self) {
         self.end(|run, _| {
             count(&run.engine.core.counters.aborted);
-            Outcome::Drop
+            Ended::with(Outcome::Drop)
         });
     }
 }

@@ -1,13 +1,20 @@
 //! The state of a controller, for people and programs.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
 use mcr_core::{ClusterName, internal::lock};
+use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use super::histogram::HistogramRead;
 use super::{
-    counters::ControllerCounts, engine::Core, gate::GateStatus, gating::GatingWatch, runs::RunningRequest,
+    counters::ControllerCounts,
+    engine::Core,
+    failing::{FailingRequest, MOST_LISTED},
+    gate::GateStatus,
+    gating::GatingWatch,
+    member::Member,
+    runs::RunningRequest,
 };
 
 /// The state of a controller at one moment. [`ControllerHandle::status`] returns it.
@@ -62,6 +69,10 @@ pub struct ControllerClusterStatus {
     pub delayed: usize,
     /// The number of running reconciles.
     pub running: usize,
+    /// The requests that fail, those with the most attempts first. A status lists the worst 100 of all clusters together.
+    pub failing: Vec<FailingRequest>,
+    /// The number of requests that fail, those that are not listed included.
+    pub failing_count: usize,
 }
 
 /// A handle to read the state of a controller before, during and after its run. Cheap to clone.
@@ -78,17 +89,21 @@ impl ControllerHandle {
     pub fn status(&self) -> ControllerStatus {
         let members: Vec<_> = self.0.members().values().cloned().collect();
         let queue = &self.0.queue;
+        let mut failing = self.failing(&members);
         let clusters: BTreeMap<_, _> = members
             .iter()
             .filter_map(|member| {
                 let name = member.cluster.name();
                 let depth = queue.depth(name)?;
+                let (failing_count, failing) = failing.remove(name).unwrap_or_default();
                 let status = ControllerClusterStatus {
                     gate: lock(&member.gate).status(),
                     parked: depth.parked || depth.releasing,
                     ready: depth.ready,
                     delayed: depth.delayed,
                     running: depth.running,
+                    failing,
+                    failing_count,
                 };
                 Some((name.clone(), status))
             })
@@ -106,6 +121,42 @@ impl ControllerHandle {
             gated_by: self.0.gating.waiting(),
             counts: self.0.counters.read(&queue.counters()),
         }
+    }
+
+    /// By cluster: the number of failing requests, and those of them that are listed.
+    fn failing(&self, members: &[Arc<Member>]) -> BTreeMap<ClusterName, (usize, Vec<FailingRequest>)> {
+        let mut worst = Vec::new();
+        let mut clusters = BTreeMap::new();
+        for member in members {
+            let (count, failing) = member.failing.worst();
+            if count > 0 {
+                let name = member.cluster.name();
+                clusters.insert(name.clone(), (count, Vec::new()));
+                worst.extend(
+                    failing
+                        .into_iter()
+                        .map(|(key, failing)| (failing.rank(), name, key, failing)),
+                );
+            }
+        }
+        worst
+            .sort_unstable_by(|(a, in_a, at_a, _), (b, in_b, at_b, _)| (a, in_a, at_a).cmp(&(b, in_b, at_b)));
+        let (instant, now) = (Instant::now(), SystemTime::now());
+        for (_, name, key, failing) in worst.into_iter().take(MOST_LISTED) {
+            let due = self.0.queue.due(name, &key);
+            // A key that is retried and unknown to the queue has succeeded just now.
+            let due = due.or(failing.is_retried.then_some(instant));
+            if let Some((_, listed)) = clusters.get_mut(name) {
+                listed.push(FailingRequest {
+                    object: key.to_string(),
+                    attempt: failing.attempt,
+                    error: failing.error.as_ref().to_owned(),
+                    since: failing.since,
+                    retry_at: due.map(|due| now + due.saturating_duration_since(instant)),
+                });
+            }
+        }
+        clusters
     }
 
     #[cfg(feature = "metrics")]

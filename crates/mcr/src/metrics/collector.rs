@@ -217,6 +217,7 @@ impl FleetCollector {
                 let counts = &controller.counts;
                 series.value([name, "success"], counts.successes)?;
                 series.value([name, "error"], counts.errors)?;
+                series.value([name, "terminal"], counts.terminal)?;
                 series.value([name, "panic"], counts.panics)?;
                 series.value([name, "timeout"], counts.timeouts)?;
                 series.value([name, "aborted"], counts.aborted)?;

@@ -119,7 +119,7 @@ metrics! {
     LONGEST: Gauge "mcr_reconcile_longest_running_seconds" ["controller"]
         "How long the reconcile has been running that began first";
     RECONCILES: Counter "mcr_reconciles_total" ["controller", "result"]
-        "Reconciles that ended: success, error, panic, timeout, aborted (their cluster left and they did not end in time), dropped (their cluster left, or the object can't be decoded)";
+        "Reconciles that ended: success, error, terminal (an error that is not retried), panic, timeout, aborted (their cluster left and they did not end in time), dropped (their cluster left, or the object can't be decoded)";
     DURATION: Histogram "mcr_reconcile_duration_seconds" ["controller"]
         "How long reconciles took, save the aborted ones";
     RETRIES: Counter "mcr_reconcile_retries_total" ["controller"]

@@ -223,6 +223,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
         self.lock().depth(cluster, Instant::now())
     }
 
+    /// Calls [`QueueCore::due`].
+    pub fn due(&self, cluster: &C, key: &K) -> Option<Instant> {
+        self.lock().due(cluster, key)
+    }
+
     /// The engaged clusters. Their order is arbitrary, but the same in every call.
     pub fn clusters(&self) -> Vec<C> {
         self.lock().clusters().cloned().collect()

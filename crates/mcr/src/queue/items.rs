@@ -74,6 +74,13 @@ impl<K: Clone + Eq + Hash> Items<K> {
         self.delayed.peek().map(|(at, _)| at)
     }
 
+    /// When a key may run next; zero if it is ready or running. `None` for unknown keys.
+    pub(super) fn due(&self, key: &K, hasher: &impl BuildHasher) -> Option<Tick> {
+        let id = self.find(hasher.hash_one(key), key)?;
+        let orphaned = self.slab[id as usize].state == State::Orphaned;
+        (!orphaned).then(|| self.delayed.get(id).unwrap_or_default())
+    }
+
     fn find(&self, hash: u64, key: &K) -> Option<u32> {
         self.table
             .find(hash, |id| self.slab[*id as usize].key == *key)

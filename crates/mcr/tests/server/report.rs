@@ -11,8 +11,9 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    ClusterSpec,
+    Backoff, BoxError, ClusterSpec, Controller, Request, TerminalError,
     core::{
         BrokenCluster, Change, Credential, CredentialError, CredentialSource, Endpoint, EndpointAccess,
         Fingerprint, Refresh,
@@ -119,7 +120,7 @@ async fn clusters_as_json_have_stable_fields() {
             "blocked": false,
         }],
         "queueDepth": 0,
-        "controllers": {"animals": {"gate": "open", "parked": false, "ready": 0, "delayed": 0, "running": 0}},
+        "controllers": {"animals": {"gate": "open", "parked": false, "ready": 0, "delayed": 0, "running": 0, "failing": [], "failingCount": 0}},
     });
     assert_eq!(
         report_steady["clusters"][0], berlin,
@@ -156,7 +157,7 @@ async fn clusters_as_json_have_stable_fields() {
         "gatedBy": [],
         "queue": {"ready": 0, "delayed": 0, "running": 0, "oldestWait": null, "longestRunning": null},
         "counts": {
-            "reconciles": 1, "successes": 1, "errors": 0, "panics": 0, "timeouts": 0, "aborted": 0, "dropped": 0,
+            "reconciles": 1, "successes": 1, "errors": 0, "terminal": 0, "panics": 0, "timeouts": 0, "aborted": 0, "dropped": 0,
             "retries": 0, "requested": "<requested>", "coalesced": "<coalesced>", "undecodable": 0,
             "callbackPanics": 0, "misdirected": 0,
         },
@@ -176,6 +177,54 @@ async fn clusters_as_json_have_stable_fields() {
     assert_eq!(names("state=ready").await, ["berlin", "lyon"]);
     assert_eq!(names("state=Suspended&state=Broken").await, ["rome", "x"]);
     assert_eq!(names("state=Ready&name=rome").await, Vec::<String>::new());
+    served.end().await;
+}
+
+#[tokio::test]
+async fn failing_requests_are_in_the_report() {
+    let reconcile = |request: Request<ConfigMap>, _: Arc<()>| async move {
+        if request.name() == "never" {
+            return Err::<(), BoxError>(TerminalError::new("line\nbreak").into());
+        }
+        Err("refused".into())
+    };
+    let served = serve(|builder| {
+        let controller = Controller::<ConfigMap>::new("strict").backoff(Backoff {
+            base: Duration::from_secs(3600),
+            ..Backoff::default()
+        });
+        builder.controller(controller.build(reconcile, Arc::new(())))
+    });
+    let berlin = ApiAccess::new(Api::default());
+    ["default/later", "default/never"]
+        .iter()
+        .for_each(|key| berlin.put_map(key, "1"));
+    served.join("berlin", &berlin);
+    let mut report = served
+        .clusters(|report| report["clusters"][0]["controllers"]["strict"]["failingCount"] == 2)
+        .await;
+    let strict = &mut report["clusters"][0]["controllers"]["strict"];
+    let failing = strict["failing"].as_array_mut().unwrap();
+    failing.sort_by_key(|failing| failing["object"].to_string());
+    for failing in failing.iter_mut() {
+        for time in ["since", "retryAt"] {
+            let is_time = failing[time]
+                .as_str()
+                .is_some_and(|time| time.starts_with("20") && time.ends_with('Z'));
+            assert!(is_time || failing[time].is_null(), "{failing}");
+            failing[time] = json!(is_time);
+        }
+    }
+    let expected = json!([
+        {"object": "default/later", "attempt": 1, "error": "refused", "since": true, "retryAt": true},
+        {"object": "default/never", "attempt": 1, "error": "line\\nbreak", "since": true, "retryAt": false},
+    ]);
+    assert_eq!(strict["failing"], expected);
+    let counts = &report["controllers"][1]["counts"];
+    assert_eq!((&counts["errors"], &counts["terminal"]), (&json!(1), &json!(1)));
+    let metrics = served.metrics(|_| true).await;
+    let terminal = [("controller", "strict"), ("result", "terminal")];
+    assert_eq!(metrics.get("mcr_reconciles_total", &terminal), Some(1.0));
     served.end().await;
 }
 

@@ -46,6 +46,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         })
     }
 
+    /// When `key` of `cluster` may run next. A time in the past means that it is ready or running, or waits for its cluster.
+    /// `None` if the queue does not know the key.
+    pub fn due(&self, cluster: &C, key: &K) -> Option<Instant> {
+        let slot = &self.slots[self.engaged(cluster)? as usize];
+        let due = slot.items.due(key, &self.hasher)?;
+        Some(self.base + Duration::from_nanos(due))
+    }
+
     /// The engaged clusters. Their order is arbitrary, but the same in every call.
     pub fn clusters(&self) -> impl Iterator<Item = &C> {
         self.slots

@@ -383,3 +383,31 @@ fn the_same_calls_give_the_same_answers() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn a_key_is_due_at_the_end_of_its_delay_and_unknown_once_it_is_done() {
+    let (mut q, now) = queue();
+    let due = |q: &Queue| q.due(&"a", &1);
+    assert_eq!((due(&q), q.due(&"unknown", &1)), (None, None));
+    q.add_after(&"a", 1, Live, ms(50), now);
+    assert_eq!(
+        (due(&q), q.due(&"a", &2), q.due(&"b", &1)),
+        (Some(now + ms(50)), None, None)
+    );
+    // A change makes it ready, and then it runs.
+    q.add(&"a", 1, Live, now + ms(10));
+    assert_eq!(due(&q), Some(now));
+    let work = q.pop(now + ms(10)).unwrap();
+    assert_eq!(due(&q), Some(now));
+    q.done(&work, Outcome::RetryAfter(ms(30)), now + ms(20));
+    assert_eq!(due(&q), Some(now + ms(50)));
+    let work = q.pop(now + ms(50)).unwrap();
+    q.done(&work, OK, now + ms(50));
+    assert_eq!(due(&q), None);
+    // The run of an earlier epoch is not a request of this one.
+    q.add(&"a", 1, Live, now);
+    let orphan = q.pop(now + ms(60)).unwrap();
+    q.engage("a", 2);
+    assert_eq!(due(&q), None);
+    q.done(&orphan, OK, now + ms(60));
+}
