@@ -182,6 +182,6 @@ async fn run(args: Args) -> anyhow::Result<()> {
 async fn main() -> ExitCode {
     let args = Args::parse();
     // What happens to the clusters is what the demo shows; as a log it would tear the table.
-    examples::log_with("error,kube_client=off");
+    mcr::args::LogArgs::default().init_log_with("error");
     examples::exit(run(args).await)
 }

@@ -53,6 +53,9 @@ struct Args {
     /// The name of this baseline; others with other names can be kept beside it
     #[arg(long, default_value = "baseline")]
     name: String,
+    /// Also work on a cluster that is named hub
+    #[arg(long, help_heading = "Clusters")]
+    include_hub: bool,
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
@@ -333,7 +336,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let baseline = read(&args.baseline, &args.name)?;
     let (output, stop) = args.output.start()?;
     let mut controller = Controller::named("baseline-rbac")
-        .clusters(args.fleet.selector())
+        .clusters(examples::selector(args.include_hub))
         .timeout(Duration::from_secs(60))
         .backoff(Backoff {
             cap: Duration::from_secs(60),
@@ -364,7 +367,5 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }

@@ -155,6 +155,6 @@ async fn run(args: Args) -> anyhow::Result<()> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    examples::log_with("error,kube_client=off");
+    mcr::args::LogArgs::default().init_log_with("error");
     examples::exit(run(args).await)
 }

@@ -2,12 +2,12 @@
 //!
 //! The counterpart of the Go project's `file` example.
 
-use std::{fmt, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{fmt, process::ExitCode, sync::Arc};
 
 use clap::Parser;
-use examples::{ClusterArgs, Output, OutputArgs, printable};
+use examples::{FleetArgs, Output, OutputArgs, printable};
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject};
+use mcr::{Action, BoxError, Controller, Request, RequestObject};
 use serde::Serialize;
 
 /// Reconcile the ConfigMaps of all clusters and print each one, also while clusters join, change and leave.
@@ -24,12 +24,9 @@ use serde::Serialize;
 #[command(verbatim_doc_comment)]
 struct Args {
     #[command(flatten)]
-    clusters: ClusterArgs,
+    fleet: FleetArgs,
     #[command(flatten)]
     output: OutputArgs,
-    /// Serve /clusters, /metrics, /healthz and /readyz there, for example at 127.0.0.1:8080
-    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
-    serve: Option<SocketAddr>,
 }
 
 /// What is printed.
@@ -62,21 +59,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let controller = Controller::<ConfigMap>::new("configmaps")
         .clusters(mcr::ClusterSelector::all())
         .build(reconcile, Arc::new(output));
-    let mut manager = Manager::builder()
-        .provider(args.clusters.provider().await?)
-        .settings(|settings| args.clusters.settings(settings))
-        .controller(controller);
-    if let Some(address) = args.serve {
-        manager = manager.serve(address);
-    }
-    Ok(manager.build()?.run_until(stop).await?)
+    let manager = args.fleet.manager().await?.controller(controller).build()?;
+    Ok(manager.run_until(stop).await?)
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }
 
 impl fmt::Display for Line<'_> {

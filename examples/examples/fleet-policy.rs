@@ -55,6 +55,9 @@ struct Args {
     /// The name of this policy; others with other names can be kept beside it
     #[arg(long, default_value = "platform")]
     name: String,
+    /// Also work on a cluster that is named hub
+    #[arg(long, help_heading = "Clusters")]
+    include_hub: bool,
     #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
@@ -309,7 +312,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let in_namespace = |map: Watched<ConfigMap>| map.object.namespace().map(ObjectKey::cluster_scoped);
     let (made_for, selected) = (format!("{OURS}={}", args.name), selector.to_string());
     let controller = Controller::<Namespace>::new("fleet-policy")
-        .clusters(args.fleet.selector())
+        .clusters(examples::selector(args.include_hub))
         .watch_request(|watch| watch.labels(selected))
         .watches_with(
             &(),
@@ -336,7 +339,5 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }

@@ -2,7 +2,7 @@
 //!
 //! The counterpart of the Go project's `namespace` example.
 
-use std::{fmt, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{fmt, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
@@ -11,9 +11,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
-    config::{Config, KubeConfigOptions, Kubeconfig},
 };
-use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject};
+use mcr::{Action, BoxError, Controller, Manager, Request, RequestObject, args::HubArgs};
 use mcr_provider_namespace::NamespaceProvider;
 use mcr_testkit::sim::SimCluster;
 use serde::Serialize;
@@ -21,18 +20,19 @@ use serde_json::json;
 
 /// Reconcile the animals of all namespaces of one cluster, each namespace being a cluster of its own.
 ///
+/// The cluster is the hub; without --hub-kubeconfig and --hub-context it is a simulated one.
+///
 /// First the namespaces zoo, jungle and island are made, with a ConfigMap for each animal that lives there. Then a line
 /// is printed for each animal: its cluster, namespace and name, and what the reconciler saw ("event"): `live` or
 /// `deleted`. The namespace is `default` everywhere: the reconciler sees clusters, and knows nothing of the host.
 ///
 ///   cargo run -p examples --features namespace --example namespace
-///   cargo run -p examples --features namespace --example namespace -- --kubeconfig ~/.kube/config
+///   cargo run -p examples --features namespace --example namespace -- --hub-kubeconfig ~/.kube/config
 #[derive(Parser)]
 #[command(verbatim_doc_comment)]
 struct Args {
-    /// Kubeconfig of the cluster to work on (its current context); without it a simulated one
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    hub: HubArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -70,16 +70,11 @@ async fn reconcile(request: Request<ConfigMap>, output: Arc<Output>) -> Result<A
 }
 
 /// The cluster whose namespaces are clusters.
-async fn host(kubeconfig: Option<PathBuf>) -> anyhow::Result<Client> {
-    let Some(path) = kubeconfig else {
+async fn host(args: &HubArgs) -> anyhow::Result<Client> {
+    if args.hub_kubeconfig.is_none() && args.hub_context.is_none() {
         return Ok(SimCluster::builder().name("host").build().client());
-    };
-    let named = || format!("--kubeconfig {}", path.display());
-    let file = Kubeconfig::read_from(&path).with_context(named)?;
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-        .await
-        .with_context(named)?;
-    Client::try_from(config).with_context(named)
+    }
+    Ok(args.hub()?.client().await?)
 }
 
 /// Makes namespaces and animals, where they are not there.
@@ -108,7 +103,7 @@ async fn settle(host: &Client) -> anyhow::Result<()> {
 
 async fn run(args: Args) -> anyhow::Result<()> {
     let (output, stop) = args.output.start()?;
-    let host = host(args.kubeconfig).await?;
+    let host = host(&args.hub).await?;
     settle(&host).await?;
     let controller = Controller::<ConfigMap>::new("animals")
         .watch_request(|watch| watch.labels("type=animal"))
@@ -123,9 +118,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }
 
 impl fmt::Display for Line<'_> {

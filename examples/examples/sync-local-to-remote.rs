@@ -5,11 +5,11 @@
 //! wants it? The answer looks at both clusters, never at what happened, so it may be asked again at any time and
 //! may be interrupted between any two writes.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use examples::{FileArgs, Output, OutputArgs, access_of, printable};
+use examples::{Output, OutputArgs, printable};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Namespace},
@@ -21,12 +21,13 @@ use kube::{
 use mcr::{
     Action, BoxError, Cluster, ClusterName, ClusterSelector, Controller, Fleet, FleetEvent, HUB, Manager,
     ObjectKey, Request, RequestKey, WatchOptions, WatchRequest, Watched,
+    args::{HubArgs, KubeconfigArgs},
 };
 use mcr_provider_single::SingleProvider;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Copy ConfigMaps of a local cluster into all remote ones, and keep the copies as they should be.
+/// Copy ConfigMaps of a local cluster, the hub, into all remote ones, and keep the copies as they should be.
 ///
 /// Copied is what is labelled `example.io/propagate: "true"` in the local cluster. A copy that is changed or deleted
 /// in a remote cluster is put right; when the original is deleted, or its label is taken away, the copies are
@@ -37,19 +38,14 @@ use serde_json::{Value, json};
 /// because of a `conflict` ("event").
 ///
 ///   cargo run -p examples --features single --example sync-local-to-remote -- \
-///       --local-kubeconfig hub.yaml --provider-kubeconfigs a.yaml,b.yaml
+///       --hub-kubeconfig hub.yaml --kubeconfigs a.yaml,b.yaml
 #[derive(Parser)]
 #[command(verbatim_doc_comment)]
 struct Args {
-    /// Kubeconfig of the cluster to copy from (its current context)
-    #[arg(long, value_name = "PATH")]
-    local_kubeconfig: PathBuf,
-    /// Kubeconfig files with the clusters to copy to; each context is one
-    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',')]
-    provider_kubeconfigs: Vec<String>,
-    /// Folders with kubeconfig files of clusters to copy to
-    #[arg(long, value_name = "PATH[,PATH]", value_delimiter = ',')]
-    provider_kubeconfig_dirs: Vec<String>,
+    #[command(flatten)]
+    members: KubeconfigArgs,
+    #[command(flatten)]
+    hub: HubArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -333,17 +329,12 @@ fn additions(copy: &ConfigMap, original: &ConfigMap) -> Option<Value> {
 // ---- The program ------------------------------------------------------------------------------------------------
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let hub = access_of("--local-kubeconfig", &args.local_kubeconfig)?;
-    let members = FileArgs {
-        kubeconfigs: args.provider_kubeconfigs,
-        kubeconfig_dirs: args.provider_kubeconfig_dirs,
-        globs: Vec::new(),
-    };
-    if members.is_empty() {
-        // Falling back to what kubectl would use could make the hub a member of its own.
-        bail!("which clusters to copy to? Give --provider-kubeconfigs or --provider-kubeconfig-dirs");
+    if args.members.is_empty() {
+        // Nothing is written to all clusters of a kubeconfig because a flag is missing.
+        bail!("which clusters to copy to? Give --kubeconfigs or --kubeconfig-dirs");
     }
-    let members = members.provider("--provider-kubeconfigs", "--provider-kubeconfig-dirs")?;
+    let hub = args.hub.hub()?;
+    let members = hub.members_of(examples::file(&args.members)?);
     let hub = SingleProvider::named(HUB, hub)?;
 
     let (output, stop) = args.output.start()?;
@@ -358,9 +349,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }
 
 /// What is printed.

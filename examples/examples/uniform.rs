@@ -6,14 +6,14 @@
 use std::{fmt, process::ExitCode, sync::Arc};
 
 use clap::Parser;
-use examples::{ClusterArgs, Output, OutputArgs, printable};
+use examples::{FleetArgs, Output, OutputArgs, printable};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     runtime::{Controller as KubeController, watcher},
 };
-use mcr::{Controller, Manager};
+use mcr::Controller;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ struct Args {
     #[arg(long, conflicts_with_all = ["provider", "kubeconfigs", "kubeconfig_dirs", "globs"])]
     plain: bool,
     #[command(flatten)]
-    clusters: ClusterArgs,
+    fleet: FleetArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -110,18 +110,14 @@ async fn on_one_cluster(client: Client, output: Output, stop: CancellationToken)
 }
 
 /// On every cluster of the fleet: a context for each, and the rest is the same.
-async fn on_every_cluster(args: &ClusterArgs, output: Output, stop: CancellationToken) -> anyhow::Result<()> {
+async fn on_every_cluster(args: &FleetArgs, output: Output, stop: CancellationToken) -> anyhow::Result<()> {
     let controller = Controller::<ConfigMap>::new("uniform")
         .watch_request(|watch| watch.labels(LABEL))
         .build_uniform(reconcile, error_policy, move |cluster| Ctx {
             client: cluster.client(),
             report: report(output.clone(), cluster.name().to_string()),
         });
-    let manager = Manager::builder()
-        .provider(args.provider().await?)
-        .settings(|settings| args.settings(settings))
-        .controller(controller)
-        .build()?;
+    let manager = args.manager().await?.controller(controller).build()?;
     Ok(manager.run_until(stop).await?)
 }
 
@@ -131,14 +127,12 @@ async fn run(args: Args) -> anyhow::Result<()> {
         on_one_cluster(Client::try_default().await?, output, stop).await;
         return Ok(());
     }
-    on_every_cluster(&args.clusters, output, stop).await
+    on_every_cluster(&args.fleet, output, stop).await
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
-    examples::log();
-    examples::exit(run(args).await)
+    examples::exit(run(Args::parse()).await)
 }
 
 /// What is printed.

@@ -1,4 +1,4 @@
-//! What the examples have in common: flags, the choice of a provider, output, logs and how they end.
+//! What the examples have in common: the choice of a provider, output, and how they end.
 //!
 //! Nothing of it is needed to use mcr. It is here so that each example shows its own subject only.
 #![forbid(unsafe_code)]
@@ -11,18 +11,18 @@ mod docs;
 #[cfg(feature = "demo")]
 mod export;
 mod fleet;
-mod log;
 mod output;
 mod stop;
 mod yaml;
 
 #[cfg(feature = "demo")]
 pub use backend::{Backend, Choice};
-pub use clusters::{ClusterArgs, FileArgs, ProviderKind, SecretArgs, access_of};
+#[cfg(feature = "file")]
+pub use clusters::file;
+pub use clusters::{ClusterArgs, ProviderKind, SecretArgs};
 #[cfg(feature = "demo")]
 pub use export::export_kubeconfig;
-pub use fleet::FleetArgs;
-pub use log::{DEFAULT_FILTER, log, log_with};
+pub use fleet::{FleetArgs, selector};
 pub use output::{Format, ObjectLine, Output, OutputArgs, printable};
 pub use stop::stop_at_signal;
 pub use yaml::documents;

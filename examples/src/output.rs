@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use mcr::args::LogArgs;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +24,7 @@ pub enum Format {
     Json,
 }
 
-/// Flags about output and the end of a program.
+/// Flags about output, log and the end of a program.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
     /// How to print
@@ -35,15 +36,19 @@ pub struct OutputArgs {
     /// End after this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Output")]
     pub exit_after: Option<Duration>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its text would become a help text of every example")]
+    pub log: LogArgs,
 }
 
 impl OutputArgs {
-    /// The output, and the token that ends the program: at a signal, after `--exit-after`, after `--count` lines,
+    /// Starts the log. Returns the output, and the token that ends the program: at a signal, after `--exit-after`, after `--count` lines,
     /// and when whoever read the output has gone.
     ///
     /// # Errors
     /// If signals can't be listened to.
     pub fn start(&self) -> anyhow::Result<(Output, CancellationToken)> {
+        self.log.init_log();
         let stop = stop_at_signal(self.exit_after)?;
         let left = self.count.map_or(u64::MAX, NonZeroU64::get);
         let output = Output {

@@ -4,6 +4,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
+#[cfg(feature = "args")]
+pub mod args;
 mod confirm;
 mod controller;
 mod error;

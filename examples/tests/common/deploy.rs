@@ -193,7 +193,7 @@ impl<'a> Deployed<'a> {
             .port();
         let mut args = vec![
             "--allow-loopback".to_owned(),
-            "--kubeconfigs".to_owned(),
+            "--hub-kubeconfig".to_owned(),
             kubeconfig.display().to_string(),
         ];
         for arg in container["args"]

@@ -72,7 +72,7 @@ fn configmaps_of_clusters_in_secrets() {
             [
                 "--provider",
                 "kubeconfig",
-                "--kubeconfigs",
+                "--hub-kubeconfig",
                 hub.to_str().unwrap(),
                 "--namespace",
                 namespace.name(),
@@ -92,7 +92,7 @@ fn namespace_takes_each_namespace_for_a_cluster() {
     on_kind(|e2e| async move {
         let alpha = e2e.kubeconfig(Alpha);
         let namespace = e2e.namespace(Alpha, "as-cluster").await;
-        let program = Program::start("namespace", ["--kubeconfig", alpha.to_str().unwrap()]);
+        let program = Program::start("namespace", ["--hub-kubeconfig", alpha.to_str().unwrap()]);
         let (here, name) = (member(&e2e, Alpha).await, unique("animal"));
         create(
             &here.maps(namespace.name()),

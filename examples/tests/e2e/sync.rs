@@ -39,9 +39,9 @@ fn sync_local_to_remote_copies_from_the_hub() {
         let program = Program::start(
             "sync-local-to-remote",
             [
-                "--local-kubeconfig",
+                "--hub-kubeconfig",
                 e2e.kubeconfig(Hub).to_str().unwrap(),
-                "--provider-kubeconfig-dirs",
+                "--kubeconfig-dirs",
                 folder.path().to_str().unwrap(),
             ],
         );

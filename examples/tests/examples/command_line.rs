@@ -14,7 +14,7 @@ fn every_example_explains_itself() {
         ("configmaps", "--kubeconfig-dirs"),
         ("uniform", "--plain"),
         ("registry", "--kubeconfigs"),
-        ("sync-local-to-remote", "--local-kubeconfig"),
+        ("sync-local-to-remote", "--hub-kubeconfig"),
         ("fleet-policy", "--policy"),
         ("baseline-rbac", "--baseline"),
     ] {
@@ -65,20 +65,20 @@ fn wrong_flags_are_named_with_what_to_do() {
         ("configmaps", vec!["--globs", "a/*"], vec!["--globs", "a/*"]),
         (
             "configmaps",
-            vec!["--provider", "single", "--kubeconfigs", missing],
-            vec!["--kubeconfigs", missing],
+            vec!["--provider", "single", "--hub-kubeconfig", missing],
+            vec!["--hub-kubeconfig", missing],
         ),
         (
             "configmaps",
-            vec!["--provider", "single", "--kubeconfigs", file],
-            vec!["--kubeconfigs", file, "nowhere"],
+            vec!["--provider", "single", "--hub-kubeconfig", file],
+            vec!["--hub-kubeconfig", file, "--hub-context"],
         ),
         (
             "uniform",
             vec!["--plain", "--kubeconfigs", file],
             vec!["--plain", "--kubeconfigs"],
         ),
-        ("sync-local-to-remote", vec![], vec!["--local-kubeconfig"]),
+        ("sync-local-to-remote", vec![], vec!["--kubeconfigs"]),
         ("fleet-policy", vec![], vec!["--policy"]),
         (
             "fleet-policy",
@@ -93,8 +93,8 @@ fn wrong_flags_are_named_with_what_to_do() {
         ),
         (
             "sync-local-to-remote",
-            vec!["--local-kubeconfig", missing],
-            vec!["--local-kubeconfig", missing],
+            vec!["--kubeconfigs", missing, "--hub-kubeconfig", missing],
+            vec!["--hub-kubeconfig", missing],
         ),
     ] {
         let text = error(run(example, &args));

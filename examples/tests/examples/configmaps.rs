@@ -80,7 +80,7 @@ fn runs_on_the_one_cluster_of_a_kubeconfig() {
             [
                 "--provider",
                 "single",
-                "--kubeconfigs",
+                "--hub-kubeconfig",
                 hub,
                 "--count",
                 "1",

@@ -43,7 +43,7 @@ fn a_cluster_named_hub_is_left_out_unless_it_is_asked_for() {
             &id,
             "--provider",
             "kubeconfig",
-            "--kubeconfigs",
+            "--hub-kubeconfig",
             path,
         ];
         let args = [&args[..], &["--namespace", &id, "--allow-loopback"]].concat();

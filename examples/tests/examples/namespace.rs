@@ -42,7 +42,7 @@ fn a_real_cluster_is_a_fleet_too() {
         let path = folder.path().join("host.yaml");
         std::fs::write(&path, yaml).unwrap();
         let path = path.to_str().unwrap();
-        let program = Program::start("namespace", ["--kubeconfig", path]);
+        let program = Program::start("namespace", ["--hub-kubeconfig", path]);
         for (cluster, name) in [("zoo", "lion"), ("jungle", "monkey"), ("island", "bird")] {
             program.line(name, move |line: &serde_json::Value| {
                 line["cluster"] == cluster
@@ -58,7 +58,7 @@ fn a_real_cluster_is_a_fleet_too() {
             [
                 "--provider",
                 "namespace",
-                "--kubeconfigs",
+                "--hub-kubeconfig",
                 path,
                 "--exit-after",
                 "8",

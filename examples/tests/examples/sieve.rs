@@ -119,9 +119,9 @@ impl World {
         Program::start(
             "sync-local-to-remote",
             [
-                "--local-kubeconfig",
+                "--hub-kubeconfig",
                 self.hub.kubeconfig.to_str().unwrap(),
-                "--provider-kubeconfigs",
+                "--kubeconfigs",
                 &members.join(","),
             ],
         )

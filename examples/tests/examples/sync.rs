@@ -41,9 +41,9 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         )
         .await;
         let args = [
-            "--local-kubeconfig",
+            "--hub-kubeconfig",
             local.to_str().unwrap(),
-            "--provider-kubeconfig-dirs",
+            "--kubeconfig-dirs",
             members.path().to_str().unwrap(),
         ];
         let program = Program::start("sync-local-to-remote", args);
@@ -164,9 +164,9 @@ fn immutable_copies_are_replaced() {
         create(hub, "sync-immutable", "fixed", LABEL).await;
         patch(hub, "sync-immutable", "fixed", json!({"immutable": true})).await;
         let args = [
-            "--local-kubeconfig",
+            "--hub-kubeconfig",
             local.to_str().unwrap(),
-            "--provider-kubeconfigs",
+            "--kubeconfigs",
             member.to_str().unwrap(),
         ];
         let program = Program::start("sync-local-to-remote", args);

@@ -1,0 +1,18 @@
+//! Runs three whole programs on simulated clusters, each under five conditions: a slow hub at the start, a label that
+//! is taken away, a paused cluster, rights that are withdrawn, and a kind that is removed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod operator;
+mod report;
+mod sync;
+mod world;
+
+#[path = "../../examples/database-operator.rs"]
+#[allow(dead_code, reason = "the main function and its flags")]
+mod database_operator;
+#[path = "../../examples/fleet-report.rs"]
+#[allow(dead_code, reason = "the main function and its flags")]
+mod fleet_report;
+#[path = "../../examples/secret-sync.rs"]
+#[allow(dead_code, reason = "the main function and its flags")]
+mod secret_sync;
