@@ -1,7 +1,7 @@
 //! Splitting kubeconfig files into one small kubeconfig for each context.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -12,6 +12,7 @@ use crate::{
     error::AccessError,
     index::{Index, find_cluster, find_user},
     kubeconfig::KubeconfigAccess,
+    labels::take_labels,
     trust::Trust,
 };
 
@@ -65,6 +66,11 @@ pub struct ContextAccess {
     pub context: Option<Arc<str>>,
     /// Whether this is the current context of the files.
     pub current: bool,
+    /// The name of the cluster entry that the context refers to. `None` if the access is an error.
+    pub cluster: Option<Arc<str>>,
+    /// The labels in the extension [`LABELS_EXTENSION`](crate::LABELS_EXTENSION) of the context and its cluster entry.
+    /// Where both set a label, the context wins. Empty if the access is an error.
+    pub labels: BTreeMap<String, String>,
     /// A kubeconfig with this context only, or the error in it.
     pub access: Result<KubeconfigAccess, AccessError>,
 }
@@ -105,6 +111,8 @@ pub fn contexts(files: &[KubeconfigFile]) -> Vec<ContextAccess> {
         file: file.to_owned(),
         context: None,
         current: false,
+        cluster: None,
+        labels: BTreeMap::new(),
         access: Err(error.clone()),
     });
     unreadable.chain(files.contexts()).collect()
@@ -191,19 +199,30 @@ impl<'a> Kubeconfigs<'a> {
                     file,
                     context: None,
                     current: false,
+                    cluster: None,
+                    labels: BTreeMap::new(),
                     access: Err(AccessError::invalid(
                         format!("contexts[{index}].name"),
                         "is missing; name the context",
                     )),
                 });
             };
-            seen.insert(name).then(|| ContextAccess {
-                file,
-                context: Some(name.into()),
-                current: current == Some(name),
-                access: home
+            seen.insert(name).then(|| {
+                let extracted = home
                     .context(name)
-                    .and_then(|context| extract(&sources, home, name, context)),
+                    .and_then(|context| extract(&sources, home, name, context));
+                let (cluster, labels, access) = match extracted {
+                    Ok(found) => (found.cluster, found.labels, Ok(found.access)),
+                    Err(error) => (None, BTreeMap::new(), Err(error)),
+                };
+                ContextAccess {
+                    file,
+                    context: Some(name.into()),
+                    current: current == Some(name),
+                    cluster,
+                    labels,
+                    access,
+                }
             })
         })
     }
@@ -241,14 +260,23 @@ impl Source<'_> {
     }
 }
 
+/// One context, and what the files say about it.
+struct Extracted {
+    cluster: Option<Arc<str>>,
+    labels: BTreeMap<String, String>,
+    access: KubeconfigAccess,
+}
+
 /// Makes a kubeconfig with one context, its cluster and its user. `home` is the file that defines the context.
 fn extract(
     sources: &[Source<'_>],
     home: &Source<'_>,
     name: &str,
     context: Context,
-) -> Result<KubeconfigAccess, AccessError> {
+) -> Result<Extracted, AccessError> {
     let (from, mut cluster) = find_cluster(sources.iter(), |source| &source.index, name, &context)?;
+    let labels = take_labels(name, &context, &mut cluster)?;
+    let cluster_name = cluster.name.as_deref().map(Arc::from);
     let mut untrusted = home.file.trust == Trust::Untrusted || from.file.trust == Trust::Untrusted;
     if let Some(cluster) = &mut cluster.cluster {
         join_to_folder(&mut cluster.certificate_authority, from.folder());
@@ -285,7 +313,11 @@ fn extract(
     } else {
         Trust::Trusted
     };
-    Ok(KubeconfigAccess::new(document.to_bytes(), trust).context(name))
+    Ok(Extracted {
+        cluster: cluster_name,
+        labels,
+        access: KubeconfigAccess::new(document.to_bytes(), trust).context(name),
+    })
 }
 
 /// Joins a relative path to a folder. A blank path counts as a missing one.

@@ -53,6 +53,9 @@ pub(crate) struct Context {
     pub(crate) user: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
+    /// Of any form, so that an unusual one breaks no other context. Holds labels, which are no part of the access.
+    #[serde(default, skip_serializing)]
+    pub(crate) extensions: Option<serde_json::Value>,
 }
 
 #[derive(Clone, Default, Deserialize, Serialize)]

@@ -7,6 +7,7 @@
 mod contexts;
 mod document;
 mod index;
+mod labels;
 
 // Access to one cluster, and how it becomes an endpoint with a source of credentials.
 mod endpoint;
@@ -47,6 +48,7 @@ pub use error::{AccessError, BoxError, Place};
 pub use exec::{ApiVersion, ExecPlugin};
 pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
+pub use labels::LABELS_EXTENSION;
 pub use name::{ClusterName, InvalidClusterName};
 pub use policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy, ForbiddenAddress};
 pub use resolve::{check, resolve};

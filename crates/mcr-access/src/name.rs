@@ -6,7 +6,7 @@ use crate::{slug::slug, unprintable::is_unprintable};
 
 /// The name of one cluster of the fleet.
 ///
-/// A name is opaque: each provider chooses the form of its names (`path+context` for files, `namespace/name` for custom
+/// A name is opaque: each provider chooses the form of its names (the context for files, `namespace/name` for custom
 /// resources, `kind#dev` behind a prefix layer). A name is not empty, has at most [`ClusterName::MAX_LEN`] bytes and no
 /// control or format characters (such as U+202E, which turns the direction of writing), so it fits into a log line, a
 /// metric label or a JSON document. Where Kubernetes allows fewer characters, use [`ClusterName::slug`]. A clone shares

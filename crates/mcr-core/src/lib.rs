@@ -38,7 +38,7 @@ pub use scope::{Capabilities, Placement, Scope, ScopeLayout, ScopeRefusal, Scope
 // A provider that reads kubeconfigs.
 pub use mcr_access::{
     AccessError, AccessPolicy, AddressPolicy, ContextAccess, CredentialPluginPolicy, ForbiddenAddress,
-    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Place, Trust, check, contexts,
+    KubeconfigAccess, KubeconfigFile, Kubeconfigs, LABELS_EXTENSION, Place, Trust, check, contexts,
 };
 
 // Why a request failed.

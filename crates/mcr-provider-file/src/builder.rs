@@ -7,7 +7,7 @@ use std::{
 use glob::Pattern;
 use mcr_core::{ClusterName, Trust};
 
-use crate::{Environment, FileError, FileProvider, config::Config};
+use crate::{Environment, FileContext, FileError, FileProvider, config::Config, label::LabelFn};
 
 /// The default globs for the names of kubeconfig files in folders.
 const DEFAULT_GLOBS: [&str; 5] = [
@@ -29,6 +29,8 @@ pub struct FileProviderBuilder {
     dirs: Vec<PathBuf>,
     globs: Vec<String>,
     separator: String,
+    qualified: bool,
+    labels: Option<LabelFn>,
     trust: Trust,
     poll: Duration,
     debounce: Duration,
@@ -52,6 +54,8 @@ impl FileProviderBuilder {
             dirs: Vec::new(),
             globs: Vec::new(),
             separator: "+".into(),
+            qualified: false,
+            labels: None,
             trust: Trust::Trusted,
             poll: Duration::from_secs(10),
             debounce: Duration::from_millis(100),
@@ -110,7 +114,51 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Sets the text between path and context in the name of a cluster. Default: `+`.
+    /// Names each cluster by file and context: `/etc/fleet/a.kubeconfig+dev`. Default: by context alone, `dev`.
+    ///
+    /// For files that use the same names for different clusters, for example `default`. The files in `$KUBECONFIG` are
+    /// merged as by kubectl, so a context that an earlier file defines has no cluster of its own there: give such files
+    /// with [`file`](Self::file).
+    ///
+    /// ```
+    /// use mcr_provider_file::FileProvider;
+    ///
+    /// let provider = FileProvider::builder().dir("/etc/fleet").qualified_names().build()?;
+    /// # Ok::<(), mcr_provider_file::FileError>(())
+    /// ```
+    #[must_use]
+    pub fn qualified_names(mut self) -> Self {
+        self.qualified = true;
+        self
+    }
+
+    /// Gives labels to clusters, so that controllers can select clusters by them.
+    ///
+    /// The function gets a context of a file and returns its labels. They are added to those in the
+    /// [file](crate::LABELS_EXTENSION), and win over them. The provider calls the function whenever it reads the file, on
+    /// a thread that may block. If the function panics for a context, that context is broken.
+    ///
+    /// ```
+    /// use mcr_provider_file::FileProvider;
+    ///
+    /// // prod-eu and prod-us are in production.
+    /// let provider = FileProvider::builder()
+    ///     .labels(|context| context.context.starts_with("prod-").then_some(("env", "prod")))
+    ///     .build()?;
+    /// # Ok::<(), mcr_provider_file::FileError>(())
+    /// ```
+    #[must_use]
+    pub fn labels<L, K, V>(mut self, labels: impl Fn(&FileContext<'_>) -> L + Send + Sync + 'static) -> Self
+    where
+        L: IntoIterator<Item = (K, V)>,
+        K: Into<String>,
+        V: Into<String>,
+    {
+        self.labels = Some(LabelFn::new(labels));
+        self
+    }
+
+    /// Sets the text between path and context in a [qualified name](Self::qualified_names). Default: `+`.
     #[must_use]
     pub fn separator(mut self, separator: impl Into<String>) -> Self {
         self.separator = separator.into();
@@ -182,6 +230,8 @@ impl FileProviderBuilder {
             dirs: self.dirs,
             globs,
             separator: self.separator,
+            qualified: self.qualified,
+            labels: self.labels,
             trust: self.trust,
             poll: self.poll,
             debounce: self.debounce,

@@ -3,7 +3,7 @@ use std::{path::PathBuf, time::Duration};
 use glob::Pattern;
 use mcr_core::Trust;
 
-use crate::search::Environment;
+use crate::{label::LabelFn, search::Environment};
 
 /// The options of a provider, checked.
 #[derive(Debug)]
@@ -12,6 +12,9 @@ pub(crate) struct Config {
     pub(crate) dirs: Vec<PathBuf>,
     pub(crate) globs: Vec<Pattern>,
     pub(crate) separator: String,
+    /// Whether the names of clusters have the path of the file.
+    pub(crate) qualified: bool,
+    pub(crate) labels: Option<LabelFn>,
     pub(crate) trust: Trust,
     pub(crate) poll: Duration,
     pub(crate) debounce: Duration,

@@ -1,8 +1,10 @@
 //! Computes the changes to announce, from the last announced clusters and the current ones.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess};
+
+use crate::label::Labels;
 
 /// The property with the file of a cluster.
 const FILE: &str = "file";
@@ -23,6 +25,7 @@ pub(crate) enum Desired {
         print: Fingerprint,
         file: Arc<str>,
         context: Arc<str>,
+        labels: Labels,
     },
     Broken {
         object: Arc<str>,
@@ -31,13 +34,36 @@ pub(crate) enum Desired {
 }
 
 impl Desired {
-    pub(crate) fn good(access: KubeconfigAccess, file: Arc<str>, context: Arc<str>) -> Self {
+    pub(crate) fn good(access: KubeconfigAccess, file: Arc<str>, context: Arc<str>, labels: Labels) -> Self {
         let print = Fingerprint::of(&(&access.yaml, access.trust, &access.context, &access.base_dir));
         Self::Good {
             access: Some(Box::new(access)),
             print,
             file,
             context,
+            labels,
+        }
+    }
+
+    pub(crate) fn broken(object: impl Into<Arc<str>>, error: &dyn fmt::Display) -> Self {
+        Self::Broken {
+            object: object.into(),
+            error: error.to_string().into(),
+        }
+    }
+
+    /// Whether both are the same cluster with the same access and labels, whatever their files.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Good {
+                    print: a, labels: x, ..
+                },
+                Self::Good {
+                    print: b, labels: y, ..
+                },
+            ) => (a, x) == (b, y),
+            _ => false,
         }
     }
 
@@ -57,11 +83,18 @@ impl Desired {
     }
 }
 
-// Compares fingerprints, without `file` and `context`: those follow from the name of the cluster.
+// Compares fingerprints, because the access may have been dropped.
 impl PartialEq for Desired {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Good { print: a, .. }, Self::Good { print: b, .. }) => a == b,
+            (
+                Self::Good {
+                    file: a, context: x, ..
+                },
+                Self::Good {
+                    file: b, context: y, ..
+                },
+            ) => a == b && x == y && self.is_same(other),
             (Self::Broken { object: a, error: x }, Self::Broken { object: b, error: y }) => a == b && x == y,
             _ => false,
         }
@@ -91,12 +124,16 @@ pub(crate) fn say((name, desired): (&ClusterName, &Desired)) -> Option<Change> {
             access,
             file,
             context,
+            labels,
             print: _,
-        } => Change::Upsert(
-            ClusterSpec::new(name.clone(), KubeconfigAccess::clone(access.as_ref()?).into())
+        } => {
+            let access = KubeconfigAccess::clone(access.as_ref()?);
+            let mut spec = ClusterSpec::new(name.clone(), access.into())
                 .property(FILE, &**file)
-                .property(CONTEXT, &**context),
-        ),
+                .property(CONTEXT, &**context);
+            spec.labels.clone_from(labels);
+            Change::Upsert(spec)
+        }
         Desired::Broken { object, error } => {
             Change::Broken(BrokenCluster::new(name.clone(), object.clone(), error))
         }
@@ -114,14 +151,12 @@ mod tests {
             KubeconfigAccess::new(yaml, Trust::Trusted),
             "f".into(),
             "c".into(),
+            Labels::new(),
         )
     }
 
     fn broken(error: &str) -> Desired {
-        Desired::Broken {
-            object: "file f".into(),
-            error: error.into(),
-        }
+        Desired::broken("file f", &error)
     }
 
     fn clusters<const N: usize>(clusters: [(&str, Desired); N]) -> Clusters {

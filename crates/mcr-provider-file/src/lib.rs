@@ -6,7 +6,10 @@
 mod builder;
 mod config;
 mod diff;
+mod entry;
 mod error;
+mod label;
+mod names;
 mod provider;
 mod read;
 mod resolve;
@@ -16,5 +19,7 @@ mod watch;
 
 pub use builder::FileProviderBuilder;
 pub use error::FileError;
+pub use label::FileContext;
+pub use mcr_core::LABELS_EXTENSION;
 pub use provider::FileProvider;
 pub use search::Environment;

@@ -1,18 +1,25 @@
-//! Turns the contents of files into clusters. No I/O except the log.
+//! Turns the contents of files into entries. No I/O except the log.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use mcr_core::{
-    AccessError, AccessPolicy, AddressPolicy, ClusterName, ContextAccess, CredentialPluginPolicy,
-    KubeconfigAccess, KubeconfigFile, Kubeconfigs, Trust, check,
+    AccessError, AccessPolicy, AddressPolicy, ContextAccess, CredentialPluginPolicy, KubeconfigAccess,
+    KubeconfigFile, Kubeconfigs, Trust, check,
 };
 
-use crate::{config::Config, diff::Desired, error::Fault, read::Content};
+use crate::{
+    config::Config,
+    diff::Desired,
+    entry::{Entry, shown},
+    error::Fault,
+    label::FileContext,
+    read::Content,
+};
 
 /// The last good content of each file, for the time in which the file can't be used. The map outlives a
 /// discovery: a discovery that starts while a file is half-written still announces the clusters of that
@@ -34,7 +41,7 @@ impl LastGood {
     }
 }
 
-/// Turns the contents of files into clusters.
+/// Turns the contents of files into entries.
 pub(crate) struct Resolver {
     config: Arc<Config>,
 }
@@ -44,14 +51,14 @@ impl Resolver {
         Self { config }
     }
 
-    /// Turns the contents of a group of files into clusters. Calls `say` for each as soon as it is known, because
+    /// Turns the contents of a group of files into entries, in the order in which they claim names. Calls `say` for each as soon as it is known, because
     /// checking thousands of contexts takes a while.
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
         known: &mut LastGoodFiles,
-        say: &mut dyn FnMut(&ClusterName, &mut Desired),
-    ) -> Vec<(ClusterName, Desired)> {
+        say: &mut dyn FnMut(&mut Entry),
+    ) -> Vec<Entry> {
         let in_list = read.len() > 1;
         let order: Vec<PathBuf> = read.iter().map(|(path, _)| (*path).clone()).collect();
         let mut faults = BTreeMap::<PathBuf, String>::new();
@@ -98,7 +105,7 @@ impl Resolver {
             None => parsed,
         };
 
-        let mut clusters = Vec::new();
+        let mut entries = Vec::new();
         // The last good content of a faulty file is there for references from other files only. Its own contexts are
         // announced as broken below.
         let found = parsed
@@ -108,100 +115,79 @@ impl Resolver {
             if let (Some(good), Some(context)) = (good.get_mut(&*found.file), &found.context) {
                 good.contexts.insert(context.clone());
             }
-            if let Some((name, mut desired)) = self.cluster(found) {
-                say(&name, &mut desired);
-                clusters.push((name, desired));
-            }
+            let mut entry = self.entry(found);
+            say(&mut entry);
+            entries.push(entry);
         }
         known.extend(good.into_iter().map(|(path, good)| (path.to_owned(), good)));
         for (file, error) in &faults {
-            clusters.extend(self.broken_file(file, known, error));
+            entries.extend(broken_file(file, known, error));
         }
-        clusters
+        if in_list && !self.config.qualified {
+            let shadowed = self.shadowed(&files, &entries);
+            entries.extend(shadowed);
+        }
+        entries
     }
 
-    fn cluster(&self, found: ContextAccess) -> Option<(ClusterName, Desired)> {
-        let (file, context) = (found.file, found.context);
-        let object = match &context {
-            Some(context) => format!("file {}, context {context:?}", file.display()),
-            None => format!("file {}", file.display()),
-        };
-        match (found.access, context) {
-            (Ok(access), Some(context)) => {
-                if let Err(error) = check_inline(&access) {
-                    return self.broken(&file, Some(&context), object, &error);
-                }
-                let name = self.name(&file, Some(&context))?;
-                let file = file.display().to_string().into();
-                Some((name, Desired::good(access, file, context)))
-            }
-            (Err(error), context) => self.broken(&file, context.as_deref(), object, &error),
+    /// The contexts that an earlier file of the list hides. Each as its own file alone describes it, because in the list it
+    /// would get the clusters and users of the earlier file.
+    fn shadowed(&self, files: &[KubeconfigFile], entries: &[Entry]) -> Vec<Entry> {
+        let shown: HashSet<_> = entries
+            .iter()
+            .filter_map(|entry| Some((entry.file.as_path(), entry.context.as_deref()?)))
+            .collect();
+        let mut shadowed = Vec::new();
+        for file in files {
+            let alone = Kubeconfigs::parse(std::slice::from_ref(file));
+            let hidden = alone.contexts().filter(|found| {
+                let context = found.context.as_deref();
+                context.is_some_and(|context| !shown.contains(&(found.file.as_path(), context)))
+            });
+            shadowed.extend(hidden.map(|found| self.entry(found)));
+        }
+        shadowed
+    }
+
+    fn entry(&self, found: ContextAccess) -> Entry {
+        let file = &found.file;
+        let checked = found
+            .access
+            .and_then(|access| check_inline(&access).map(|()| access));
+        let (access, context) = match (checked, found.context) {
+            (Ok(access), Some(context)) => (access, context),
+            (Err(error), context) => return Entry::of_error(file, context, &error),
             // Can't happen: a usable context has a name.
-            (Ok(_), None) => None,
+            (Ok(_), None) => return Entry::of_error(file, None, &"a context has no name; name it"),
+        };
+        let mut labels = found.labels;
+        if let Some(function) = &self.config.labels {
+            let added = function.call(&FileContext {
+                file,
+                context: &context,
+                cluster: found.cluster.as_deref().unwrap_or_default(),
+                labels: &labels,
+            });
+            let Some(added) = added else {
+                let error = "the function given to FileProviderBuilder::labels panicked for this context; \
+                             make it return labels";
+                return Entry::of_error(file, Some(context), &error);
+            };
+            labels.extend(added);
         }
+        let desired = Desired::good(access, shown(file).into(), context.clone(), labels);
+        Entry::new(file, Some(context), desired)
     }
+}
 
-    /// Announces as broken every context that the file had when it was last good. If there is none, announces one
-    /// broken cluster with the name of the file.
-    pub(crate) fn broken_file(
-        &self,
-        file: &Path,
-        known: &LastGoodFiles,
-        error: &dyn fmt::Display,
-    ) -> Vec<(ClusterName, Desired)> {
-        let object = format!("file {}", file.display());
-        match known.get(file).filter(|known| !known.contexts.is_empty()) {
-            None => self.broken(file, None, object, error).into_iter().collect(),
-            Some(known) => {
-                let broken = |context: &Arc<str>| {
-                    self.broken(
-                        file,
-                        Some(context),
-                        format!("{object}, context {context:?}"),
-                        error,
-                    )
-                };
-                known.contexts.iter().filter_map(broken).collect()
-            }
+/// Announces as broken every context that the file had when it was last good. If there is none, announces the file itself.
+pub(crate) fn broken_file(file: &Path, known: &LastGoodFiles, error: &dyn fmt::Display) -> Vec<Entry> {
+    match known.get(file).filter(|known| !known.contexts.is_empty()) {
+        None => vec![Entry::of_error(file, None, error)],
+        Some(known) => {
+            let broken = |context: &Arc<str>| Entry::of_error(file, Some(context.clone()), error);
+            known.contexts.iter().map(broken).collect()
         }
-    }
-
-    pub(crate) fn broken(
-        &self,
-        path: &Path,
-        context: Option<&str>,
-        object: String,
-        error: &dyn fmt::Display,
-    ) -> Option<(ClusterName, Desired)> {
-        let name = self.name(path, context)?;
-        Some((
-            name,
-            Desired::Broken {
-                object: object.into(),
-                error: error.to_string().into(),
-            },
-        ))
-    }
-
-    fn name(&self, path: &Path, context: Option<&str>) -> Option<ClusterName> {
-        let Some(text) = path.to_str() else {
-            tracing::error!(
-                file = ?path, context,
-                "left out: the path is not UTF-8, and cluster names are made of it; rename the file"
-            );
-            return None;
-        };
-        let name = match context {
-            Some(context) => ClusterName::new(format!("{text}{}{context}", self.config.separator)),
-            None => ClusterName::new(text),
-        };
-        let report = |error| {
-            tracing::error!(
-                %error, file = ?path, context,
-                "left out: path and context do not make a cluster name; rename the context or the file"
-            );
-        };
-        name.map_err(report).ok()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Scans files for clusters. All functions block.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
-    path::PathBuf,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -11,9 +11,11 @@ use mcr_core::{ClusterName, Fingerprint, internal::lock};
 use crate::{
     config::Config,
     diff::{Clusters, Desired},
+    entry::{Entry, shown},
     error::Fault,
+    names::Names,
     read::{Content, Listing, Stamp, content, list},
-    resolve::{LastGoodFiles, Resolver},
+    resolve::{LastGoodFiles, Resolver, broken_file},
     search::Sources,
     watch::watch_points,
 };
@@ -31,22 +33,36 @@ pub(crate) struct Scanner {
     read: HashMap<Group, Found>,
     /// The missing files that were logged, so that a scan does not log them again.
     missing: BTreeSet<PathBuf>,
-    clashes: BTreeSet<ClusterName>,
 }
 
-/// The clusters of a group of files.
+/// What a group of files says.
 struct Found {
     content: Vec<Fingerprint>,
-    clusters: Vec<(ClusterName, Desired)>,
+    entries: Vec<Entry>,
 }
 
 /// The files to read, found without reading any.
 struct Layout {
-    groups: Vec<Group>,
-    /// Folders that can't be listed.
-    faults: Vec<(PathBuf, Fault)>,
+    /// In the order of the sources, because the first of two equal contexts gets the name.
+    parts: Vec<Part>,
     /// Folders that don't exist.
     missing: BTreeSet<PathBuf>,
+}
+
+enum Part {
+    Group(Group),
+    /// A folder that can't be listed.
+    Fault(PathBuf, Fault),
+}
+
+impl Layout {
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let groups = self.parts.iter().filter_map(|part| match part {
+            Part::Group(group) => Some(group),
+            Part::Fault(..) => None,
+        });
+        groups.flatten()
+    }
 }
 
 impl Scanner {
@@ -59,7 +75,6 @@ impl Scanner {
             stamps: BTreeMap::new(),
             read: HashMap::new(),
             missing: BTreeSet::new(),
-            clashes: BTreeSet::new(),
         }
     }
 
@@ -69,7 +84,7 @@ impl Scanner {
         for source in self.sources.lists.iter().flatten().chain(&self.sources.dirs) {
             watch_points(source, &mut points);
         }
-        for file in self.layout().groups.iter().flatten() {
+        for file in self.layout().files() {
             // The folder itself is watched already. Only a link in it can lead to another folder.
             if file.is_symlink() {
                 watch_points(file, &mut points);
@@ -92,8 +107,8 @@ impl Scanner {
 
     /// Drops the accesses of all clusters, which have been announced.
     pub(crate) fn let_go(&mut self) {
-        let clusters = self.read.values_mut().flat_map(|found| &mut found.clusters);
-        clusters.for_each(|(_, desired)| desired.let_go());
+        let entries = self.read.values_mut().flat_map(|found| &mut found.entries);
+        entries.for_each(|entry| entry.desired.let_go());
     }
 
     /// Forgets the contents, so that the next scan reads all files.
@@ -102,26 +117,41 @@ impl Scanner {
         self.read.clear();
     }
 
-    /// Reads changed files and returns all clusters. Calls `say` for most of them before the scan ends. If two
-    /// clusters have the same name, it is called for the winner first.
+    /// Reads changed files and returns all clusters. Calls `say` for those that have the names of their contexts before the
+    /// scan ends.
     pub(crate) fn scan(&mut self, say: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
         // Code under this lock leaves no change half done, so a poisoned lock can be used.
         let mut known = lock(&known);
-        let mut layout = self.layout();
+        let layout = self.layout();
         // Takes the stamps before the read, so that the next scan notices a change during the read.
         let stamps = stamps(&layout);
-        let files = layout.groups.iter().flatten();
-        let missing = files
-            .filter(|file| stamps.get(*file).is_some_and(Stamp::is_missing))
-            .cloned();
-        let missing = missing.chain(std::mem::take(&mut layout.missing)).collect();
+        let missing = layout
+            .files()
+            .filter(|file| stamps.get(*file).is_some_and(Stamp::is_missing));
+        let missing = missing.chain(&layout.missing).cloned().collect();
         self.report_missing(missing);
 
+        let config = self.config.clone();
+        let mut names = Names::new(&config);
+        let mut say = |entry: &mut Entry| {
+            if let Some(name) = names.claim(entry) {
+                say(&name, &mut entry.desired);
+            }
+        };
         let mut before = std::mem::take(&mut self.read);
-        let mut visited: HashSet<PathBuf> = layout.groups.iter().flatten().cloned().collect();
-        let mut said = Vec::new();
-        for group in std::mem::take(&mut layout.groups) {
+        let mut visited: HashSet<PathBuf> = layout.files().cloned().collect();
+        let mut entries = Vec::new();
+        for part in layout.parts {
+            let group = match part {
+                Part::Group(group) => group,
+                Part::Fault(dir, fault) => {
+                    let mut broken = broken_folder(&dir, &fault, &known, &mut visited);
+                    broken.iter_mut().for_each(&mut say);
+                    entries.extend(broken);
+                    continue;
+                }
+            };
             let settled = group
                 .iter()
                 .all(|file| match (self.stamps.get(file), stamps.get(file)) {
@@ -130,44 +160,21 @@ impl Scanner {
                 });
             let mut found = match before.remove(&group) {
                 Some(found) if settled => found,
-                found => self.read(&group, found, &mut known, say),
+                found => self.read(&group, found, &mut known, &mut say),
             };
-            for (name, desired) in &mut found.clusters {
-                say(name, desired);
-            }
-            said.extend(found.clusters.iter().cloned());
+            found.entries.iter_mut().for_each(&mut say);
+            entries.extend(found.entries.iter().cloned());
             self.read.insert(group, found);
-        }
-        for (dir, fault) in &layout.faults {
-            let of_dir = known
-                .keys()
-                .filter(|file| file.parent() == Some(dir) && !visited.contains(*file));
-            let of_dir: Vec<PathBuf> = of_dir.cloned().collect();
-            for file in &of_dir {
-                said.extend(self.resolver.broken_file(
-                    file,
-                    &known,
-                    &format_args!("folder {}: {fault}", dir.display()),
-                ));
-            }
-            if of_dir.is_empty() {
-                said.extend(
-                    self.resolver
-                        .broken(dir, None, format!("folder {}", dir.display()), fault),
-                );
-            }
-            visited.extend(of_dir);
         }
         known.retain(|file, _| visited.contains(file));
         self.stamps = stamps;
-        self.collect(said)
+        Names::assign(&config, entries)
     }
 
     fn layout(&self) -> Layout {
         let mut seen = HashSet::new();
         let mut layout = Layout {
-            groups: Vec::new(),
-            faults: Vec::new(),
+            parts: Vec::new(),
             missing: BTreeSet::new(),
         };
         for list in &self.sources.lists {
@@ -177,7 +184,7 @@ impl Scanner {
                 .cloned()
                 .collect();
             if !group.is_empty() {
-                layout.groups.push(group);
+                layout.parts.push(Part::Group(group));
             }
         }
         let mut dirs = HashSet::new();
@@ -185,10 +192,10 @@ impl Scanner {
             match list(dir, &self.config.globs) {
                 Listing::Files(files) => {
                     let new = files.into_iter().filter(|file| seen.insert(file.clone()));
-                    layout.groups.extend(new.map(|file| vec![file]));
+                    layout.parts.extend(new.map(|file| Part::Group(vec![file])));
                 }
                 Listing::Missing => drop(layout.missing.insert(dir.clone())),
-                Listing::Fault(fault) => layout.faults.push((dir.clone(), fault)),
+                Listing::Fault(fault) => layout.parts.push(Part::Fault(dir.clone(), fault)),
             }
         }
         layout
@@ -206,7 +213,7 @@ impl Scanner {
         group: &Group,
         before: Option<Found>,
         known: &mut LastGoodFiles,
-        say: &mut dyn FnMut(&ClusterName, &mut Desired),
+        say: &mut dyn FnMut(&mut Entry),
     ) -> Found {
         let read: Vec<(&PathBuf, Content)> = group.iter().map(|file| (file, content(file))).collect();
         let print = |(_, content): &(_, Content)| match content {
@@ -219,38 +226,44 @@ impl Scanner {
             Some(found) if found.content == content => found,
             _ => Found {
                 content,
-                clusters: self.resolver.resolve(read, known, say),
+                entries: self.resolver.resolve(read, known, say),
             },
         }
     }
+}
 
-    /// Collects the clusters by name. Of two clusters with the same name the first wins, as in a kubeconfig.
-    fn collect(&mut self, said: Vec<(ClusterName, Desired)>) -> Clusters {
-        let mut clusters = Clusters::new();
-        let mut clashes = BTreeSet::new();
-        for (name, desired) in said {
-            match clusters.entry(name) {
-                Entry::Vacant(entry) => drop(entry.insert(desired)),
-                Entry::Occupied(entry) => {
-                    if !self.clashes.contains(entry.key()) {
-                        tracing::error!(
-                            cluster = %entry.key(), kept = entry.get().place(), left_out = desired.place(),
-                            "two contexts make the same cluster name, the first is kept; rename one of them or                              choose another separator"
-                        );
-                    }
-                    clashes.insert(entry.key().clone());
-                }
-            }
-        }
-        self.clashes = clashes;
-        clusters
+/// Announces as broken the known contexts of the files of a folder. If there is none, announces the folder itself.
+fn broken_folder(
+    dir: &Path,
+    fault: &Fault,
+    known: &LastGoodFiles,
+    visited: &mut HashSet<PathBuf>,
+) -> Vec<Entry> {
+    let of_dir = known
+        .keys()
+        .filter(|file| file.parent() == Some(dir) && !visited.contains(*file));
+    // Sorted as in a listing, so that the names stay with the contexts that have them.
+    let of_dir: BTreeSet<PathBuf> = of_dir.cloned().collect();
+    if of_dir.is_empty() {
+        let desired = Desired::broken(format!("folder {}", shown(dir)), fault);
+        return vec![Entry::new(dir, None, desired)];
     }
+    let error = format!("folder {}: {fault}", shown(dir));
+    let broken = of_dir
+        .iter()
+        .flat_map(|file| broken_file(file, known, &error))
+        .collect();
+    visited.extend(of_dir);
+    broken
 }
 
 fn stamps(layout: &Layout) -> BTreeMap<PathBuf, Stamp> {
-    let files = layout.groups.iter().flatten();
-    let dirs = layout.faults.iter().map(|(dir, _)| dir);
-    files
+    let dirs = layout.parts.iter().filter_map(|part| match part {
+        Part::Fault(dir, _) => Some(dir),
+        Part::Group(_) => None,
+    });
+    layout
+        .files()
         .chain(dirs)
         .map(|path| (path.clone(), Stamp::of(path)))
         .collect()
@@ -276,7 +289,11 @@ mod tests {
         let [first, last] = ["a", "b"].map(|name| dir.path().join(name));
         fs::write(&first, kubeconfig("early")).unwrap();
         fs::write(&last, kubeconfig("old")).unwrap();
-        let provider = FileProvider::builder().files([&first, &last]).build().unwrap();
+        let provider = FileProvider::builder()
+            .files([&first, &last])
+            .qualified_names()
+            .build()
+            .unwrap();
         let sources = sources(&provider.config.files, &[], &Environment::empty(), |_| true);
         let mut scanner = Scanner::new(provider.config.clone(), sources, Arc::default());
 

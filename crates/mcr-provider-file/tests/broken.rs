@@ -13,7 +13,7 @@ async fn beside_a_good_one(file: &str, text: impl AsRef<[u8]>) -> Vec<(String, S
     folder.write("good.kubeconfig", kubeconfig(&["one"]));
     folder.write(file, text);
     let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    let good = heard.clusters.remove("./good.kubeconfig+one");
+    let good = heard.clusters.remove("one");
     assert_eq!(good.as_deref(), Some("ok"), "the good file is not touched");
     heard.clusters.into_iter().collect()
 }
@@ -57,17 +57,17 @@ async fn missing_references() {
                 "./bad.kubeconfig",
                 "file ./bad.kubeconfig: contexts[4].name: is missing; name the context"
             ),
-            pair("./bad.kubeconfig+fine", "ok"),
+            pair("fine", "ok"),
             pair(
-                "./bad.kubeconfig+no-cluster",
+                "no-cluster",
                 "file ./bad.kubeconfig, context \"no-cluster\": contexts[name=\"no-cluster\"].context.cluster: cluster \"gone\" is not defined (there are \"c\"); define it or correct the name"
             ),
             pair(
-                "./bad.kubeconfig+no-user",
+                "no-user",
                 "file ./bad.kubeconfig, context \"no-user\": contexts[name=\"no-user\"].context.user: user \"gone\" is not defined (there are none); define it or correct the name"
             ),
             pair(
-                "./bad.kubeconfig+nothing",
+                "nothing",
                 "file ./bad.kubeconfig, context \"nothing\": contexts[name=\"nothing\"].context.cluster: is missing; name the cluster that the context is about"
             ),
         ]
@@ -89,13 +89,13 @@ async fn bad_data_breaks_only_its_context() {
         beside_a_good_one("bad.kubeconfig", text).await,
         [
             pair(
-                "./bad.kubeconfig+bad-ca",
+                "bad-ca",
                 "file ./bad.kubeconfig, context \"bad-ca\": clusters[name=\"bad-ca\"].cluster.certificate-authority-data: is not valid base64; encode the PEM with base64 -w0 and copy all of it"
             ),
-            pair("./bad.kubeconfig+files", "ok"),
-            pair("./bad.kubeconfig+insecure", "ok"),
+            pair("files", "ok"),
+            pair("insecure", "ok"),
             pair(
-                "./bad.kubeconfig+no-server",
+                "no-server",
                 "file ./bad.kubeconfig, context \"no-server\": clusters[name=\"no-server\"].cluster.server: is missing; write the address of the API server, https://host:port"
             ),
         ]
@@ -110,11 +110,11 @@ async fn a_context_that_is_there_twice() {
         beside_a_good_one("bad.kubeconfig", text).await,
         [
             pair(
-                "./bad.kubeconfig+a",
+                "a",
                 "file ./bad.kubeconfig, context \"a\": contexts[name=\"a\"]: is defined more than once in this file; \
                  remove or rename all but one"
             ),
-            pair("./bad.kubeconfig+b", "ok")
+            pair("b", "ok")
         ]
     );
 }
@@ -125,10 +125,7 @@ async fn unknown_fields_are_ignored_and_empty_files_add_nothing() {
         "{}preferences: {{colors: true}}\nfuture: [1, {{x: y}}]\n",
         kubeconfig(&["a"])
     );
-    assert_eq!(
-        beside_a_good_one("new.kubeconfig", text).await,
-        [pair("./new.kubeconfig+a", "ok")]
-    );
+    assert_eq!(beside_a_good_one("new.kubeconfig", text).await, [pair("a", "ok")]);
     for empty in [
         "",
         " \n",
@@ -141,41 +138,97 @@ async fn unknown_fields_are_ignored_and_empty_files_add_nothing() {
     }
 }
 
-#[tokio::test]
-async fn names_that_are_none_are_left_out_and_clashes_keep_the_first() {
-    let text = kubeconfig(&["fine"]).replace(
-        "contexts:\n",
-        "contexts:\n- {name: \"a\\tb\", context: {cluster: fine}}\n",
-    );
-    assert_eq!(
-        beside_a_good_one("new.kubeconfig", text).await,
-        [pair("./new.kubeconfig+fine", "ok")]
-    );
-
-    let folder = Folder::new();
-    let first = folder.write("a", kubeconfig(&["b+c"]));
-    let second = folder.write("a+b", kubeconfig(&["c", "d"]));
-    let heard = Heard::synced(told().files([first, second]), &folder).await;
-    assert_eq!(heard.names(), ["./a+b+c", "./a+b+d"]);
-    assert_eq!(heard.specs["./a+b+c"].properties["context"], "b+c");
+/// The names of clusters, and for each that is broken its error.
+fn shown(heard: &Heard) -> Vec<(&str, &str)> {
+    let pairs = heard.clusters.iter();
+    pairs
+        .map(|(name, state)| (name.as_str(), state.as_str()))
+        .collect()
 }
 
 #[tokio::test]
-async fn what_another_file_hid_comes_to_light_though_its_own_file_did_not_change() {
+async fn a_context_that_makes_no_cluster_name_is_broken_under_another() {
+    let long = "x".repeat(2000);
+    let contexts = format!(
+        "contexts:\n- {{name: \"a\\tb\", context: {{cluster: fine}}}}\n- {{name: \"pr\\u202eod\", context: {{cluster: fine}}}}\n\
+         - {{name: {long}, context: {{cluster: fine}}}}\n"
+    );
+    let text = kubeconfig(&["fine"]).replace("contexts:\n", &contexts);
+    for qualified in [false, true] {
+        let folder = Folder::new();
+        folder.write("new.kubeconfig", &text);
+        let mut builder = told().dir(folder.path());
+        if qualified {
+            builder = builder.qualified_names();
+        }
+        let heard = Heard::synced(builder, &folder).await;
+        let mut clusters = shown(&heard);
+        let fine = clusters.iter().position(|(_, state)| *state == "ok").unwrap();
+        let (name, _) = clusters.remove(fine);
+        assert_eq!(
+            name,
+            if qualified {
+                "./new.kubeconfig+fine"
+            } else {
+                "fine"
+            }
+        );
+        assert_eq!(clusters.len(), 3, "{clusters:?}");
+        for (context, problem) in [
+            ("\"a\\tb\"", "has U+0009 at byte"),
+            ("\"pr\\u{202e}od\"", "has U+202E at byte"),
+            (
+                &*format!("\"{}\"...", &long[..80]),
+                "bytes, more than the 1024 allowed; rename",
+            ),
+        ] {
+            let object = format!("file ./new.kubeconfig, context {context}: ");
+            let found = clusters.iter().find(|(_, error)| error.starts_with(&object));
+            let (name, error) = found.unwrap_or_else(|| panic!("no {object:?} in {clusters:?}"));
+            let fix =
+                format!("kubectl --kubeconfig ./new.kubeconfig config rename-context {context} NEW_NAME");
+            assert!(error.contains(problem) && error.contains(&fix), "{error}");
+            assert!(
+                name.len() <= 63 && !error.contains('\u{202e}') && error.len() < 1000,
+                "{name}: {error}"
+            );
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_path_that_is_not_text_breaks_qualified_names_only() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
     let folder = Folder::new();
-    let first = folder.write("a.kubeconfig", kubeconfig(&["b.kubeconfig+c"]));
-    folder.write("a.kubeconfig+b.kubeconfig", kubeconfig(&["c"]));
-    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
-    let name = "./a.kubeconfig+b.kubeconfig+c";
-    assert_eq!(heard.names(), [name]);
-    assert!(heard.yaml(name).contains("https://b.kubeconfig+c:6443"));
-    heard.settled(&folder, "marker.kubeconfig").await;
-    heard.forget();
-    fs::remove_file(first).unwrap();
-    heard.until(|heard| !heard.log.is_empty()).await;
-    assert!(heard.yaml(name).contains("https://c:6443"));
-    heard.settled(&folder, "marker.kubeconfig").await;
-    assert_eq!(heard.log, [format!("+{name}")]);
+    let file = folder.path().join(OsStr::from_bytes(b"a\xff.kubeconfig"));
+    fs::write(file, kubeconfig(&["one"])).unwrap();
+    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert_eq!(shown(&heard), [("one", "ok")]);
+    let heard = Heard::synced(told().dir(folder.path()).qualified_names(), &folder).await;
+    let state = "file ./a\u{fffd}.kubeconfig, context \"one\": the path is not UTF-8, and names of clusters are made of it; \
+                 rename the file";
+    assert_eq!(shown(&heard), [("./a\u{fffd}.kubeconfig+one", state)]);
+}
+
+#[tokio::test]
+async fn of_two_equal_qualified_names_the_first_is_kept_and_the_second_is_broken() {
+    let folder = Folder::new();
+    let first = folder.write("a", kubeconfig(&["b+c"]));
+    let second = folder.write("a+b", kubeconfig(&["c", "d"]));
+    let builder = told().files([first, second]).qualified_names();
+    let heard = Heard::synced(builder, &folder).await;
+    let mut clusters = shown(&heard);
+    let (broken, error) = clusters.pop().unwrap();
+    assert_eq!(clusters, [("./a+b+c", "ok"), ("./a+b+d", "ok")]);
+    assert_eq!(heard.specs["./a+b+c"].properties["context"], "b+c");
+    assert!(broken.contains("-a-b-c-"), "{broken}");
+    assert_eq!(
+        error,
+        "file ./a+b, context \"c\": file ./a has the cluster name ./a+b+c too, and the first file in order keeps it; rename the \
+         context (kubectl --kubeconfig ./a+b config rename-context \"c\" NEW_NAME), or choose another separator"
+    );
 }
 
 #[tokio::test]
@@ -214,13 +267,13 @@ async fn a_file_that_becomes_unreadable_keeps_its_clusters_and_a_pipe_is_not_ope
     fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("nowhere", &file).unwrap();
     heard.until(|heard| heard.log.len() == 2).await;
-    assert_eq!(heard.log, ["!./bad.kubeconfig+three", "!./bad.kubeconfig+two"]);
+    assert_eq!(heard.log, ["!three", "!two"]);
     assert_eq!(
-        heard.clusters["./bad.kubeconfig+two"],
+        heard.clusters["two"],
         "file ./bad.kubeconfig, context \"two\": it is a symbolic link to \"nowhere\", which does not exist; create \
          the target or remove the link"
     );
-    assert_eq!(heard.clusters["./good.kubeconfig+one"], "ok");
+    assert_eq!(heard.clusters["one"], "ok");
 
     // If the clusters of the file are unknown, the file itself is announced as broken.
     let heard = Heard::synced(told().file(&file), &folder).await;
@@ -256,7 +309,7 @@ async fn a_folder_that_becomes_unreadable_keeps_its_clusters() {
     assert_eq!(
         heard.clusters.into_iter().collect::<Vec<_>>(),
         [pair(
-            "./dir/a.kubeconfig+one",
+            "one",
             "file ./dir/a.kubeconfig, context \"one\": folder ./dir: it is a symbolic link to \"nowhere\", which does \
              not exist; create the target or remove the link"
         )]
@@ -285,11 +338,9 @@ async fn a_half_written_file_is_broken_until_it_is_whole() {
         heard
             .until(|heard| heard.clusters.values().all(|c| c != "ok"))
             .await;
-        assert_eq!(heard.clusters["./a.kubeconfig+one"], text);
+        assert_eq!(heard.clusters["one"], text);
         folder.write("a.kubeconfig", &whole);
-        heard
-            .until_names(&["./a.kubeconfig+one", "./a.kubeconfig+two"])
-            .await;
+        heard.until_names(&["one", "two"]).await;
         assert!(
             heard.log.iter().all(|item| !item.starts_with('-')),
             "{:?}",
@@ -307,14 +358,9 @@ async fn a_file_that_was_never_good_is_replaced_by_its_clusters_once_it_is() {
     let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
     assert_eq!(heard.names(), ["./a.kubeconfig"]);
     folder.write("a.kubeconfig", kubeconfig(&["one"]));
-    heard.until_names(&["./a.kubeconfig+one"]).await;
+    heard.until_names(&["one"]).await;
     assert_eq!(
         heard.log,
-        [
-            "!./a.kubeconfig",
-            "synced",
-            "+./a.kubeconfig+one",
-            "-./a.kubeconfig"
-        ]
+        ["!./a.kubeconfig", "synced", "+one", "-./a.kubeconfig"]
     );
 }

@@ -18,7 +18,7 @@ impl<const NOTIFIED: bool> Files<NOTIFIED> {
     }
 
     fn name(&self, draft: &Draft) -> ClusterName {
-        ClusterName::new(format!("{}+{}", self.path(draft).display(), draft.name())).unwrap()
+        ClusterName::new(draft.name()).unwrap()
     }
 
     /// Renames a new file over the old one, as programs should.

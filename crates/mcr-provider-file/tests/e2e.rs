@@ -35,11 +35,7 @@ async fn contexts_that_kubectl_removes_and_renames_are_clusters_that_leave_and_j
     let folder = tempfile::tempdir().or_fail();
     let file = folder.path().join("fleet.kubeconfig");
     std::fs::copy(e2e.all_kubeconfig(), &file).or_fail();
-    let name = |context: &str| format!("{}+{context}", file.display());
-    let (in_alpha, in_beta) = (
-        name(E2eCluster::Alpha.context()),
-        name(E2eCluster::Beta.context()),
-    );
+    let (in_alpha, in_beta) = (E2eCluster::Alpha.context(), E2eCluster::Beta.context());
 
     let controller = Controller::<ConfigMap>::new("answer")
         .watch_request(|watch| watch.labels(alpha.selector()))
@@ -54,10 +50,10 @@ async fn contexts_that_kubectl_removes_and_renames_are_clusters_that_leave_and_j
     let running = Background::start(|stop| manager.run_until(stop));
     alpha.ask("first").await;
     beta.ask("first").await;
-    alpha.answered("first", &in_alpha).await;
-    beta.answered("first", &in_beta).await;
-    let before = fleet.get(in_alpha.as_str()).or_fail();
-    let left = fleet.get(in_beta.as_str()).or_fail();
+    alpha.answered("first", in_alpha).await;
+    beta.answered("first", in_beta).await;
+    let before = fleet.get(in_alpha).or_fail();
+    let left = fleet.get(in_beta).or_fail();
 
     config(&e2e, &file, &["delete-context", E2eCluster::Beta.context()]);
     eventually(DEADLINE, "a context that is removed leaves", || {
@@ -65,12 +61,12 @@ async fn contexts_that_kubectl_removes_and_renames_are_clusters_that_leave_and_j
     })
     .await;
     assert!(
-        fleet.get(in_alpha.as_str()).or_fail().is_same(&before),
+        fleet.get(in_alpha).or_fail().is_same(&before),
         "the other one does not notice"
     );
     beta.ask("while-it-was-away").await;
     std::fs::copy(e2e.all_kubeconfig(), &file).or_fail();
-    beta.answered("while-it-was-away", &in_beta).await;
+    beta.answered("while-it-was-away", in_beta).await;
 
     config(
         &e2e,
@@ -78,8 +74,8 @@ async fn contexts_that_kubectl_removes_and_renames_are_clusters_that_leave_and_j
         &["rename-context", E2eCluster::Beta.context(), "renamed"],
     );
     beta.ask("renamed").await;
-    beta.answered("renamed", &name("renamed")).await;
-    assert!(fleet.get(in_alpha.as_str()).or_fail().is_same(&before));
+    beta.answered("renamed", "renamed").await;
+    assert!(fleet.get(in_alpha).or_fail().is_same(&before));
     running.stop().await.or_fail();
     alpha.remove().await;
     beta.remove().await;

@@ -46,12 +46,12 @@ fn start(folder: &Path, id: &str) -> Program {
 }
 
 fn line(member: &Member, kind: &str, name: &str, event: &str) -> impl Fn(&Value) -> bool {
-    let cluster = format!("+{}", member.name);
+    let cluster = member.name.clone();
     let wanted = [kind, name, event].map(str::to_owned);
     move |line| {
         line["cluster"]
             .as_str()
-            .is_some_and(|found| found.ends_with(&cluster))
+            .is_some_and(|found| found == cluster)
             && [&line["kind"], &line["name"], &line["event"]] == [&wanted[0], &wanted[1], &wanted[2]]
     }
 }

@@ -17,11 +17,10 @@ fn line<'a>(
     namespace: &'a str,
     event: &'a str,
 ) -> impl Fn(&Value) -> bool + 'a {
-    let cluster = format!("+{}", member.name);
     move |line| {
         line["cluster"]
             .as_str()
-            .is_some_and(|found| found.ends_with(&cluster))
+            .is_some_and(|found| found == member.name)
             && line["name"] == name
             && line["namespace"] == namespace
             && line["event"] == event

@@ -38,8 +38,7 @@ fn configmaps_of_the_contexts_of_files() {
         let file = e2e.all_kubeconfig();
         let file = file.to_str().unwrap();
         let program = Program::start("configmaps", ["--kubeconfigs", file]);
-        let name = |context: &str| format!("{file}+{context}");
-        sees(&e2e, &program, &name(Alpha.context()), &name(Beta.context())).await;
+        sees(&e2e, &program, Alpha.context(), Beta.context()).await;
         program.interrupt();
     });
 }

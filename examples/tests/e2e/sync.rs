@@ -23,11 +23,9 @@ fn sync_local_to_remote_copies_from_the_hub() {
             member(&e2e, Beta).await,
         );
         let says = |context: &'static str, event: &'static str| {
-            let (end, name) = (format!("+{context}"), name.to_owned());
+            let name = name.to_owned();
             move |line: &Value| {
-                line["cluster"]
-                    .as_str()
-                    .is_some_and(|found| found.ends_with(&end))
+                line["cluster"] == context
                     && line["namespace"] == name
                     && line["event"] == event
             }

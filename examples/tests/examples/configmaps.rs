@@ -21,11 +21,11 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
             folder.path().join("lyon.kubeconfig").display()
         );
         let program = Program::start("configmaps", ["--kubeconfigs", &list, "--globs", ""]);
-        let line = program.line("what is there", says("berlin.kubeconfig+berlin", "first", "live"));
+        let line = program.line("what is there", says("berlin", "first", "live"));
         assert_eq!(
             line,
             serde_json::json!({
-                "cluster": format!("{}+berlin", berlin.display()),
+                "cluster": "berlin",
                 "namespace": "print",
                 "name": "first",
                 "event": "live",
@@ -35,18 +35,18 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
             !program
                 .lines()
                 .iter()
-                .any(|line| line["cluster"].as_str().unwrap().ends_with("+lyon"))
+                .any(|line| line["cluster"].as_str().unwrap().ends_with("lyon"))
         );
 
         kubeconfig(folder.path(), &clusters.lyon);
         program.line(
             "the cluster that joins",
-            says("lyon.kubeconfig+lyon", "first", "live"),
+            says("lyon", "first", "live"),
         );
         create(&clusters.lyon, "print", "second", ("a", "b")).await;
-        program.line("a new object", says("+lyon", "second", "live"));
+        program.line("a new object", says("lyon", "second", "live"));
         delete(&clusters.berlin, "print", "first").await;
-        program.line("a deletion", says("+berlin", "first", "deleted"));
+        program.line("a deletion", says("berlin", "first", "deleted"));
 
         std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
@@ -59,7 +59,7 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
         let deleted = |line: &&Value| {
             line["event"] == "deleted"
                 && line["namespace"] == "print"
-                && line["cluster"].as_str().unwrap().ends_with("+lyon")
+                && line["cluster"].as_str().unwrap().ends_with("lyon")
         };
         assert_eq!(
             lines.iter().filter(deleted).count(),

@@ -18,15 +18,15 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
                     && (state.is_empty() || line["status"]["state"] == state)
             }
         };
-        program.line("a cluster", of("+berlin", "joined", ""));
-        program.line("it is connected", of("+berlin", "", "Ready"));
+        program.line("a cluster", of("berlin", "joined", ""));
+        program.line("it is connected", of("berlin", "", "Ready"));
         kubeconfig(folder.path(), &clusters.lyon);
-        program.line("another", of("+lyon", "", "Ready"));
+        program.line("another", of("lyon", "", "Ready"));
 
         // A context whose user is missing can never be used, and is shown all the same.
         let broken = "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: 'https://x'}}]\n";
         std::fs::write(folder.path().join("broken.kubeconfig"), broken).unwrap();
-        let line = program.line("a broken one", of("+x", "joined", "Broken"));
+        let line = program.line("a broken one", of("x", "joined", "Broken"));
         assert!(
             line["status"]["reason"]
                 .as_str()
@@ -36,7 +36,7 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
         );
 
         std::fs::remove_file(folder.path().join("lyon.kubeconfig")).unwrap();
-        program.line("one that leaves", of("+lyon", "left", ""));
+        program.line("one that leaves", of("lyon", "left", ""));
         let lines = program.interrupt();
         let left = lines.iter().filter(|line| line["event"] == "left").count();
         assert_eq!(
@@ -55,6 +55,6 @@ fn prints_what_joins_what_is_broken_and_what_leaves() {
         );
         let text = String::from_utf8(text.stdout).unwrap();
         assert!(text.starts_with("CLUSTER ("), "{text}");
-        assert!(text.contains("berlin.kubeconfig+berlin  Ready"), "{text}");
+        assert!(text.contains("berlin  Ready"), "{text}");
     });
 }

@@ -48,7 +48,7 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         ];
         let program = Program::start("sync-local-to-remote", args);
 
-        program.line("a copy", says("+berlin", "settings", "created"));
+        program.line("a copy", says("berlin", "settings", "created"));
         eventually(berlin, "sync", "settings", "the copy", is_copy).await;
         let copy = maps(berlin.client(), "sync").get("settings").await.unwrap();
         assert_eq!(entry(Some(&copy), "key"), Some("value"));
@@ -56,13 +56,13 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
             !copy.metadata.labels.unwrap().contains_key(LABEL.0),
             "a copy is not itself an original"
         );
-        program.line("what is another's stays", says("+berlin", "theirs", "conflict"));
+        program.line("what is another's stays", says("berlin", "theirs", "conflict"));
         eventually(berlin, "sync", "short-lived", "all are copied", is_copy).await;
 
         // Another has joined: it gets everything.
         kubeconfig(members.path(), lyon);
         for name in ["settings", "short-lived"] {
-            program.line("a copy in the new cluster", says("+lyon", name, "created"));
+            program.line("a copy in the new cluster", says("lyon", name, "created"));
         }
 
         // The original changes.
@@ -104,7 +104,7 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
             program.after(
                 mark,
                 &format!("{drift} is put right"),
-                says("+berlin", "settings", "updated"),
+                says("berlin", "settings", "updated"),
             );
             eventually(berlin, "sync", "settings", &drift.to_string(), |map| {
                 is_copy(map)
@@ -116,7 +116,7 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         }
         let mark = program.mark();
         delete(berlin, "sync", "settings").await;
-        program.after(mark, "a deleted copy", says("+berlin", "settings", "created"));
+        program.after(mark, "a deleted copy", says("berlin", "settings", "created"));
         eventually(berlin, "sync", "settings", "a deleted copy", is_copy).await;
 
         // Originals go: one is deleted, later one loses its label.
@@ -124,7 +124,7 @@ fn copies_follow_their_originals_and_nothing_else_is_touched() {
         for plane in [berlin, lyon] {
             eventually(plane, "sync", "short-lived", "the deletion", |map| map.is_none()).await;
         }
-        program.line("the deletion", says("+lyon", "short-lived", "deleted"));
+        program.line("the deletion", says("lyon", "short-lived", "deleted"));
 
         // What is deleted while the program does not run is found when it does.
         create(hub, "sync", "orphan", LABEL).await;
@@ -186,7 +186,7 @@ fn immutable_copies_are_replaced() {
         )
         .await;
         let program = Program::start("sync-local-to-remote", args);
-        program.line("the other copy", says("+berlin", "fixed", "updated"));
+        program.line("the other copy", says("berlin", "fixed", "updated"));
         eventually(berlin, "sync-immutable", "fixed", "the other copy", |map| {
             entry(map, "key") == Some("another")
         })

@@ -27,7 +27,7 @@ fn the_plain_reconciler_works_on_every_cluster() {
         }
         let program = Program::start("uniform", ["--kubeconfig-dirs", folder.path().to_str().unwrap()]);
         for plane in planes {
-            let cluster = format!("+{}", plane.name());
+            let cluster = plane.name();
             program.line("a first count", |line| {
                 line["cluster"]
                     .as_str()

@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct ClustersArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters: names, or ends of names such as eu of /kc/all.yaml+eu, if only one cluster has them
+    /// Only these clusters: names, or ends of names such as eu of kind#eu, if only one cluster has them
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
     /// Ask a controller that runs, at the address where it serves /clusters, instead of connecting

@@ -42,7 +42,7 @@ const AT_ONCE: usize = 16;
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters: names, or ends of names such as eu of /kc/all.yaml+eu, if only one cluster has them; one
+    /// Only these clusters: names, or ends of names such as eu of kind#eu, if only one cluster has them; one
     /// that is not there is looked for
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
@@ -258,8 +258,10 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
         Kind::File => match (property("file"), property("context")) {
             (Some(path), Some(context)) => Origin::File { path, context },
             _ => {
-                // The name of the cluster is the path of the file, or begins with that.
-                let path = plain.split('+').next().unwrap_or(plain).to_owned();
+                // A cluster that was never usable has no properties, but the announcement of its provider names the file.
+                let heard = tap.heard();
+                let path = heard.broken.get(plain).map(|(object, _)| file_of(object));
+                let path = path.unwrap_or(plain).to_owned();
                 Origin::File {
                     path,
                     context: String::new(),
@@ -272,4 +274,11 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
         },
         Kind::Other => Origin::Other,
     }
+}
+
+/// The path in the object of a broken cluster of the file provider: `file PATH, context "NAME"`.
+fn file_of(object: &str) -> &str {
+    let path = object.strip_prefix("file ").or(object.strip_prefix("folder "));
+    let path = path.unwrap_or(object);
+    path.split_once(", context \"").map_or(path, |(path, _)| path)
 }

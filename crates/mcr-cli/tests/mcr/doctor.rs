@@ -194,7 +194,7 @@ async fn each_fault_is_found_where_it_is() {
         .unwrap()
         .iter()
         .filter_map(|finding| finding["cluster"].as_str())
-        .find(|name| name.ends_with("+well"))
+        .find(|name| *name == "well")
         .unwrap()
         .to_owned();
     user.mcr(["doctor", "--kubeconfig-dirs", "prompt", "--timeout", "60s", &well])

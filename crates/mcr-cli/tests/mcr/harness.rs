@@ -82,7 +82,7 @@ impl Output {
         let json = self.json();
         let of = |finding: &&Value| {
             let named = finding["cluster"].as_str().unwrap_or_default();
-            (named == cluster || named.ends_with(&format!("+{cluster}"))) && finding["check"] == check
+            named == cluster && finding["check"] == check
         };
         let found = json["findings"]
             .as_array()

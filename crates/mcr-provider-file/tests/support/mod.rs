@@ -131,12 +131,11 @@ impl Heard {
     /// Listens until all earlier changes have been announced: writes and removes a marker file, and waits for both
     /// announcements. The provider must read a file with this name. The marker is not recorded.
     pub async fn settled(&mut self, folder: &Folder, marker: &str) {
-        let name = format!("./{marker}+marker");
         let path = folder.write(marker, kubeconfig(&["marker"]));
-        self.until(|heard| heard.clusters.contains_key(&name)).await;
+        self.until(|heard| heard.clusters.contains_key("marker")).await;
         fs::remove_file(path).unwrap();
-        self.until(|heard| !heard.clusters.contains_key(&name)).await;
-        self.log.retain(|item| !item.contains(marker));
+        self.until(|heard| !heard.clusters.contains_key("marker")).await;
+        self.log.retain(|item| item != "+marker" && item != "-marker");
     }
 
     async fn next(&mut self) {

@@ -5,6 +5,8 @@ use super::watch::Watch;
 /// The answer to a request.
 pub(super) enum Answer {
     Json(u16, Vec<u8>),
+    /// JSON of this media type.
+    Typed(&'static str, Vec<u8>),
     Text(u16, &'static str),
     Watch(Box<Watch>),
 }

@@ -2,6 +2,9 @@ use serde_json::{Value, json};
 
 use super::kinds::{Kind, Kinds};
 
+/// The media type of aggregated discovery. Without its parameters clients take the answer for the old form.
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// `/version`.
 pub(super) fn version() -> Value {
     json!({

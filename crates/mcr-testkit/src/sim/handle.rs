@@ -21,7 +21,7 @@ use super::route::{Route, Target};
 use super::state::ClusterState;
 use super::watch::Watch;
 use super::write::{Verb, Write};
-use super::{clock, discovery, read, review, route, scale};
+use super::{clock, discovery, openapi, read, review, route, scale};
 
 /// Answers a request. Nothing here waits.
 pub(super) fn handle(
@@ -131,14 +131,19 @@ impl Request<'_> {
         let found = match route {
             Route::Text(text) => return Answer::Text(200, text),
             Route::Version => Some(discovery::version()),
-            Route::CoreVersions | Route::Groups if aggregated => Some(discovery::aggregated(
-                &kinds,
-                matches!(route, Route::CoreVersions),
-            )),
+            Route::CoreVersions | Route::Groups if aggregated => {
+                let found = discovery::aggregated(&kinds, matches!(route, Route::CoreVersions));
+                return match accepted {
+                    Ok(accepted) if accepted.yaml => Answer::value(200, &found),
+                    _ => Answer::Typed(discovery::AGGREGATED, found.to_string().into_bytes()),
+                };
+            }
             Route::CoreVersions => Some(discovery::core_versions()),
             Route::Groups => Some(discovery::groups(&kinds)),
             Route::Group(group) => discovery::group(&kinds, group),
             Route::Resources(group, version) => discovery::resources(&kinds, group, version),
+            Route::OpenApi => Some(openapi::index(&kinds)),
+            Route::OpenApiOf(group, version) => openapi::document(&kinds, group, version),
             Route::Resource(_) | Route::Nothing => None,
         };
         match (found, route) {
@@ -371,6 +376,7 @@ impl Request<'_> {
             .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
         let (code, media, body) = match answer {
             Answer::Text(code, text) => (code, "text/plain; charset=utf-8", SimBody::full(text)),
+            Answer::Typed(media, bytes) => (200, media, SimBody::full(bytes)),
             Answer::Watch(mut watch) => {
                 event.code = 200;
                 event.stage = STARTED;

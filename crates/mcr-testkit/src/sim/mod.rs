@@ -49,8 +49,9 @@
 //! - Nothing acts on its own: no garbage collection (`Foreground` and `Orphan` leave their finalizer), no
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
-//! - No protobuf, no CBOR, no HTTP/2, no OpenAPI documents, no admission, no `fieldValidation`, no exec, log,
-//!   proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
+//! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
+//!   ServiceAccount, no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they say what `kubectl apply` asks for), no
+//!   admission, `fieldValidation` is ignored, no exec, log, proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   when [`bookmark_interval`](SimBuilder::bookmark_interval) says and at the end of a watch.
 
@@ -77,7 +78,9 @@ mod list;
 mod managed;
 mod merge_strategy;
 mod object;
+mod openapi;
 mod patch;
+mod protobuf;
 mod query;
 mod read;
 mod request;

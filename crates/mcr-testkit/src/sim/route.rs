@@ -16,6 +16,8 @@ pub(super) enum Route {
     Groups,
     Group(String),
     Resources(String, String),
+    OpenApi,
+    OpenApiOf(String, String),
     Resource(Target),
     /// Nothing is served there.
     Nothing,
@@ -40,6 +42,11 @@ impl Route {
             ["version"] => Self::Version,
             ["api"] => Self::CoreVersions,
             ["apis"] => Self::Groups,
+            ["openapi", "v3"] => Self::OpenApi,
+            ["openapi", "v3", "api", version] => Self::OpenApiOf(String::new(), (*version).to_owned()),
+            ["openapi", "v3", "apis", group, version] => {
+                Self::OpenApiOf((*group).to_owned(), (*version).to_owned())
+            }
             ["api", version] => Self::Resources(String::new(), (*version).to_owned()),
             ["apis", group] => Self::Group((*group).to_owned()),
             ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),

@@ -41,7 +41,7 @@ async fn a_rewritten_kubeconfig_does_what_its_difference_asks_for() {
         seen.has("live a in-one").then_some(())
     })
     .await;
-    let a = running.fleet.get(&running.cluster("f.kubeconfig", "a")).or_fail();
+    let a = running.fleet.get("a").or_fail();
     assert_eq!(lists(&one.audit().await.or_fail()), 1);
 
     running.write("f.kubeconfig", &kubeconfig([by_token(first), admin("b", &two)]));

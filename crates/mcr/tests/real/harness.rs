@@ -156,11 +156,6 @@ impl Running {
         Path::new(self.folder.path()).join(name)
     }
 
-    /// The name of the cluster for a context of a file.
-    pub(crate) fn cluster(&self, file: &str, context: &str) -> String {
-        format!("{}+{context}", self.path(file).display())
-    }
-
     pub(crate) async fn stop(self) {
         self.running.stop().await.or_fail();
     }

@@ -50,7 +50,7 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
     let state = |context: &str| {
         running
             .fleet
-            .get(&running.cluster("fleet.kubeconfig", context))
+            .get(context)
             .or_fail()
             .state()
     };
@@ -99,8 +99,8 @@ async fn a_black_hole_says_so_when_it_was_dialled_for_long_enough() {
             settings.transport = transport.into();
         },
     );
-    let name = running.cluster("fleet.kubeconfig", "black-holed");
-    let state = || running.fleet.get(&name).ok().map(|cluster| cluster.state());
+    let name = "black-holed";
+    let state = || running.fleet.get(name).ok().map(|cluster| cluster.state());
     let reason = eventually(PATIENCE, "it says so", || match state()? {
         ClusterState::Unreachable { reason } => Some(reason),
         _ => None,
@@ -167,7 +167,7 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
     .await;
     let cluster = running
         .fleet
-        .get(&running.cluster("fleet.kubeconfig", "stops"))
+        .get("stops")
         .or_fail();
     eventually(PATIENCE, "it is seen to be away", || {
         matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
@@ -213,9 +213,9 @@ async fn forbidden_is_not_deleted() {
     // Open watches go on after rights are withdrawn; new ones are refused.
     plane.stop().await.or_fail();
     plane.restart().await.or_fail();
-    let cluster = running.cluster("fleet.kubeconfig", "a");
+    let cluster = "a";
     eventually(PATIENCE, "the watch is refused", || {
-        let kinds = running.fleet.get(&cluster).ok()?.kinds();
+        let kinds = running.fleet.get(cluster).ok()?.kinds();
         kinds
             .first()?
             .problem

@@ -1,0 +1,216 @@
+//! The names of clusters: the contexts' own, and what becomes of equal ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::fs;
+
+use mcr_provider_file::Environment;
+use support::{Folder, Heard, kubeconfig, kubeconfig_with_token, told};
+
+/// A kubeconfig whose one context leads to this address.
+fn at(context: &str, address: &str) -> String {
+    kubeconfig(&[context]).replace(&format!("https://{context}:6443"), address)
+}
+
+/// The error of the context `eu` of one file that another file's `eu` keeps from its name.
+fn taken(file: &str, by: &str) -> String {
+    format!(
+        "file ./{file}, context \"eu\": file ./{by} has a context of this name too, and the first file in order keeps the \
+         name; rename one of the contexts (kubectl --kubeconfig ./{file} config rename-context \"eu\" NEW_NAME), or, if the \
+         files are given with `file` or `dir`, call FileProviderBuilder::qualified_names()"
+    )
+}
+
+fn leads_to(heard: &Heard, name: &str, address: &str) -> bool {
+    heard.clusters.get(name).is_some_and(|state| state == "ok") && heard.yaml(name).contains(address)
+}
+
+#[tokio::test]
+async fn a_cluster_has_the_name_of_its_context() {
+    let folder = Folder::new();
+    let file = folder.write("all.yaml", kubeconfig(&["eu", "us"]));
+    let heard = Heard::synced(told().file(&file), &folder).await;
+    assert_eq!(heard.names(), ["eu", "us"]);
+    let heard = Heard::synced(told().file(&file).qualified_names(), &folder).await;
+    assert_eq!(heard.names(), ["./all.yaml+eu", "./all.yaml+us"]);
+}
+
+#[tokio::test]
+async fn the_first_file_in_order_has_the_name_and_the_second_is_broken() {
+    let folder = Folder::new();
+    // Written in the other order than they are sorted.
+    let b = folder.write("b.kubeconfig", at("eu", "https://b"));
+    let a = folder.write("a.kubeconfig", at("eu", "https://a"));
+    let sorted = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert!(leads_to(&sorted, "eu", "https://a"));
+    assert_eq!(sorted.names(), ["./b.kubeconfig+eu", "eu"]);
+    assert_eq!(
+        sorted.clusters["./b.kubeconfig+eu"],
+        taken("b.kubeconfig", "a.kubeconfig")
+    );
+
+    let given = Heard::synced(told().files([&b, &a]), &folder).await;
+    assert!(leads_to(&given, "eu", "https://b"));
+    assert_eq!(
+        given.clusters["./a.kubeconfig+eu"],
+        taken("a.kubeconfig", "b.kubeconfig")
+    );
+
+    let list = Environment::empty().kubeconfig(std::env::join_paths([&b, &a]).unwrap());
+    let list = Heard::synced(told().environment(list), &folder).await;
+    assert!(
+        leads_to(&list, "eu", "https://b"),
+        "also where kubectl merges the files"
+    );
+    assert_eq!(
+        list.clusters["./a.kubeconfig+eu"],
+        taken("a.kubeconfig", "b.kubeconfig")
+    );
+
+    let qualified = Heard::synced(told().dir(folder.path()).qualified_names(), &folder).await;
+    assert!(leads_to(&qualified, "./a.kubeconfig+eu", "https://a"));
+    assert!(leads_to(&qualified, "./b.kubeconfig+eu", "https://b"));
+}
+
+#[tokio::test]
+async fn the_second_file_takes_over_the_name_and_gives_it_back() {
+    let folder = Folder::new();
+    let first = folder.write("a.kubeconfig", at("eu", "https://a"));
+    folder.write("b.kubeconfig", at("eu", "https://b"));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    for vanish in [true, false] {
+        heard.forget();
+        if vanish {
+            fs::remove_file(&first).unwrap();
+        } else {
+            folder.write("a.kubeconfig", at("other", "https://a"));
+        }
+        heard
+            .until(|heard| !heard.clusters.contains_key("./b.kubeconfig+eu"))
+            .await;
+        assert!(leads_to(&heard, "eu", "https://b"));
+        assert!(!heard.log.contains(&"-eu".to_owned()), "{:?}", heard.log);
+        folder.write("a.kubeconfig", at("eu", "https://a"));
+        heard
+            .until(|heard| heard.clusters.contains_key("./b.kubeconfig+eu"))
+            .await;
+        assert!(leads_to(&heard, "eu", "https://a"));
+        assert!(!heard.log.contains(&"-eu".to_owned()), "{:?}", heard.log);
+    }
+}
+
+#[tokio::test]
+async fn a_context_that_moves_to_another_file_keeps_its_name_and_its_access() {
+    let folder = Folder::new();
+    let first = folder.write("b.kubeconfig", kubeconfig(&["eu"]));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    let before = heard.yaml("eu");
+    heard.forget();
+    fs::rename(first, folder.at("a.kubeconfig")).unwrap();
+    let file = |heard: &Heard| heard.specs["eu"].properties["file"].clone();
+    heard.until(|heard| file(heard).ends_with("a.kubeconfig")).await;
+    assert_eq!(
+        (heard.log.as_slice(), heard.yaml("eu")),
+        (["+eu".to_owned()].as_slice(), before)
+    );
+}
+
+#[tokio::test]
+async fn a_torn_file_keeps_the_names_of_its_contexts() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", at("eu", "https://a"));
+    folder.write("b.kubeconfig", at("eu", "https://b"));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.forget();
+    folder.write("a.kubeconfig", "contexts: [");
+    heard.until(|heard| heard.clusters["eu"] != "ok").await;
+    heard.settled(&folder, "marker.kubeconfig").await;
+    assert_eq!(heard.log, ["!eu"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_that_can_not_be_listed_keeps_the_names_of_its_contexts() {
+    let folder = Folder::new();
+    for (dir, address) in [("first", "https://a"), ("second", "https://b")] {
+        fs::create_dir(folder.at(dir)).unwrap();
+        folder.write(&format!("{dir}/x.kubeconfig"), at("eu", address));
+    }
+    let builder = told().dirs([folder.at("first"), folder.at("second")]);
+    let mut heard = Heard::synced(builder, &folder).await;
+    heard.forget();
+    fs::rename(folder.at("first"), folder.at("away")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.at("first")).unwrap();
+    heard.until(|heard| heard.clusters["eu"] != "ok").await;
+    heard.settled(&folder, "second/marker.kubeconfig").await;
+    assert!(heard.clusters["eu"].contains("folder ./first: it is a symbolic link"));
+    assert_eq!(heard.log, ["!eu"], "the other folder's context is no winner now");
+}
+
+#[tokio::test]
+async fn an_equal_context_with_equal_content_is_the_same_cluster() {
+    let folder = Folder::new();
+    let file = folder.write("a.kubeconfig", kubeconfig(&["eu"]));
+    folder.write("b.kubeconfig", kubeconfig(&["eu"]));
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("a.kubeconfig", folder.at("c.kubeconfig")).unwrap();
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert_eq!(heard.log, ["+eu", "synced"]);
+    heard.forget();
+    folder.write("b.kubeconfig", kubeconfig_with_token(&["eu"], "other"));
+    heard
+        .until(|heard| heard.clusters.contains_key("./b.kubeconfig+eu"))
+        .await;
+    assert_eq!(
+        heard.clusters["./b.kubeconfig+eu"],
+        taken("b.kubeconfig", "a.kubeconfig")
+    );
+    // Both change at once: the two settle in one scan, or in two.
+    folder.write("b.kubeconfig", kubeconfig_with_token(&["eu"], "new"));
+    fs::write(file, kubeconfig_with_token(&["eu"], "new")).unwrap();
+    heard
+        .until(|heard| !heard.clusters.keys().any(|name| name.contains("b.kubeconfig")))
+        .await;
+    assert!(heard.yaml("eu").contains("new"));
+}
+
+/// In a list a context of the second file would get the cluster of the first, if both have the same names.
+#[tokio::test]
+async fn a_hidden_context_of_a_list_is_compared_by_what_its_own_file_says() {
+    let folder = Folder::new();
+    let [a, b, c] = [("a", "https://a"), ("b", "https://b"), ("c", "https://a")]
+        .map(|(file, address)| folder.write(file, at("default", address)));
+    let list = Environment::empty().kubeconfig(std::env::join_paths([a, b, c]).unwrap());
+    let heard = Heard::synced(told().environment(list), &folder).await;
+    assert_eq!(heard.names(), ["./b+default", "default"]);
+    assert!(leads_to(&heard, "default", "https://a"));
+}
+
+#[tokio::test]
+async fn the_name_of_a_broken_context_hurts_no_other() {
+    let folder = Folder::new();
+    folder.write("a.kubeconfig", at("eu", "https://a"));
+    folder.write("b.kubeconfig", at("eu", "https://b"));
+    let qualified = format!("{}+eu", folder.at("b.kubeconfig").display());
+    folder.write("c.kubeconfig", at(&qualified, "https://c"));
+    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert!(leads_to(&heard, "eu", "https://a"));
+    assert!(leads_to(&heard, "./b.kubeconfig+eu", "https://c"));
+    let broken = heard.clusters.values().find(|state| *state != "ok");
+    assert_eq!(broken, Some(&taken("b.kubeconfig", "a.kubeconfig")));
+}
+
+#[tokio::test]
+async fn a_name_that_another_file_hid_comes_to_light_though_its_own_file_did_not_change() {
+    let folder = Folder::new();
+    let first = folder.write("a.kubeconfig", at("eu", "https://a"));
+    folder.write("b.kubeconfig", at("eu", "https://b"));
+    let mut heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    heard.settled(&folder, "marker.kubeconfig").await;
+    heard.forget();
+    fs::remove_file(first).unwrap();
+    heard.until(|heard| leads_to(heard, "eu", "https://b")).await;
+    heard.settled(&folder, "marker.kubeconfig").await;
+    assert_eq!(heard.log, ["+eu", "-./b.kubeconfig+eu"]);
+}
