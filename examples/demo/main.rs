@@ -32,28 +32,29 @@ use seen::Seen;
 use show::Show;
 use world::Folder;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask demo
+  cargo xtask demo --once --format json
+  cargo xtask demo --backend sim --serve 127.0.0.1:8080";
+
 /// Watch one controller reconcile ConfigMaps in several clusters while clusters join, change, fail and leave.
 ///
 /// Starts an etcd and API servers (each a cluster of its own), and a controller that knows them from kubeconfig files
 /// in a folder. Then writes objects, adds a cluster, rotates a token, lets the network of one cluster swallow
-/// everything, stops an API server and starts it again, and removes a cluster, and says how long the controller took
-/// each time. Everything is removed at the end. Without binaries of Kubernetes the API servers are simulated.
-///
-///   cargo xtask demo
-///   cargo xtask demo --once --format json
-///   cargo xtask demo --backend sim --serve 127.0.0.1:8080
+/// everything, stops an API server and starts it again, and removes a cluster. Prints how long the controller took
+/// each time, and removes everything at the end. Without the binaries of Kubernetes, the API servers are simulated.
 #[derive(Parser)]
-#[command(name = "demo", verbatim_doc_comment)]
+#[command(name = "demo", after_long_help = EXAMPLES)]
 struct Args {
-    /// End when all steps are done, instead of going on until Ctrl-C; a step that fails or takes too long makes the
-    /// exit code 1
+    /// End after the last step instead of running until Ctrl-C; the exit code is 1 if a step fails or takes too long
     #[arg(long)]
     once: bool,
-    /// How to print: a live table on a terminal and else a line for each step, or one JSON object for each step and
-    /// one at the end
+    /// The output format: text is a live table on a terminal, and else a line for each step; json is an object for each
+    /// step and one at the end
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// What the clusters are
+    /// Whether API servers are real or simulated
     #[arg(long, value_enum, default_value_t, overrides_with = "backend")]
     backend: Choice,
     /// Where to serve /clusters and /metrics while it runs, or `off`; port 0 is a free one

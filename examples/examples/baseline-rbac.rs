@@ -30,22 +30,26 @@ use mcr::{
 };
 use serde_json::Value;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --example baseline-rbac -- --baseline baseline.yaml --kubeconfigs a.yaml,b.yaml
+  cargo run -p examples --features kind --example baseline-rbac -- --baseline baseline.yaml --provider kind";
+
 /// Keep the same roles, bindings and admission policies in every cluster of the fleet.
 ///
-/// The baseline is a file of manifests: ClusterRole, Role, ClusterRoleBinding, RoleBinding, ValidatingAdmissionPolicy and
-/// ValidatingAdmissionPolicyBinding. What is changed, added or deleted is put right at once, and a binding to another role is made
-/// anew, since Kubernetes lets nobody change that. What leaves the file is deleted in every cluster the next time this starts.
-/// An object of the same name that somebody else made is left alone (`conflict`), and then nothing after it is done there.
+/// The baseline is a file of manifests: ClusterRole, Role, ClusterRoleBinding, RoleBinding, ValidatingAdmissionPolicy
+/// and ValidatingAdmissionPolicyBinding. The program reverts changes and deletions of these objects at once. It
+/// replaces a binding whose role differs, because Kubernetes forbids to change the role of a binding. It deletes an
+/// object that was removed from the file in every cluster at its next start. It does not touch an object of the same
+/// name that somebody else made (`conflict`), and then stops there.
 ///
-/// Kubernetes lets nobody grant what they don't have: the users of the kubeconfigs need every right that the roles grant, or
-/// the verb `escalate` on roles and clusterroles and `bind` on what the bindings name. Who lacks them is told so (`refused`).
+/// Kubernetes lets nobody grant rights that they do not have: the users of the kubeconfigs need every right that the
+/// roles grant, or the verb `escalate` on roles and clusterroles and `bind` on the roles of the bindings. If such a
+/// right is missing, the program reports it (`refused`).
 ///
-/// Prints a line for each object that was `created`, `repaired`, `replaced` or `deleted` ("event").
-///
-///   cargo run -p examples --example baseline-rbac -- --baseline baseline.yaml --kubeconfigs a.yaml,b.yaml
-///   cargo run -p examples --features kind --example baseline-rbac -- --baseline baseline.yaml --provider kind
+/// Prints a line for each object that it `created`, `repaired`, `replaced` or `deleted` ("event").
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     /// The file with the manifests
     #[arg(long, value_name = "PATH")]

@@ -18,16 +18,18 @@ use serde_json::json;
 const MOST_REAL: u16 = 100;
 const MOST_SIMULATED: i64 = 5_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask clusters 3
+  cargo xtask clusters 500 --backend sim";
+
 /// Start API servers on this machine, each a cluster of its own, and keep them until Ctrl-C.
 ///
-/// Prints one line on stdout: `export KUBECONFIG=…`. The file it names has a context for each cluster, cluster-1,
-/// cluster-2 and so on, whose user may do everything. Ctrl-C ends the servers and removes the file and all data.
-/// No Pod runs in these clusters. Without binaries of Kubernetes the API servers are simulated.
-///
-///   cargo xtask clusters 3
-///   cargo xtask clusters 500 --backend sim
+/// Prints one line on stdout: `export KUBECONFIG=…`. The file has a context for each cluster, cluster-1, cluster-2
+/// and so on, whose user has all rights. Ctrl-C ends the servers and removes the file and all data. No Pod runs in
+/// these clusters. Without the binaries of Kubernetes, the API servers are simulated.
 #[derive(Parser)]
-#[command(name = "clusters", verbatim_doc_comment)]
+#[command(name = "clusters", after_long_help = EXAMPLES)]
 struct Args {
     /// How many clusters: up to 100 real ones, up to 5000 simulated ones
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_SIMULATED))]

@@ -10,18 +10,20 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Action, BoxError, Controller, Request, RequestObject};
 use serde::Serialize;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --example configmaps -- --kubeconfigs a.yaml,b.yaml
+  cargo run -p examples --example configmaps -- --kubeconfig-dirs /etc/fleet --format json | jq .name
+  cargo run -p examples --features kubeconfig --example configmaps -- --provider kubeconfig --namespace fleet
+  cargo run -p examples --example configmaps -- --serve 127.0.0.1:8080 & curl -s 127.0.0.1:8080/clusters | jq";
+
 /// Reconcile the ConfigMaps of all clusters and print each one, also while clusters join, change and leave.
 ///
-/// A line has the cluster, the object's namespace and name, and what the reconciler saw ("event"): `live` for an
-/// object that is there, new or changed, `deleted` for one that was deleted. A cluster that leaves is no deletion
-/// of its objects. What happens to the clusters is in the log on stderr (see RUST_LOG).
-///
-///   cargo run -p examples --example configmaps -- --kubeconfigs a.yaml,b.yaml
-///   cargo run -p examples --example configmaps -- --kubeconfig-dirs /etc/fleet --format json | jq .name
-///   cargo run -p examples --features kubeconfig --example configmaps -- --provider kubeconfig --namespace fleet
-///   cargo run -p examples --example configmaps -- --serve 127.0.0.1:8080 & curl -s 127.0.0.1:8080/clusters | jq
+/// A line has the cluster, the namespace and name of the object, and the state that the reconciler saw ("event"):
+/// `live` for an object that exists, new or changed, `deleted` for one that was deleted. A cluster that leaves does
+/// not count as a deletion of its objects. The log on stderr has the changes of clusters (see RUST_LOG).
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     #[command(flatten)]
     fleet: FleetArgs,

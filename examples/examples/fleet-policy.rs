@@ -29,25 +29,27 @@ use mcr::{BoxError, Controller, ObjectKey, Request, WatchOptions, Watched};
 use serde::Deserialize;
 use serde_json::json;
 
+const EXAMPLES: &str = "\
+A policy for namespaces with a label team:
+  namespaces: {matchExpressions: [{key: team, operator: Exists}]}
+  labels: {pod-security.kubernetes.io/warn: baseline}
+  configMap: {name: platform, data: {support: \"#platform\"}}
+
+Examples:
+  cargo run -p examples --example fleet-policy -- --policy policy.yaml --kubeconfigs a.yaml,b.yaml
+  cargo run -p examples --features kind --example fleet-policy -- --policy policy.yaml --provider kind --prefix fleet-";
+
 /// Keep required labels on namespaces, and a required ConfigMap in them, in every cluster of the fleet.
 ///
-/// The policy is a file. This one is for namespaces with a label team:
+/// The policy is a file; see the example below. The program reverts changes and deletions at once. It removes its
+/// labels and its ConfigMap from a namespace that is no longer selected, and a ConfigMap that the policy no longer
+/// has, also if that changed while the program did not run. It does not touch a ConfigMap of the required name that
+/// somebody else made (`conflict`).
 ///
-///   namespaces: {matchExpressions: [{key: team, operator: Exists}]}
-///   labels: {pod-security.kubernetes.io/warn: baseline}
-///   configMap: {name: platform, data: {support: "#platform"}}
-///
-/// What is changed or deleted is put right at once. A namespace that is no longer selected, and a ConfigMap that the policy
-/// no longer has, lose what this program gave them, also if that changed while it did not run. A ConfigMap of the required
-/// name that somebody else made is left alone (`conflict`).
-///
-/// Prints a line for each repair ("event"): a namespace was `labelled` or `unlabelled`, a ConfigMap `created`, `repaired` or
-/// `deleted`.
-///
-///   cargo run -p examples --example fleet-policy -- --policy policy.yaml --kubeconfigs a.yaml,b.yaml
-///   cargo run -p examples --features kind --example fleet-policy -- --policy policy.yaml --provider kind --prefix fleet-
+/// Prints a line for each repair ("event"): a namespace was `labelled` or `unlabelled`, a ConfigMap `created`,
+/// `repaired` or `deleted`.
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     /// The file with the policy
     #[arg(long, value_name = "PATH")]

@@ -18,18 +18,21 @@ use mcr_testkit::sim::SimCluster;
 use serde::Serialize;
 use serde_json::json;
 
-/// Reconcile the animals of all namespaces of one cluster, each namespace being a cluster of its own.
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --features namespace --example namespace
+  cargo run -p examples --features namespace --example namespace -- --hub-kubeconfig ~/.kube/config";
+
+/// Reconcile the animals of all namespaces of one cluster, where each namespace is a cluster of its own.
 ///
 /// The cluster is the hub; without --hub-kubeconfig and --hub-context it is a simulated one.
 ///
-/// First the namespaces zoo, jungle and island are made, with a ConfigMap for each animal that lives there. Then a line
-/// is printed for each animal: its cluster, namespace and name, and what the reconciler saw ("event"): `live` or
-/// `deleted`. The namespace is `default` everywhere: the reconciler sees clusters, and knows nothing of the host.
-///
-///   cargo run -p examples --features namespace --example namespace
-///   cargo run -p examples --features namespace --example namespace -- --hub-kubeconfig ~/.kube/config
+/// First creates the namespaces zoo, jungle and island, with a ConfigMap for each animal that lives there. Then
+/// prints a line for each animal: its cluster, namespace and name, and the state that the reconciler saw ("event"):
+/// `live` or `deleted`. The namespace is always `default`: the reconciler sees only clusters, not the namespaces of
+/// the host.
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     #[command(flatten)]
     hub: HubArgs,

@@ -14,15 +14,17 @@ use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --example registry -- --kubeconfig-dirs /etc/fleet";
+
 /// Print the fleet as it changes.
 ///
-/// As text a table after each change; as JSON one line for each cluster that `joined`, `changed` (its state, the
-/// reason for it, its warnings, labels or properties) or `left` ("event"), with all that is known of it
-/// ("status"). Nothing is watched in the clusters; they are connected to, and asked whether they answer.
-///
-///   cargo run -p examples --example registry -- --kubeconfig-dirs /etc/fleet
+/// As text, prints a table after each change. As JSON, prints one line for each cluster that `joined`, `changed` (its
+/// state, the reason for it, its warnings, labels or properties) or `left` ("event"), with its whole status
+/// ("status"). The program connects to the clusters and probes them, but watches nothing in them.
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     #[command(flatten)]
     clusters: ClusterArgs,

@@ -27,20 +27,21 @@ use mcr_provider_single::SingleProvider;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Copy ConfigMaps of a local cluster, the hub, into all remote ones, and keep the copies as they should be.
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --features single --example sync-local-to-remote -- --hub-kubeconfig hub.yaml --kubeconfigs a.yaml,b.yaml";
+
+/// Copy ConfigMaps of a local cluster, the hub, into all remote ones, and keep the copies equal to their originals.
 ///
-/// Copied is what is labelled `example.io/propagate: "true"` in the local cluster. A copy that is changed or deleted
-/// in a remote cluster is put right; when the original is deleted, or its label is taken away, the copies are
-/// deleted, also if that happened while this program did not run. A cluster that joins gets everything. A remote
-/// ConfigMap of the same name that this program did not make is left alone (`conflict`).
+/// The program copies ConfigMaps with the label `example.io/propagate: "true"` in the local cluster. It reverts
+/// changes and deletions of copies in remote clusters. It deletes the copies of an original that was deleted or lost
+/// the label, also if that happened while the program did not run. A cluster that joins gets all copies. The program
+/// does not touch a remote ConfigMap of the same name that it did not make (`conflict`).
 ///
-/// Prints a line for each copy that was `created`, `updated`, found `up-to-date` or `deleted`, or can't be made
-/// because of a `conflict` ("event").
-///
-///   cargo run -p examples --features single --example sync-local-to-remote -- \
-///       --hub-kubeconfig hub.yaml --kubeconfigs a.yaml,b.yaml
+/// Prints a line for each copy that it `created`, `updated`, found `up-to-date` or `deleted`, or can't make because
+/// of a `conflict` ("event").
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     #[command(flatten)]
     members: KubeconfigArgs,

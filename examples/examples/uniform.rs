@@ -17,15 +17,17 @@ use mcr::Controller;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+const EXAMPLES: &str = "\
+Examples:
+  cargo run -p examples --example uniform -- --kubeconfigs a.yaml,b.yaml
+  cargo run -p examples --example uniform -- --plain";
+
 /// Run a reconciler taken from plain kube-rs, unchanged, on every cluster.
 ///
-/// It keeps the annotation `example.io/entries` of each ConfigMap that is labelled `example.io/count: "true"` at
-/// the number of its entries, and prints a line for each reconcile.
-///
-///   cargo run -p examples --example uniform -- --kubeconfigs a.yaml,b.yaml
-///   cargo run -p examples --example uniform -- --plain
+/// The reconciler keeps the annotation `example.io/entries` of each ConfigMap with the label `example.io/count:
+/// "true"` equal to the number of its entries, and prints a line for each reconcile.
 #[derive(Parser)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 struct Args {
     /// Run the very same functions with kube-rs' Controller instead, on the one cluster kubectl would use
     #[arg(long, conflicts_with_all = ["provider", "kubeconfigs", "kubeconfig_dirs", "globs"])]

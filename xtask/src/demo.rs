@@ -20,10 +20,10 @@ pub(crate) struct Args {
 /// Arguments of `cargo xtask clusters`.
 #[derive(clap::Args)]
 pub(crate) struct Clusters {
-    /// How many clusters: up to 100 real ones, up to 5000 simulated ones
+    /// The number of clusters: at most 100 real ones or 5000 simulated ones
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5_000))]
     count: u16,
-    /// What the clusters are; auto: real ones, or simulated ones where there are no binaries and no way to get any
+    /// Whether the API servers are real or simulated; auto: real, or simulated if the binaries are missing and can't be downloaded or built
     #[arg(long, value_parser = ["auto", "real", "sim"], default_value = "auto")]
     backend: String,
 }

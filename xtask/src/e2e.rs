@@ -36,13 +36,13 @@ pub(crate) struct Args {
     /// Only this provider's suite, or `examples`; may be given several times
     #[arg(long = "provider", value_name = "NAME")]
     providers: Vec<String>,
-    /// Leave the clusters, and say how to use and remove them
+    /// Keep the clusters, and print how to use and remove them
     #[arg(long)]
     keep: bool,
-    /// Write the results to this file, too, as JUnit's XML
+    /// Also write the results to this file, as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// How the results are written to stdout; json is one object per line, as they come
+    /// The output format of the results on stdout; json is one object per line, as they come
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// auto: kind's own image if the engine has it or can pull it, else own; own: the control plane that

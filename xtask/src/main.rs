@@ -32,25 +32,25 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Make sure the control plane binaries exist; the last line on stdout is their folder
+    /// Download or build the control-plane binaries; the last line on stdout is their folder
     Assets(assets::Args),
     /// Run every test of the workspace, doctests included, against real API servers
     Test(test::Args),
-    /// Formatting, rules for crates and modules, clippy, rustdoc, packages, licences and advisories
+    /// Check formatting, rules for crates and modules, clippy, rustdoc, packages, licences and advisories
     Lint(lint::Args),
-    /// Plant bugs on purpose and see that the tests catch each
+    /// Plant bugs on purpose and check that the tests catch each
     Planted(planted::Args),
     /// Watch one controller over several clusters that come, change and go, on real or simulated API servers
     Demo(demo::Args),
-    /// Start API servers and keep them until Ctrl-C; prints the `export KUBECONFIG=…` that leads to them
+    /// Start API servers and keep them until Ctrl-C; prints the `export KUBECONFIG=…` for them
     Clusters(demo::Clusters),
-    /// Make a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
+    /// Build a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
     NodeImage(node_image::Args),
-    /// The suites that need real kind clusters, on clusters that are made for them
+    /// Run the suites that need real kind clusters, on clusters of their own
     E2e(e2e::Args),
     /// Measure mcr beside kube-rs and Go, and write docs/benchmarks.md
     Bench(bench::Args),
-    /// Everything a change must pass, with a time per stage
+    /// Run everything that a change must pass, and print the time of each stage
     Ci(ci::Args),
 }
 

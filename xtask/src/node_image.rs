@@ -23,10 +23,10 @@ use recipe::Parts;
 /// Arguments of `cargo xtask node-image`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The container engine's program: docker or podman; without it the first that answers
+    /// The program of the container engine: docker or podman [default: the first that answers]
     #[arg(long)]
     engine: Option<String>,
-    /// Make the image even if the engine has it
+    /// Build the image even if the engine has it
     #[arg(long)]
     force: bool,
 }

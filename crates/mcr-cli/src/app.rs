@@ -10,7 +10,7 @@ use crate::{
     clusters, doctor, log, man,
     output::printable,
     providers::{Kind, Linked, ProviderOptions, builtin},
-    secret,
+    secret, why,
 };
 
 /// The exit code of a command that failed.
@@ -115,13 +115,14 @@ impl Mcr {
             Do::KubeconfigSecret(KubeconfigSecret::Create(args)) => secret::create(args).await.map(|()| true),
             Do::Clusters(args) => clusters::run(args, &self.linked).await,
             Do::Doctor(args) => doctor::run(args, &self.linked).await,
+            Do::Why(args) => why::run(args).await,
             Do::Completions(args) => man::completions(self.command(), args.shell).map(|()| true),
             Do::Man(args) => man::man(self.command(), args.dir.as_deref()).map(|()| true),
         }
     }
 
     /// The description of the command line, with the names of the providers.
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Cli::command();
         for part in ["clusters", "doctor"] {
             let names: Vec<PossibleValue> = self

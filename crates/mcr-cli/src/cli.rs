@@ -4,18 +4,25 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 
-use crate::{clusters::ClustersArgs, doctor::DoctorArgs, secret::CreateArgs};
+use crate::{clusters::ClustersArgs, doctor::DoctorArgs, secret::CreateArgs, why::WhyArgs};
 
-/// Hands clusters to mcr, shows them, and finds out why one is not there
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  success, no problems found
+  1  problems found
+  2  wrong command line
+  3  the command failed
+
+The environment variable RUST_LOG sets the log level on stderr, for example RUST_LOG=mcr_core=debug. NO_COLOR=1 switches colours off.";
+
+/// Adds clusters to a fleet, shows them, and finds out why one is missing
 #[derive(Debug, clap::Parser)]
 #[command(
     name = "mcr",
     version,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Exit codes:\n  0  done, and the news are good\n  1  the news are bad: mcr doctor found a problem, or clusters are not \
-                  ready with --fail-unless-ready\n  2  the command line is wrong\n  3  it could not be carried out\n\nRUST_LOG says what is \
-                  logged on stderr, for example RUST_LOG=mcr_core=debug."
+    after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -24,22 +31,27 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Do {
-    /// Hands a cluster to a controller, as a Secret that holds a kubeconfig
+    /// Manage Secrets with kubeconfigs, by which controllers reach clusters
     #[command(subcommand)]
     KubeconfigSecret(KubeconfigSecret),
-    /// Shows the clusters of providers, or of a controller that runs
+    /// Show the clusters of providers or of a running controller
     Clusters(ClustersArgs),
-    /// Finds out why a cluster is not there or does not work, and says what to do
+    /// Find out why a cluster is missing or does not work, and how to correct it
     Doctor(DoctorArgs),
-    /// Prints a script that completes the command line in a shell
+    /// Explain why a running controller does not reconcile an object
+    #[command(
+        after_help = "Exit codes: 0 nothing wrong was found, 1 problems found, 2 wrong command line, 3 the command failed."
+    )]
+    Why(WhyArgs),
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
-    /// Prints the manual page
+    /// Print the manual page
     Man(ManArgs),
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum KubeconfigSecret {
-    /// Makes a ServiceAccount with few rights in a cluster, and a Secret with its kubeconfig in the hub
+    /// Create a ServiceAccount with few rights in a cluster, and a Secret with its kubeconfig in the hub
     #[command(after_long_help = crate::secret::AFTER_HELP)]
     Create(CreateArgs),
 }
@@ -52,7 +64,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// Write it and those of all subcommands into this folder
+    /// Write the manual pages of the command and of all subcommands into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -33,6 +33,7 @@ impl Contexts {
                 .join(", "),
         };
         let mut files = Vec::new();
+        let by_variable = file.is_none() && variable_paths().is_some();
         for path in paths {
             match std::fs::read(&path) {
                 Ok(bytes) => files.push(KubeconfigFile::new(path, bytes)),
@@ -42,6 +43,9 @@ impl Contexts {
                     return Err(error).with_context(|| format!("can't read kubeconfig {}", path.display()));
                 }
             }
+        }
+        if by_variable && files.is_empty() {
+            bail!("{from} does not exist ($KUBECONFIG names it)");
         }
         let found = mcr_core::contexts(&files);
         if let Some(broken) = found.iter().find(|entry| entry.context.is_none())

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 use mcr_core::internal::is_format;
 use serde::Serialize;
 
+use crate::colour::{Colours, Tone};
+
 /// Makes a text one line without control characters, and escapes format characters. Text from a cluster may contain
 /// anything, also sequences that move the cursor or change the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
@@ -29,8 +31,14 @@ pub(crate) fn one_word(name: &str) -> String {
     }
 }
 
-/// Aligns rows below a header. The last column may have any length; the others are padded.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+/// Aligns rows below a header. The last column may have any length; the others are padded. `tone` gets the title of a
+/// column and a cell.
+pub(crate) fn table(
+    header: &[&str],
+    rows: &[Vec<String>],
+    colours: Colours,
+    tone: impl Fn(&str, &str) -> Option<Tone>,
+) -> String {
     let last = header.len().saturating_sub(1);
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -39,22 +47,28 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
             cells.map(|(column, cell)| shown(cell, column == last)).collect()
         })
         .collect();
+    let length = |cell: &str| cell.chars().count();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-        widest.max(header.get(column).map_or(0, |title| title.chars().count()))
+        let widest = cells.map(|cell| length(cell)).max().unwrap_or(0);
+        widest.max(header.get(column).map_or(0, |title| length(title)))
     };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect::<Vec<_>>();
-        format!("{}\n", padded.join("  ").trim_end())
+    // Escape sequences have no width, so a cell is painted after its padding is known.
+    let line = |cells: &mut dyn Iterator<Item = (&str, Option<Tone>)>| {
+        let mut line = String::new();
+        for (column, ((cell, tone), width)) in cells.zip(&widths).enumerate() {
+            line.push_str(&colours.paint(tone, cell));
+            if column < last {
+                line.push_str(&" ".repeat(width.saturating_sub(length(cell)) + 2));
+            }
+        }
+        format!("{}\n", line.trim_end())
     };
-    let mut text = line(&mut header.iter().copied());
+    let mut text = line(&mut header.iter().map(|title| (*title, Some(Tone::Title))));
     for row in &rows {
-        text.push_str(&line(&mut row.iter().map(String::as_str)));
+        let cells = row.iter().map(String::as_str).zip(header);
+        text.push_str(&line(&mut cells.map(|(cell, title)| (cell, tone(title, cell)))));
     }
     text
 }
@@ -160,11 +174,38 @@ mod tests {
             vec!["eu".to_owned(), String::new(), "fine\r\nreally".to_owned()],
         ];
         assert_eq!(
-            table(&["NAME", "STATE", "REASON"], &rows),
+            table(&["NAME", "STATE", "REASON"], &rows, Colours::Off, |_, _| None),
             "NAME                     STATE  REASON\n\
              \"a\\u{1b}[2J\\nb\\u{202e}\"  Ready  x\n\
              eu                       -      fine  really\n"
         );
+    }
+
+    #[test]
+    fn colours_do_not_move_columns() {
+        let rows = vec![
+            vec!["eu".to_owned(), "Ready".to_owned(), String::new()],
+            vec!["us".to_owned(), "Unreachable".to_owned(), "refused".to_owned()],
+        ];
+        let table = |colours| {
+            table(&["NAME", "STATE", "REASON"], &rows, colours, |title, cell| {
+                Tone::of_state(cell).filter(|_| title == "STATE")
+            })
+        };
+        let coloured = table(Colours::On);
+        assert!(
+            coloured.contains("eu    \x1b[32mReady\x1b[0m        -\n"),
+            "{coloured:?}"
+        );
+        let plain: String = coloured
+            .split('\x1b')
+            .enumerate()
+            .map(|(number, part)| match number {
+                0 => part,
+                _ => part.split_once('m').unwrap().1,
+            })
+            .collect();
+        assert_eq!(plain, table(Colours::Off));
     }
 
     #[test]

@@ -49,9 +49,7 @@ fn line(member: &Member, kind: &str, name: &str, event: &str) -> impl Fn(&Value)
     let cluster = member.name.clone();
     let wanted = [kind, name, event].map(str::to_owned);
     move |line| {
-        line["cluster"]
-            .as_str()
-            .is_some_and(|found| found == cluster)
+        line["cluster"].as_str().is_some_and(|found| found == cluster)
             && [&line["kind"], &line["name"], &line["event"]] == [&wanted[0], &wanted[1], &wanted[2]]
     }
 }

@@ -18,9 +18,7 @@ fn line<'a>(
     event: &'a str,
 ) -> impl Fn(&Value) -> bool + 'a {
     move |line| {
-        line["cluster"]
-            .as_str()
-            .is_some_and(|found| found == member.name)
+        line["cluster"].as_str().is_some_and(|found| found == member.name)
             && line["name"] == name
             && line["namespace"] == namespace
             && line["event"] == event

@@ -33,9 +33,7 @@ fn uniform_runs_the_plain_reconciler_in_every_cluster() {
             }
             let name = cluster.context();
             program.line("a count", |line| {
-                line["cluster"] == name
-                    && line["namespace"] == namespace.name()
-                    && line["entries"] == 1
+                line["cluster"] == name && line["namespace"] == namespace.name() && line["entries"] == 1
             });
             eventually(&maps, "counted", "the annotation", |map| {
                 counted(map) == Some("1")

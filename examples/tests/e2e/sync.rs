@@ -25,9 +25,7 @@ fn sync_local_to_remote_copies_from_the_hub() {
         let says = |context: &'static str, event: &'static str| {
             let name = name.to_owned();
             move |line: &Value| {
-                line["cluster"] == context
-                    && line["namespace"] == name
-                    && line["event"] == event
+                line["cluster"] == context && line["namespace"] == name && line["event"] == event
             }
         };
         let folder = tempfile::tempdir().unwrap();

@@ -39,10 +39,7 @@ fn prints_what_is_there_and_what_is_deleted_in_every_cluster_also_in_one_that_jo
         );
 
         kubeconfig(folder.path(), &clusters.lyon);
-        program.line(
-            "the cluster that joins",
-            says("lyon", "first", "live"),
-        );
+        program.line("the cluster that joins", says("lyon", "first", "live"));
         create(&clusters.lyon, "print", "second", ("a", "b")).await;
         program.line("a new object", says("lyon", "second", "live"));
         delete(&clusters.berlin, "print", "first").await;

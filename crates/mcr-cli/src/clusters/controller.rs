@@ -8,20 +8,20 @@ use kube::{Client, Config};
 use tokio::time::timeout;
 
 use super::report::Report;
-use crate::session::said;
+use crate::{session::said, values::seconds};
 
 /// The pause between two requests to a controller with `--watch`.
-pub(super) const PAUSE: Duration = Duration::from_secs(2);
+pub(crate) const PAUSE: Duration = Duration::from_secs(2);
 
 /// The HTTP server of a controller.
-pub(super) struct Controller {
+pub(crate) struct Controller {
     client: Client,
     address: Uri,
     within: Duration,
 }
 
 impl Controller {
-    pub(super) fn new(address: Uri, within: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn new(address: Uri, within: Duration) -> anyhow::Result<Self> {
         if !matches!(address.scheme_str(), Some("http" | "https")) {
             bail!("--server {address}: write http://host:port, where the controller serves /clusters");
         }
@@ -34,16 +34,13 @@ impl Controller {
         })
     }
 
-    pub(super) async fn report(&self) -> anyhow::Result<Report> {
+    pub(crate) async fn report(&self) -> anyhow::Result<Report> {
         let request = Request::get("/clusters").body(Vec::new())?;
         let address = &self.address;
         let text = match timeout(self.within, self.client.request_text(request)).await {
             Ok(Ok(text)) => text,
             Ok(Err(error)) => bail!("{address}clusters: {}", said(&error)),
-            Err(_) => bail!(
-                "{address}clusters: no answer within {} s",
-                self.within.as_secs_f32()
-            ),
+            Err(_) => bail!("{address}clusters: no answer within {}", seconds(self.within)),
         };
         let document = serde_json::from_str(&text).ok();
         document.and_then(Report::of).with_context(|| {

@@ -47,6 +47,7 @@ pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow
     let snapshot = serde_json::to_value(running.fleet.snapshot())?;
     let mut report =
         Report::of(snapshot).context("the fleet's snapshot is no report; tell the authors of mcr")?;
+    report.is_local = true;
     for row in &mut report.clusters {
         let spec = running.spec(&row.name);
         row.address = spec.and_then(|spec| Some(target::of(&spec.access)?.address));

@@ -1,6 +1,7 @@
 //! `mcr clusters`: which clusters there are, and how they are.
 
 mod controller;
+mod details;
 mod local;
 mod report;
 mod watch;
@@ -10,11 +11,17 @@ use std::time::Duration;
 use anyhow::bail;
 use http::Uri;
 
+pub(crate) use self::{
+    controller::Controller,
+    details::InController,
+    report::{Report, Row},
+};
 use crate::{
-    clusters::report::Report,
+    colour::Colours,
+    kubeconfigs,
     names::Wanted,
     output::{self, Progress},
-    providers::{ClusterFlags, Linked, ProviderOptions, choose},
+    providers::{ClusterFlags, Kind, Linked, ProviderOptions, choose},
     stop, values,
 };
 
@@ -23,10 +30,10 @@ use crate::{
 pub(crate) struct ClustersArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters: names, or ends of names such as eu of kind#eu, if only one cluster has them
+    /// Show only these clusters: names, or unique ends of names, such as eu for kind#eu
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
-    /// Ask a controller that runs, at the address where it serves /clusters, instead of connecting
+    /// Ask a running controller at the address where it serves /clusters, instead of connecting to clusters
     #[arg(
         long,
         value_name = "URL",
@@ -34,40 +41,50 @@ pub(crate) struct ClustersArgs {
         conflicts_with = "provider"
     )]
     server: Option<Uri>,
-    /// Go on and print a line for each change
+    /// Keep running and print a line for each change
     #[arg(long, short = 'w', help_heading = "Output")]
     watch: bool,
-    /// How to print
+    /// The output format
     #[arg(long, short = 'o', value_enum, default_value_t, help_heading = "Output")]
     output: Format,
-    /// How long clusters have to answer
+    /// How long to wait for clusters to answer
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, help_heading = "Output")]
     timeout: Duration,
-    /// Exit with code 1 unless all clusters are Ready
+    /// Exit with code 1 unless all clusters are Ready, without blocked kinds and failing objects
     #[arg(long, help_heading = "Output", conflicts_with = "watch")]
     fail_unless_ready: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// A table
     #[default]
     Table,
-    /// For people, with addresses
+    /// A table with addresses
     Wide,
-    /// As /clusters of a controller; with --watch one object a line
+    /// JSON as /clusters of a controller serves it; with --watch one object per line
     Json,
 }
 
-/// Whether the question was answered, and well where that was asked.
+impl ClustersArgs {
+    /// The form of the lines of `--watch`.
+    fn lines(&self) -> watch::Output {
+        match self.output {
+            Format::Json => watch::Output::Json,
+            _ => watch::Output::Text(Colours::of_stdout()),
+        }
+    }
+}
+
+/// Shows the clusters. Returns whether no problem was found.
 pub(crate) async fn run(args: ClustersArgs, linked: &[Linked]) -> anyhow::Result<bool> {
     let stop = stop::at_signal();
     let mut wanted = Wanted::new(&args.names);
     if let Some(server) = &args.server {
-        let controller = controller::Controller::new(server.clone(), args.timeout)?;
+        let controller = Controller::new(server.clone(), args.timeout)?;
         if args.watch {
             let look = async || Ok(controller.report().await?.only(&mut wanted)?);
-            watch::follow(look, &stop, args.output == Format::Json, controller::PAUSE).await?;
+            watch::follow(look, &stop, args.lines(), controller::PAUSE).await?;
             return Ok(true);
         }
         let mut report = tokio::select! {
@@ -95,6 +112,13 @@ async fn ask(
     for (linked, why) in &running.failed {
         eprintln!("provider {}: {}", linked.name, output::printable(why));
     }
+    let mut all_files = true;
+    if running.taps.iter().any(|tap| tap.kind == Kind::File) {
+        for problem in kubeconfigs::problems(&args.clusters) {
+            eprintln!("{}", output::printable(&problem));
+            all_files = false;
+        }
+    }
     if running.taps.is_empty() {
         bail!("no provider can be asked; `mcr doctor` with the same flags says more");
     }
@@ -105,7 +129,7 @@ async fn ask(
             let report = local::report(running, &mut *versions.lock().await).await?;
             Ok(report.only(&mut wanted)?)
         };
-        watch::follow(look, stop, args.output == Format::Json, watch::PAUSE).await?;
+        watch::follow(look, stop, args.lines(), watch::PAUSE).await?;
         return Ok(true);
     }
     let deadline = tokio::time::Instant::now() + args.timeout;
@@ -117,14 +141,18 @@ async fn ask(
     // Whether or not a provider still owes some: they had their time.
     report.all_known = true;
     let report = report.only(&mut wanted)?;
-    print(args, &report, &wanted)
+    Ok(print(args, &report, &wanted)? && all_files)
 }
 
 fn print(args: &ClustersArgs, report: &Report, wanted: &Wanted) -> anyhow::Result<bool> {
     let missing = wanted.missing();
     let text = match args.output {
         Format::Json => output::json(report)?,
-        _ => report.table(args.output == Format::Wide, jiff::Timestamp::now()),
+        _ => report.table(
+            args.output == Format::Wide,
+            jiff::Timestamp::now(),
+            Colours::of_stdout(),
+        ),
     };
     output::print(&text)?;
     for trouble in report.troubles() {

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use jiff::{Timestamp, Unit};
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{Report, Row};
 use crate::{
+    colour::{Colours, Tone},
     names::Ambiguous,
     output::{escaped, one_word, print_line, printable},
 };
@@ -73,14 +75,16 @@ impl LastReport {
 }
 
 impl Change {
-    fn line(&self, as_json: bool) -> String {
+    /// The line of a change that was seen at this time.
+    fn line(&self, at: Timestamp, output: Output) -> String {
+        let at = at.round(Unit::Second).unwrap_or(at);
         let (event, name, seen) = match self {
             Self::Added(name, seen) => ("added", name, Some(seen)),
             Self::Changed(name, seen) => ("changed", name, Some(seen)),
             Self::Removed(name) => ("removed", name, None),
         };
-        if as_json {
-            let mut line = json!({"event": event, "name": name});
+        let Output::Text(colours) = output else {
+            let mut line = json!({"time": at.to_string(), "event": event, "name": name});
             if let Some(seen) = seen {
                 line["state"] = seen.state.as_str().into();
                 line["since"] = seen.since.clone().into();
@@ -89,19 +93,26 @@ impl Change {
                 line["reason"] = Some(seen.why.as_str()).filter(|why| !why.is_empty()).into();
             }
             return escaped(&line.to_string());
+        };
+        let mut line = format!("{at}  {event:<7}  {}", one_word(name));
+        if let Some(seen) = seen {
+            let state = colours.paint(Tone::of_state(&seen.state), &printable(&seen.state));
+            let more = [seen.version.as_deref(), Some(seen.why.as_str())];
+            let more = more.into_iter().flatten().filter(|text| !text.is_empty());
+            for part in std::iter::once(state).chain(more.map(printable)) {
+                line.push_str("  ");
+                line.push_str(&part);
+            }
         }
-        let rest = seen.map_or_else(String::new, |seen| {
-            let version = seen
-                .version
-                .as_deref()
-                .map(|version| format!("  {version}"))
-                .unwrap_or_default();
-            let why = Some(&seen.why).filter(|why| !why.is_empty());
-            let why = why.map(|why| format!("  {why}")).unwrap_or_default();
-            format!("  {}{version}{why}", seen.state)
-        });
-        format!("{event:<7}  {}{}", one_word(name), printable(&rest))
+        line
     }
+}
+
+/// The form of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    Text(Colours),
+    Json,
 }
 
 /// Prints changes until `stop` is cancelled or the pipe is closed. A report that fails is tried again, and its error is
@@ -109,7 +120,7 @@ impl Change {
 pub(super) async fn follow(
     mut look: impl AsyncFnMut() -> anyhow::Result<Report>,
     stop: &CancellationToken,
-    as_json: bool,
+    output: Output,
     pause: Duration,
 ) -> anyhow::Result<()> {
     let mut known = LastReport::default();
@@ -124,8 +135,9 @@ pub(super) async fn follow(
         match looked {
             Ok(report) => {
                 told = None;
+                let now = Timestamp::now();
                 for change in known.update(&report) {
-                    if !print_line(&change.line(as_json))? {
+                    if !print_line(&change.line(now, output))? {
                         return Ok(());
                     }
                 }
@@ -164,28 +176,50 @@ mod tests {
         let mut known = LastReport::default();
         let mut lines = |rows: &[_]| -> Vec<String> {
             let changes = known.update(&report(rows));
-            changes.iter().map(|change| change.line(false)).collect()
+            let line = |change: &Change| change.line(at(), Output::Text(Colours::Off));
+            changes.iter().map(line).collect()
         };
         let eu = ("eu", "Ready", None);
-        assert_eq!(lines(&[eu]), ["added    eu  Ready"]);
+        assert_eq!(lines(&[eu]), ["2026-01-01T10:00:00Z  added    eu  Ready"]);
         assert_eq!(lines(&[eu]), [""; 0]);
         assert_eq!(
             lines(&[("eu", "Unreachable", Some("no\nroute")), ("us", "Ready", None)]),
-            ["changed  eu  Unreachable  no route", "added    us  Ready"]
+            [
+                "2026-01-01T10:00:00Z  changed  eu  Unreachable  no route",
+                "2026-01-01T10:00:00Z  added    us  Ready"
+            ]
         );
-        assert_eq!(lines(&[("us", "Ready", None)]), ["removed  eu"]);
+        assert_eq!(
+            lines(&[("us", "Ready", None)]),
+            ["2026-01-01T10:00:00Z  removed  eu"]
+        );
+    }
+
+    #[test]
+    fn a_state_has_its_colour() {
+        let changes = LastReport::default().update(&report(&[("eu", "Unreachable", Some("no route"))]));
+        let line = changes[0].line(at(), Output::Text(Colours::On));
+        assert!(
+            line.ends_with("eu  \u{1b}[1m\u{1b}[31mUnreachable\u{1b}[0m  no route"),
+            "{line:?}"
+        );
+    }
+
+    fn at() -> Timestamp {
+        "2026-01-01T10:00:00.123Z".parse().unwrap()
     }
 
     #[test]
     fn a_line_of_json_has_all_of_it() {
         let changes = LastReport::default().update(&report(&[("a\u{1b}", "Broken", Some("empty"))]));
-        let line: serde_json::Value = serde_json::from_str(&changes[0].line(true)).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&changes[0].line(at(), Output::Json)).unwrap();
+        assert_eq!(line["time"], "2026-01-01T10:00:00Z");
         assert_eq!(line["event"], "added");
         assert_eq!(line["name"], "a\u{1b}");
         assert_eq!(
             (&line["state"], &line["reason"]),
             (&"Broken".into(), &"empty".into())
         );
-        assert!(!changes[0].line(true).contains('\u{1b}'));
+        assert!(!changes[0].line(at(), Output::Json).contains('\u{1b}'));
     }
 }

@@ -1,27 +1,23 @@
 //! Advice: the command or the action that corrects a problem of a cluster. Without I/O.
 
 use super::{
-    facts::{ClusterFacts, Connection, Failure, FailureKind, Origin, Right, Verdict},
-    finding::word,
+    command::{Command, Grant},
+    facts::{Api, ClusterFacts, Connection, Failure, FailureKind, Origin, Right, Verdict},
+    fix::Fix,
 };
 
 /// The advice for a description that can't be used.
-pub(super) fn describe_again(origin: &Origin) -> String {
+pub(super) fn describe_again(origin: &Origin) -> Fix {
     match origin {
-        Origin::Secret { namespace, name } => create_secret(namespace, name, ""),
-        Origin::File { path, .. } => format!("correct {}", word(path)),
-        Origin::KindCluster { name, .. } => {
-            format!(
-                "kind delete cluster --name {0}; kind create cluster --name {0}",
-                word(name)
-            )
-        }
-        Origin::Other => "correct the description of the cluster".to_owned(),
+        Origin::Secret { namespace, name } => create_secret(namespace, name, "").into(),
+        Origin::File { path, .. } => Fix::action(format!("correct {path}")),
+        Origin::KindCluster { name, .. } => Command::RecreateKindCluster(name.clone()).into(),
+        Origin::Other => Fix::action("correct the description of the cluster"),
     }
 }
 
 /// The advice for a description that is refused for this reason.
-pub(super) fn refused(origin: &Origin, reason: &str) -> String {
+pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
     // The same command without `--server` would write the same address again.
     if reason.contains("untrusted access may not use") {
         other_address(origin, reason)
@@ -31,7 +27,7 @@ pub(super) fn refused(origin: &Origin, reason: &str) -> String {
 }
 
 /// The advice for an address that the access policy refuses for this reason.
-pub(super) fn other_address(origin: &Origin, reason: &str) -> String {
+pub(super) fn other_address(origin: &Origin, reason: &str) -> Fix {
     let loopback = reason.contains("loopback");
     match origin {
         Origin::Secret { namespace, name } => {
@@ -40,129 +36,163 @@ pub(super) fn other_address(origin: &Origin, reason: &str) -> String {
             } else {
                 ""
             };
-            let create = create_secret(namespace, name, " --server https://ADDRESS-THAT-PODS-REACH");
-            format!(
-                "{create} (or, if this address is meant, {here}AccessPolicy::addresses in the controller)"
-            )
+            let address = " --server https://ADDRESS-THAT-PODS-REACH";
+            Fix::action(format!(
+                "allow this address, if it is meant ({here}AccessPolicy::addresses in the controller), or give another one"
+            ))
+            .and_run(create_secret(namespace, name, address))
         }
         _ if loopback => {
-            "give an address that other machines reach, or allow this one with --allow-loopback".to_owned()
+            Fix::action("give an address that other machines reach, or allow this one with --allow-loopback")
         }
-        _ => "give an address that other machines reach".to_owned(),
+        _ => Fix::action("give an address that other machines reach"),
     }
 }
 
 /// The advice for a certificate that is for another name.
-pub(super) fn other_name(origin: &Origin) -> String {
+pub(super) fn other_name(origin: &Origin) -> Fix {
     match origin {
         Origin::Secret { namespace, name } => {
-            create_secret(namespace, name, " --server https://A-NAME-IN-THE-CERTIFICATE")
+            create_secret(namespace, name, " --server https://A-NAME-IN-THE-CERTIFICATE").into()
         }
-        _ => "correct the address, or set tls-server-name".to_owned(),
+        _ => Fix::action("correct the address, or set tls-server-name"),
     }
 }
 
+/// The advice for a certificate of the server that has expired or soon will.
+pub(super) fn renew_certificate() -> Fix {
+    Fix::action("renew the certificate on the control-plane node, or as the distribution says")
+        .and_run(Command::RenewCertificate)
+}
+
+/// The advice if one of the clocks seems to be wrong, and it is unknown which.
+pub(super) fn compare_clocks() -> Fix {
+    Fix::action("compare the clocks of both machines, one of which is wrong").and_run(Command::ShowClock)
+}
+
+/// The advice for a clock that is wrong.
+pub(super) fn set_clock() -> Fix {
+    Fix::action("synchronize the clock that is wrong (compare with https://time.is)")
+        .and_run(Command::SynchronizeClock)
+}
+
 /// The advice for credentials that have to be renewed.
-pub(super) fn renew(origin: &Origin) -> String {
+pub(super) fn renew(origin: &Origin) -> Fix {
     match origin {
-        Origin::Secret { namespace, name } => create_secret(namespace, name, " --rotate"),
-        Origin::File { path, context } => format!(
-            "renew the credentials in {0}; try them with kubectl --kubeconfig {0} --context {1} auth whoami",
-            word(path),
-            word(context)
-        ),
-        Origin::KindCluster { name, engine } => on_node(engine, "restart", name),
-        Origin::Other => "renew the credentials where its provider has them from".to_owned(),
+        Origin::Secret { namespace, name } => create_secret(namespace, name, " --rotate").into(),
+        Origin::File { path, context } => {
+            Fix::action(format!("renew the credentials in {path}, then try them")).and_run(Command::WhoAmI {
+                path: path.clone(),
+                context: context.clone(),
+            })
+        }
+        Origin::KindCluster { name, engine } => on_node(engine, "restart", name).into(),
+        Origin::Other => Fix::action("renew the credentials where the provider gets them from"),
     }
 }
 
 /// The advice for missing rights.
-pub(super) fn grant(origin: &Origin, right: &Right) -> String {
+pub(super) fn grant(origin: &Origin, right: &Right, api: &Api) -> Fix {
     let (resource, verbs) = (&right.resource, right.verbs.join(","));
     match origin {
-        Origin::Secret { namespace, name } => format!(
-            "add {resource} with {verbs} to a rules file, and repeat: {}",
-            create_secret(namespace, name, " --rules-file rules.yaml")
-        ),
-        _ => format!(
-            "kubectl create clusterrole mcr --verb={verbs} --resource={} in that cluster, and a clusterrolebinding to its \
-             user; or choose one namespace with --in-namespace",
-            word(resource)
-        ),
+        Origin::Secret { namespace, name } => {
+            Fix::action(format!("add {resource} with {verbs} to rules.yaml, then repeat"))
+                .and_run(create_secret(namespace, name, " --rules-file rules.yaml"))
+        }
+        _ => {
+            let kind: String = resource
+                .chars()
+                .map(|char| if char.is_ascii_alphanumeric() { char } else { '-' })
+                .collect();
+            let kind = match kind.trim_matches('-') {
+                "" => "all",
+                kind => kind,
+            };
+            let grant = Command::Grant(Box::new(Grant {
+                elsewhere: true,
+                role: format!("mcr-{kind}"),
+                namespace: api.namespace.clone(),
+                verbs,
+                resource: resource.clone(),
+                user: api.user.clone(),
+            }));
+            let place = match api.namespace {
+                Some(_) => "",
+                None => ", or choose one namespace with --in-namespace",
+            };
+            Fix::action(format!("grant it as an administrator of the cluster{place}")).and_run(grant)
+        }
     }
 }
 
 /// The advice for a suspended cluster.
-pub(super) fn wake(origin: &Origin) -> Option<String> {
+pub(super) fn wake(origin: &Origin) -> Option<Fix> {
     match origin {
-        Origin::KindCluster { name, engine } => Some(on_node(engine, "start", name)),
+        Origin::KindCluster { name, engine } => Some(on_node(engine, "start", name).into()),
         _ => None,
     }
 }
 
 /// The advice for a server that accepts no connection.
-pub(super) fn unreached(origin: &Origin, connection: &Connection, failure: &Failure) -> String {
+pub(super) fn unreached(origin: &Origin, connection: &Connection, failure: &Failure) -> Fix {
     match (origin, failure.kind) {
-        (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name),
-        (_, FailureKind::Refused) => {
-            format!(
-                "start the API server, or correct the address; then try {}",
-                curl(connection, "/livez")
-            )
-        }
-        (_, FailureKind::TimedOut) => {
-            format!(
-                "look at firewalls and routes between here and {}",
-                word(&connection.address)
-            )
-        }
-        _ => curl(connection, "/livez"),
+        (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name).into(),
+        (_, FailureKind::Refused) => Fix::action("start the API server, or correct the address, then try")
+            .and_run(get(connection, "/livez")),
+        (_, FailureKind::TimedOut) => Fix::action(format!(
+            "look at firewalls and routes between here and {}",
+            connection.address
+        )),
+        _ => get(connection, "/livez").into(),
     }
 }
 
 /// The advice for a server that accepts the connection and then sends nothing or nonsense.
-pub(super) fn unanswered(origin: &Origin, connection: &Connection, failure: &Failure) -> String {
+pub(super) fn unanswered(origin: &Origin, connection: &Connection, failure: &Failure) -> Fix {
     match (origin, failure.kind) {
-        (Origin::KindCluster { name, engine }, FailureKind::TimedOut) => on_node(engine, "restart", name),
-        (_, FailureKind::TimedOut) => format!(
-            "restart the API server, or correct the port; then try {}",
-            curl(connection, "/livez")
-        ),
-        _ => curl(connection, "/version"),
+        (Origin::KindCluster { name, engine }, FailureKind::TimedOut) => {
+            on_node(engine, "restart", name).into()
+        }
+        (_, FailureKind::TimedOut) => Fix::action("restart the API server, or correct the port, then try")
+            .and_run(get(connection, "/livez")),
+        _ => get(connection, "/version").into(),
     }
 }
 
 /// The advice if no step shows the cause.
-pub(super) fn look_closer(facts: &ClusterFacts) -> Option<String> {
+pub(super) fn look_closer(facts: &ClusterFacts) -> Option<Fix> {
     let found = facts.connection.as_ref()?;
     Some(match &found.credential.plugin {
-        Some(plugin) => format!("run {} by hand: it hands out the credentials", word(plugin)),
-        None => curl(found, "/livez?verbose"),
+        Some(plugin) => Fix::action(format!(
+            "run the program {plugin} by hand: the credentials come from it"
+        )),
+        None => get(found, "/livez?verbose").into(),
     })
 }
 
-/// A request with curl. It skips the verification of the certificate (`-k`) only if the certificate is known to be good:
-/// otherwise the certificate may be the fault, and `-k` would hide it.
-fn curl(connection: &Connection, path: &str) -> String {
+/// A request without credentials. It skips the verification of the certificate only if the certificate is known to be
+/// good: otherwise the certificate may be the fault, and skipping would hide it.
+fn get(connection: &Connection, path: &str) -> Command {
     let greeted = connection.reach.as_ref().and_then(|reach| reach.greeted.as_ref());
     let good = matches!(greeted, Some(Ok(tls)) if tls.verdict == Some(Verdict::Good));
-    let flags = if good || connection.insecure { "-vk" } else { "-v" };
-    format!("curl {flags} {}", word(&format!("{}{path}", connection.address)))
+    Command::Get {
+        url: format!("{}{path}", connection.address),
+        insecure: good || connection.insecure,
+    }
 }
 
-fn create_secret(namespace: &str, name: &str, more: &str) -> String {
-    format!(
-        "mcr kubeconfig-secret create --context CONTEXT --name {} -n {}{more}",
-        word(name),
-        word(namespace)
-    )
+fn create_secret(namespace: &str, name: &str, more: &'static str) -> Command {
+    Command::CreateSecret {
+        namespace: namespace.to_owned(),
+        name: Some(name.to_owned()),
+        more,
+    }
 }
 
-/// The command for the container of a kind cluster.
-fn on_node(engine: &str, what: &str, cluster: &str) -> String {
-    format!(
-        "{} {what} {}",
-        word(engine),
-        word(&format!("{cluster}-control-plane"))
-    )
+fn on_node(engine: &str, action: &'static str, cluster: &str) -> Command {
+    Command::Node {
+        engine: engine.to_owned(),
+        action,
+        cluster: cluster.to_owned(),
+    }
 }

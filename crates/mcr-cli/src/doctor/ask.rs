@@ -3,8 +3,9 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use futures::future::join_all;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
 };
 use kube::{Api, Client, api::PostParams};
 use tokio::time::{Instant, timeout};
@@ -71,9 +72,11 @@ pub(super) async fn api(
     let rights = wanted
         .iter()
         .map(|wanted| right(client, wanted, verbs, namespace, limit));
-    let (version, rights) = futures::join!(version(client, limit), join_all(rights));
+    let (version, user, rights) =
+        futures::join!(version(client, limit), user(client, limit), join_all(rights));
     ApiFacts {
         version,
+        user,
         rights,
         namespace: namespace.map(str::to_owned),
     }
@@ -92,6 +95,14 @@ pub(super) async fn version(client: &Client, limit: Duration) -> Result<Version,
         shown: version.git_version,
         took: begun.elapsed(),
     })
+}
+
+/// The user that the API server sees, if it says.
+pub(super) async fn user(client: &Client, limit: Duration) -> Option<String> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = SelfSubjectReview::default();
+    let answer = in_time(reviews.create(&PostParams::default(), &review), limit).await;
+    answer.ok()?.status?.user_info?.username
 }
 
 pub(super) async fn right(

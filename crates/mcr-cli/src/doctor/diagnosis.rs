@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use super::{
     advice,
+    command::Command,
     facts::{Api, Bad, ClusterFacts, Connection, Origin, Reach, Right, Tls, Verdict, Version},
-    finding::{Check, Finding, Level, word},
+    finding::{Check, Finding},
+    fix::Fix,
 };
-use crate::values::long;
+use crate::{level::Level, values::long};
 
 /// A warning above this difference of clocks, in seconds.
 const SKEW_WARNS: u64 = 5;
@@ -35,7 +37,7 @@ struct Diagnosis<'a> {
 }
 
 impl Diagnosis<'_> {
-    fn say(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<String>) {
+    fn say(&mut self, check: Check, result: Level, saw: impl Into<String>, fix: Option<Fix>) {
         self.found.push(Finding {
             provider: Some(self.facts.provider.clone()),
             cluster: Some(self.facts.name.clone()),
@@ -114,7 +116,7 @@ impl Diagnosis<'_> {
     /// Adds the findings about the connection. Returns whether the API server was reached, as far as the probe shows.
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
-            let saw = "insecure-skip-tls-verify is set: whoever is in between can read and change everything";
+            let saw = "insecure-skip-tls-verify is set: anyone on the way to the server can read and change everything";
             self.say(
                 Check::Tls,
                 Level::Warning,
@@ -142,8 +144,13 @@ impl Diagnosis<'_> {
     fn reach(&mut self, connection: &Connection, reach: &Reach) -> bool {
         match &reach.resolved {
             Some(Err(failure)) => {
-                let fix = format!("getent hosts {}", word(&connection.host));
-                self.say(Check::Dns, self.in_the_way(), failure.text.as_str(), Some(fix));
+                let fix = Command::Resolve(connection.host.clone());
+                self.say(
+                    Check::Dns,
+                    self.in_the_way(),
+                    failure.text.as_str(),
+                    Some(fix.into()),
+                );
                 return false;
             }
             Some(Ok(addresses)) => {
@@ -226,11 +233,8 @@ impl Diagnosis<'_> {
         {
             let fix = match why {
                 Bad::UnknownIssuer | Bad::Other => advice::describe_again(&self.facts.origin),
-                Bad::Expired => {
-                    "kubeadm certs renew apiserver on its control plane, or as its distribution says"
-                        .to_owned()
-                }
-                Bad::NotYetValid => "timedatectl on both sides: one of the clocks is wrong".to_owned(),
+                Bad::Expired => advice::renew_certificate(),
+                Bad::NotYetValid => advice::compare_clocks(),
                 Bad::OtherName => advice::other_name(&self.facts.origin),
             };
             self.say(Check::Tls, self.in_the_way(), text.as_str(), Some(fix));
@@ -239,8 +243,7 @@ impl Diagnosis<'_> {
         match tls.expires.map(|at| at.duration_since(now)) {
             Some(Ok(left)) if left < SOON => {
                 let saw = format!("the server's certificate expires in {}", long(left));
-                let fix = "kubeadm certs renew apiserver on its control plane, or as its distribution says";
-                self.say(Check::Tls, Level::Warning, saw, Some(fix.to_owned()));
+                self.say(Check::Tls, Level::Warning, saw, Some(advice::renew_certificate()));
             }
             Some(Err(_)) => {
                 let level = if connection.insecure {
@@ -248,12 +251,11 @@ impl Diagnosis<'_> {
                 } else {
                     Level::Problem
                 };
-                let fix = "kubeadm certs renew apiserver on its control plane, or as its distribution says";
                 self.say(
                     Check::Tls,
                     level,
                     "the server's certificate has expired",
-                    Some(fix.to_owned()),
+                    Some(advice::renew_certificate()),
                 );
             }
             Some(Ok(left)) => {
@@ -261,7 +263,7 @@ impl Diagnosis<'_> {
                     Some(Verdict::Good) => {
                         "the server's certificate is signed by a trusted authority and valid"
                     }
-                    _ => "the server shows a certificate that nobody verified; it says that it is valid",
+                    _ => "the server's certificate was not verified; it claims to be valid",
                 };
                 self.say(
                     Check::Tls,
@@ -273,12 +275,11 @@ impl Diagnosis<'_> {
             None => {}
         }
         if tls.valid_from.is_some_and(|from| from > now) {
-            let fix = "timedatectl on both sides: one of the clocks is wrong".to_owned();
             self.say(
                 Check::Clock,
                 Level::Warning,
                 "the server's certificate is not valid yet",
-                Some(fix),
+                Some(advice::compare_clocks()),
             );
         }
         true
@@ -290,8 +291,7 @@ impl Diagnosis<'_> {
         let where_to = if ahead > 0 { "ahead of" } else { "behind" };
         let span = long(Duration::from_secs(by));
         let saw = format!("its clock is {span} {where_to} this machine's");
-        let fix =
-            "timedatectl set-ntp true, on the side that is wrong (compare with https://time.is)".to_owned();
+        let fix = advice::set_clock();
         match by {
             0..=SKEW_WARNS => self.say(Check::Clock, Level::Ok, "the clocks agree", None),
             _ if by < SKEW_BREAKS => self.say(Check::Clock, Level::Warning, saw, Some(fix)),
@@ -372,12 +372,12 @@ impl Diagnosis<'_> {
             }
         }
         for right in &api.rights {
-            self.right(right, api.namespace.as_deref());
+            self.right(right, api);
         }
     }
 
-    fn right(&mut self, right: &Right, namespace: Option<&str>) {
-        let place = namespace.map_or_else(
+    fn right(&mut self, right: &Right, api: &Api) {
+        let place = api.namespace.as_deref().map_or_else(
             || "in all namespaces".to_owned(),
             |name| format!("in namespace {name}"),
         );
@@ -389,11 +389,11 @@ impl Diagnosis<'_> {
             }
             Ok(denied) => {
                 let saw = format!("may not {} {resource} {place} (403)", denied.join(", "));
-                let fix = advice::grant(&self.facts.origin, right);
+                let fix = advice::grant(&self.facts.origin, right, api);
                 self.say(Check::Rights, Level::Problem, saw, Some(fix));
             }
             Err(why) => {
-                let saw = format!("nobody knows whether {resource} may be read {place}: {why}");
+                let saw = format!("it is unknown whether {resource} may be read {place}: {why}");
                 self.say(Check::Rights, Level::Warning, saw, None);
             }
         }

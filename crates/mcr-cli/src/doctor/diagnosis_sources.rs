@@ -1,14 +1,23 @@
 //! Turns facts about providers into findings, and facts about names that no provider announces. Without I/O.
 
 use super::{
-    facts::{FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
-    finding::{Check, Finding, Level, word},
+    command::{Command, Grant},
+    facts::{Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+    finding::{Check, Finding},
+    fix::Fix,
 };
+use crate::{
+    kubeconfigs::{FileIs, NamedFile},
+    level::Level,
+};
+
+/// The programs that run kind clusters.
+const ENGINES: [&str; 3] = ["docker", "nerdctl", "podman"];
 
 /// The findings about a provider.
 pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut say = |check, result, saw: String, fix: Option<String>| {
+    let mut say = |check, result, saw: String, fix: Option<Fix>| {
         found.push(Finding {
             provider: Some(facts.name.clone()),
             cluster: None,
@@ -25,9 +34,12 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     match (&facts.error, facts.synced) {
         (Some(error), _) => {
             let fix = match facts.of {
-                Source::Engine => Some("docker ps".to_owned()),
+                Source::Engine => Some(look_at_engine(error)),
                 Source::NoHub => Some(
-                    "kubectl version, or choose another with --hub-context or --hub-kubeconfig".to_owned(),
+                    Fix::action(
+                        "choose another hub with --hub-context or --hub-kubeconfig, or look at this one",
+                    )
+                    .and_run(Command::ShowHub),
                 ),
                 _ => None,
             };
@@ -51,37 +63,19 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
                 check,
                 Level::Problem,
                 saw,
-                Some("repeat with a longer --timeout".to_owned()),
+                Some(Fix::action("repeat with a longer --timeout")),
             );
         }
     }
     match &facts.of {
         Source::Files(files) => {
             for file in files {
-                let (level, saw, fix) = match &file.is {
-                    FileIs::There => continue,
-                    // As for kubectl, some files of a list may be missing.
-                    FileIs::Missing if file.by_variable => (
-                        if files.iter().all(|file| file.is == FileIs::Missing) {
-                            Level::Problem
-                        } else {
-                            Level::Warning
-                        },
-                        format!("{} does not exist ($KUBECONFIG names it)", file.path),
-                        "correct the variable KUBECONFIG, or choose files with --kubeconfigs".to_owned(),
-                    ),
-                    FileIs::Missing => (
-                        Level::Problem,
-                        format!("there is no {}", file.path),
-                        format!("ls -l {}", word(&file.path)),
-                    ),
-                    FileIs::Unreadable(why) => (
-                        Level::Problem,
-                        format!("{} can't be read: {why}", file.path),
-                        format!("ls -l {}; id", word(&file.path)),
-                    ),
+                let Some(saw) = file.fault() else { continue };
+                let level = match file.is_problem(files) {
+                    true => Level::Problem,
+                    false => Level::Warning,
                 };
-                say(Check::Files, level, saw, Some(fix));
+                say(Check::Files, level, saw, Some(look_at_file(file)));
             }
         }
         Source::Secrets(hub) => of_hub(hub, &mut say),
@@ -90,8 +84,31 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     found
 }
 
+/// The advice for an engine that can't be asked for this reason.
+fn look_at_engine(error: &str) -> Fix {
+    match ENGINES.iter().find(|engine| error.starts_with(**engine)) {
+        Some(engine) => Command::ListContainers {
+            engine: (*engine).to_owned(),
+        }
+        .into(),
+        None => Fix::action("install docker, nerdctl or podman, or put it on PATH"),
+    }
+}
+
+/// The advice for a file that is missing or can't be read.
+fn look_at_file(file: &NamedFile) -> Fix {
+    let list = Command::ListFile(file.path.clone());
+    match &file.is {
+        FileIs::Missing if file.by_variable => {
+            Fix::action("correct the variable KUBECONFIG, or choose files with --kubeconfigs")
+        }
+        FileIs::Unreadable(_) => Fix::run(list).and_run(Command::ShowUser),
+        _ => list.into(),
+    }
+}
+
 /// The advice if a provider finds no clusters.
-fn none_hint(facts: &ProviderFacts) -> Option<String> {
+fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
     if facts.clusters > 0 {
         return None;
     }
@@ -99,19 +116,20 @@ fn none_hint(facts: &ProviderFacts) -> Option<String> {
         // The hub's own finding has the advice.
         Source::Secrets(hub) if hub.exists == Some(false) => None,
         Source::Secrets(hub) => {
-            let namespace = hub.namespace.as_deref().unwrap_or("NAMESPACE");
-            Some(format!(
-                "mcr kubeconfig-secret create --context CONTEXT -n {}",
-                word(namespace)
-            ))
+            let create = Command::CreateSecret {
+                namespace: hub.namespace.clone().unwrap_or_else(|| "NAMESPACE".to_owned()),
+                name: None,
+                more: "",
+            };
+            Some(create.into())
         }
-        Source::Engine => Some("kind create cluster".to_owned()),
-        Source::Files(_) => Some("kubectl config get-contexts".to_owned()),
+        Source::Engine => Some(Command::CreateKindCluster.into()),
+        Source::Files(_) => Some(Command::ShowContexts.into()),
         Source::NoHub | Source::Other => None,
     }
 }
 
-fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>)) {
+fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let place = match &hub.namespace {
         Some(namespace) => format!("in namespace {namespace}"),
         None => "in all namespaces".to_owned(),
@@ -127,10 +145,8 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
     }
     if let (Some(namespace), Some(false)) = (&hub.namespace, hub.exists) {
         let saw = format!("the hub has no namespace {namespace}");
-        let fix = format!(
-            "choose another with -n (kubectl get namespaces), or kubectl create namespace {}",
-            word(namespace)
-        );
+        let fix = Fix::action("choose another namespace with -n, or create this one")
+            .and_run(Command::CreateNamespace(namespace.clone()));
         say(Check::Hub, Level::Problem, saw, Some(fix));
         // Rights in a namespace that does not exist say nothing.
         return;
@@ -150,7 +166,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
             Ok(denied) => {
                 let level = if events { Level::Warning } else { Level::Problem };
                 let without = if events {
-                    "; what is wrong with a Secret can't be told on it"
+                    "; the provider can't write events about faulty Secrets"
                 } else {
                     ""
                 };
@@ -158,27 +174,19 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
                     "{user} may not {} {resource} {place} (403){without}",
                     denied.join(", ")
                 );
-                let verbs = right.verbs.join(",");
-                let role = if events { "mcr-events" } else { "mcr-secrets" };
-                let (kind, on) = match &hub.namespace {
-                    Some(namespace) => ("role", format!(" -n {}", word(namespace))),
-                    None => ("clusterrole", String::new()),
-                };
-                let binding = if hub.namespace.is_some() {
-                    "rolebinding"
-                } else {
-                    "clusterrolebinding"
-                };
-                let fix = format!(
-                    "kubectl create {kind} {role}{on} --verb={verbs} --resource={resource}; \
-                     kubectl create {binding} {role}{on} --{kind}={role} --user={}",
-                    word(user)
-                );
-                say(Check::Rights, level, saw, Some(fix));
+                let grant = Command::Grant(Box::new(Grant {
+                    elsewhere: false,
+                    role: if events { "mcr-events" } else { "mcr-secrets" }.to_owned(),
+                    namespace: hub.namespace.clone(),
+                    verbs: right.verbs.join(","),
+                    resource: resource.clone(),
+                    user: hub.user.clone(),
+                }));
+                say(Check::Rights, level, saw, Some(grant.into()));
             }
             Err(why) => {
                 let saw = format!(
-                    "nobody knows whether {user} may {} {resource} {place}: {why}",
+                    "it is unknown whether {user} may {} {resource} {place}: {why}",
                     right.verbs.join(", ")
                 );
                 say(Check::Rights, Level::Warning, saw, None);
@@ -189,7 +197,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<String>))
 
 /// The findings about a name that no provider announces.
 pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
-    let say = |provider: Option<&str>, saw: String, fix: Option<String>| Finding {
+    let say = |provider: Option<&str>, saw: String, fix: Option<Fix>| Finding {
         provider: provider.map(str::to_owned),
         cluster: Some(facts.name.clone()),
         check: Check::Name,
@@ -221,15 +229,16 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
         [] => "there are none".to_owned(),
         close => format!("there are {}", close.join(", ")),
     };
-    let fix = "mcr clusters, with the same flags".to_owned();
+    let fix = Fix::action("look at the clusters that there are, with the same flags")
+        .and_run(Command::ListClusters);
     vec![say(
         None,
-        format!("no provider says that there is such a cluster ({there})"),
+        format!("no provider has a cluster of this name ({there})"),
         Some(fix),
     )]
 }
 
-fn of_secret(secret: &SecretFact) -> (String, String) {
+fn of_secret(secret: &SecretFact) -> (String, Fix) {
     let SecretFact {
         namespace,
         name,
@@ -238,15 +247,15 @@ fn of_secret(secret: &SecretFact) -> (String, String) {
     } = secret;
     let labelled = secret.labelled.as_deref() == Some("true");
     if let Some(wanted) = secret.looks_in.as_ref().filter(|wanted| *wanted != namespace) {
-        let saw = format!("there is a Secret {name} in namespace {namespace}, but this looks in {wanted}");
-        return (saw, format!("repeat with -n {}", word(namespace)));
+        let saw =
+            format!("there is a Secret {name} in namespace {namespace}, but the provider looks in {wanted}");
+        return (saw, Fix::action(format!("repeat with -n {namespace}")));
     }
-    let fix = format!(
-        "kubectl -n {} label --overwrite secret {} {}=true",
-        word(namespace),
-        word(name),
-        word(label)
-    );
+    let fix = Fix::run(Command::LabelSecret {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        label: label.clone(),
+    });
     match &secret.labelled {
         None => (
             format!("there is a Secret {namespace}/{name}, but without the label {label}=true"),
@@ -262,7 +271,7 @@ fn of_secret(secret: &SecretFact) -> (String, String) {
             format!(
                 "there is a Secret {namespace}/{name} with the label, and its provider has not said so yet"
             ),
-            "repeat".to_owned(),
+            Fix::action("repeat"),
         ),
     }
 }

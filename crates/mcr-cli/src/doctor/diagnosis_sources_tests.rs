@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use super::{
-    super::facts::{FileFact, Right, Version},
+    super::{
+        facts::{Right, Version},
+        only_finding::only,
+    },
     *,
 };
 
@@ -37,30 +40,20 @@ fn hub(namespace: Option<&str>) -> Hub {
     }
 }
 
-#[track_caller]
-fn only(found: &[Finding], level: Level) -> Finding {
-    let bad: Vec<&Finding> = found
-        .iter()
-        .filter(|finding| finding.result != Level::Ok)
-        .collect();
-    assert!(bad.len() == 1 && bad[0].result == level, "{bad:#?}");
-    bad[0].clone()
-}
-
 #[test]
 fn a_provider_that_fails_is_told_with_its_own_words() {
     let mut engine = facts(Source::Engine);
     engine.error = Some("docker can't reach its engine".into());
     let found = only(&provider(&engine), Level::Problem);
     assert_eq!(
-        (found.check, found.fix.as_deref()),
+        (found.check, found.fix_text().as_deref()),
         (Check::Engine, Some("docker ps"))
     );
     let mut hub = facts(Source::NoHub);
     hub.error = Some("connection refused".into());
     assert!(
         only(&provider(&hub), Level::Problem)
-            .fix
+            .fix_text()
             .unwrap()
             .contains("--hub-context")
     );
@@ -68,7 +61,7 @@ fn a_provider_that_fails_is_told_with_its_own_words() {
     late.synced = false;
     assert!(
         only(&provider(&late), Level::Problem)
-            .fix
+            .fix_text()
             .unwrap()
             .contains("--timeout")
     );
@@ -84,7 +77,7 @@ fn a_provider_without_clusters_is_told_with_how_to_make_one() {
     let hint = |of| {
         let mut facts = facts(of);
         facts.clusters = 0;
-        only(&provider(&facts), Level::Warning).fix
+        only(&provider(&facts), Level::Warning).fix_text()
     };
     assert_eq!(hint(Source::Engine).unwrap(), "kind create cluster");
     assert!(
@@ -105,14 +98,14 @@ fn a_provider_without_clusters_is_told_with_how_to_make_one() {
 fn files_that_are_not_there_are_named() {
     let file = |is| {
         let path = "a b".to_owned();
-        provider(&facts(Source::Files(vec![FileFact {
+        provider(&facts(Source::Files(vec![NamedFile {
             path,
             by_variable: false,
             is,
         }])))
     };
     assert_eq!(
-        only(&file(FileIs::Missing), Level::Problem).fix.unwrap(),
+        only(&file(FileIs::Missing), Level::Problem).fix_text().unwrap(),
         "ls -l 'a b'"
     );
     assert!(
@@ -125,7 +118,7 @@ fn files_that_are_not_there_are_named() {
 
 #[test]
 fn a_mistyped_kubeconfig_variable_is_a_problem() {
-    let file = |path: &str, is| FileFact {
+    let file = |path: &str, is| NamedFile {
         path: path.into(),
         by_variable: true,
         is,
@@ -136,7 +129,7 @@ fn a_mistyped_kubeconfig_variable_is_a_problem() {
         (found.check, found.saw.as_str()),
         (Check::Files, "/nope does not exist ($KUBECONFIG names it)")
     );
-    assert!(found.fix.unwrap().contains("KUBECONFIG"));
+    assert!(found.fix_text().unwrap().contains("KUBECONFIG"));
     // As for kubectl, some files of a list may be missing.
     let list = vec![file("/nope", FileIs::Missing), file("/there", FileIs::There)];
     let found = provider(&facts(Source::Files(list)));
@@ -154,7 +147,12 @@ fn a_namespace_that_does_not_exist_is_the_problem_and_not_the_rights_in_it() {
         (found.check, found.saw.as_str()),
         (Check::Hub, "the hub has no namespace nons")
     );
-    assert!(found.fix.unwrap().ends_with("kubectl create namespace nons"));
+    assert!(
+        found
+            .fix_text()
+            .unwrap()
+            .ends_with("kubectl create namespace nons")
+    );
     // A Secret can't be created there, so nobody is told to.
     facts.clusters = 0;
     let found = provider(&facts);
@@ -162,7 +160,7 @@ fn a_namespace_that_does_not_exist_is_the_problem_and_not_the_rights_in_it() {
         .iter()
         .find(|finding| finding.check == Check::Provider)
         .unwrap();
-    assert_eq!((none.result, none.fix.as_deref()), (Level::Warning, None));
+    assert_eq!((none.result, none.fix_text().as_deref()), (Level::Warning, None));
 }
 
 #[test]
@@ -174,14 +172,14 @@ fn rights_at_the_hub_are_told_with_the_role_to_create() {
     };
     let found = only(&denied(0, Some("fleet")), Level::Problem);
     assert_eq!(
-        found.fix.unwrap(),
+        found.fix_text().unwrap(),
         "kubectl create role mcr-secrets -n fleet --verb=list,watch --resource=secrets; kubectl create rolebinding mcr-secrets \
          -n fleet --role=mcr-secrets --user=system:serviceaccount:fleet:robot"
     );
     let found = only(&denied(0, None), Level::Problem);
     assert!(
         found
-            .fix
+            .fix_text()
             .unwrap()
             .contains("clusterrolebinding mcr-secrets --clusterrole=mcr-secrets")
     );
@@ -189,7 +187,7 @@ fn rights_at_the_hub_are_told_with_the_role_to_create() {
     assert!(
         only(&denied(1, Some("fleet")), Level::Warning)
             .saw
-            .contains("can't be told on it")
+            .contains("can't write events")
     );
     let mut unknown = hub(None);
     unknown.rights[0].denied = Err("no answer".into());
@@ -199,7 +197,7 @@ fn rights_at_the_hub_are_told_with_the_role_to_create() {
             Level::Warning
         )
         .saw
-        .contains("nobody knows")
+        .contains("it is unknown")
     );
 }
 
@@ -223,13 +221,17 @@ fn a_secret_that_is_no_cluster_is_told_with_what_it_lacks() {
     let label = "kubectl -n fleet label --overwrite secret eu-1 example.com/l=true";
     let found = only(&missing(&secret("fleet", None)), Level::Problem);
     assert!(found.saw.contains("without the label"));
-    assert_eq!(found.fix.as_deref(), Some(label));
+    assert_eq!(found.fix_text().as_deref(), Some(label));
     let found = only(&missing(&secret("fleet", Some("yes"))), Level::Problem);
     assert!(found.saw.contains("\"yes\" and not \"true\""));
-    assert_eq!(found.fix.as_deref(), Some(label));
+    assert_eq!(found.fix_text().as_deref(), Some(label));
     let found = only(&missing(&secret("other", None)), Level::Problem);
-    assert!(found.saw.contains("in namespace other, but this looks in fleet"));
-    assert_eq!(found.fix.unwrap(), "repeat with -n other");
+    assert!(
+        found
+            .saw
+            .contains("in namespace other, but the provider looks in fleet")
+    );
+    assert_eq!(found.fix_text().unwrap(), "repeat with -n other");
     assert!(
         only(&missing(&secret("fleet", Some("true"))), Level::Problem)
             .saw

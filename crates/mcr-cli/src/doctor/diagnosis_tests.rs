@@ -1,108 +1,11 @@
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    time::SystemTime,
-};
-
 use super::{
     super::{
-        facts::{Answer, Failure, FailureKind},
-        target::Credential,
+        facts::{Answer, FailureKind},
+        only_finding::only,
+        sample_cluster::{DAY, at, failure, unreached, well},
     },
     *,
 };
-
-const DAY: u64 = 86_400;
-
-fn at(seconds: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-/// A fixed time, long after 1970.
-fn now() -> SystemTime {
-    at(1_000 * DAY)
-}
-
-/// A cluster without problems.
-fn well() -> ClusterFacts {
-    ClusterFacts {
-        name: "eu-1".into(),
-        provider: "kubeconfig".into(),
-        origin: Origin::Secret {
-            namespace: "fleet".into(),
-            name: "eu-1".into(),
-        },
-        state: "Ready".into(),
-        reason: None,
-        warnings: Vec::new(),
-        connection: Some(Connection {
-            address: "https://eu-1:6443".into(),
-            host: "eu-1".into(),
-            credential: Credential {
-                token_expires: Some(at(1_300 * DAY)),
-                ..Credential::default()
-            },
-            proxied: false,
-            insecure: false,
-            reach: Some(Reach {
-                resolved: Some(Ok(vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))])),
-                forbidden: None,
-                connected: Some(Ok(Duration::from_millis(3))),
-                greeted: Some(Ok(Tls {
-                    verdict: Some(Verdict::Good),
-                    expires: Some(at(1_200 * DAY)),
-                    valid_from: Some(at(900 * DAY)),
-                })),
-                answered: Some(Ok(Answer {
-                    took: Duration::from_millis(9),
-                    ahead: Some(1),
-                })),
-            }),
-        }),
-        api: Some(Api {
-            version: Ok(Version {
-                shown: "v1.36.1".into(),
-                minor: Some(36),
-                took: Duration::from_millis(7),
-            }),
-            rights: vec![Right {
-                resource: "configmaps".into(),
-                verbs: vec!["get".into(), "list".into()],
-                denied: Ok(Vec::new()),
-            }],
-            namespace: None,
-        }),
-        now: now(),
-    }
-}
-
-/// A cluster that the probe reaches up to a step.
-fn unreached(change: impl FnOnce(&mut Reach)) -> ClusterFacts {
-    let mut facts = well();
-    facts.state = "Unreachable".into();
-    facts.reason = Some("whatever the fleet says".into());
-    facts.api = None;
-    change(facts.connection.as_mut().unwrap().reach.as_mut().unwrap());
-    facts
-}
-
-fn failure<T>(kind: FailureKind) -> Option<Result<T, Failure>> {
-    Some(Err(Failure {
-        kind,
-        text: "it failed".into(),
-    }))
-}
-
-/// The only problem, or else the only warning.
-#[track_caller]
-fn only(facts: &ClusterFacts, level: Level) -> Finding {
-    let found = diagnose(facts);
-    let bad: Vec<&Finding> = found
-        .iter()
-        .filter(|finding| finding.result != Level::Ok)
-        .collect();
-    assert!(bad.len() == 1 && bad[0].result == level, "{bad:#?}");
-    bad[0].clone()
-}
 
 #[test]
 fn nothing_is_wrong_with_what_is_in_order() {
@@ -127,13 +30,13 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
     facts.state = "Broken".into();
     facts.reason = Some("users[name=\"x\"].user.exec: names a program".into());
     (facts.connection, facts.api) = (None, None);
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(
         (found.check, found.saw.contains("names a program")),
         (Check::Description, true)
     );
     assert_eq!(
-        found.fix.unwrap(),
+        found.fix_text().unwrap(),
         "mcr kubeconfig-secret create --context CONTEXT --name eu-1 -n fleet"
     );
 
@@ -142,7 +45,7 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
         let policy = mcr_core::AddressPolicy::default();
         let error = policy.check(address.parse().unwrap()).unwrap_err();
         facts.reason = Some(format!("server: {error}"));
-        let fix = only(&facts, Level::Problem).fix.unwrap();
+        let fix = only(&diagnose(&facts), Level::Problem).fix_text().unwrap();
         assert!(
             fix.contains("--name eu-1 -n fleet --server https://")
                 && fix.contains("--allow-loopback") == allow,
@@ -153,7 +56,7 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
     // The cluster goes on with its last good description.
     let mut facts = well();
     facts.warnings.push("the new one is half".into());
-    assert_eq!(only(&facts, Level::Warning).check, Check::Description);
+    assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Description);
 }
 
 #[test]
@@ -164,18 +67,18 @@ fn the_step_that_fails_is_the_one_that_is_told() {
             ..Reach::default()
         };
     });
-    let found = only(&dns, Level::Problem);
+    let found = only(&diagnose(&dns), Level::Problem);
     assert_eq!(
-        (found.check, found.fix.as_deref()),
+        (found.check, found.fix_text().as_deref()),
         (Check::Dns, Some("getent hosts eu-1"))
     );
 
     let forbidden = unreached(|reach| {
         reach.forbidden = Some("the server is at 127.0.0.1".into());
     });
-    let found = only(&forbidden, Level::Problem);
+    let found = only(&diagnose(&forbidden), Level::Problem);
     assert_eq!(found.check, Check::Address);
-    assert!(found.fix.unwrap().contains("--server"));
+    assert!(found.fix_text().unwrap().contains("--server"));
 
     for kind in [
         FailureKind::Refused,
@@ -186,7 +89,7 @@ fn the_step_that_fails_is_the_one_that_is_told() {
         let mut facts = unreached(|reach| {
             (reach.connected, reach.greeted, reach.answered) = (failure(kind), None, None);
         });
-        let found = only(&facts, Level::Problem);
+        let found = only(&diagnose(&facts), Level::Problem);
         assert_eq!(
             (found.check, found.fix.is_some()),
             (Check::Connection, true),
@@ -197,7 +100,7 @@ fn the_step_that_fails_is_the_one_that_is_told() {
             engine: "podman".into(),
         };
         assert_eq!(
-            only(&facts, Level::Problem).fix.unwrap(),
+            only(&diagnose(&facts), Level::Problem).fix_text().unwrap(),
             "podman start dev-control-plane"
         );
     }
@@ -205,17 +108,17 @@ fn the_step_that_fails_is_the_one_that_is_told() {
     let hangs = unreached(|reach| {
         (reach.greeted, reach.answered) = (failure(FailureKind::TimedOut), None);
     });
-    let found = only(&hangs, Level::Problem);
+    let found = only(&diagnose(&hangs), Level::Problem);
     assert_eq!(found.check, Check::Tls);
-    let fix = found.fix.unwrap();
+    let fix = found.fix_text().unwrap();
     assert!(
         fix.contains("restart the API server") && !fix.contains("firewall"),
         "{fix}"
     );
     let silent = unreached(|reach| reach.answered = failure(FailureKind::TimedOut));
-    let found = only(&silent, Level::Problem);
+    let found = only(&diagnose(&silent), Level::Problem);
     assert_eq!(found.check, Check::Answer);
-    assert!(found.fix.unwrap().contains("restart the API server"));
+    assert!(found.fix_text().unwrap().contains("restart the API server"));
 }
 
 #[test]
@@ -230,9 +133,9 @@ fn each_way_that_a_certificate_is_bad_has_its_own_fix() {
                 text: "it is bad".into(),
             });
         });
-        let found = only(&facts, Level::Problem);
+        let found = only(&diagnose(&facts), Level::Problem);
         assert_eq!((found.check, found.saw.as_str()), (Check::Tls, "it is bad"));
-        found.fix.unwrap()
+        found.fix_text().unwrap()
     };
     assert!(fix(Bad::UnknownIssuer).starts_with("mcr kubeconfig-secret create"));
     assert!(fix(Bad::Other).starts_with("mcr kubeconfig-secret create"));
@@ -250,7 +153,7 @@ fn curl_verifies_a_certificate_that_nobody_has_verified() {
             };
             tls.verdict = verdict;
         });
-        only(&facts, Level::Problem).fix.unwrap()
+        only(&diagnose(&facts), Level::Problem).fix_text().unwrap()
     };
     assert_eq!(fix(None), "curl -v 'https://eu-1:6443/livez?verbose'");
     assert_eq!(
@@ -272,7 +175,7 @@ fn what_is_not_verified_is_told_and_its_certificate_is_not_held_against_it() {
         text: String::new(),
     });
     assert!(
-        only(&facts, Level::Warning)
+        only(&diagnose(&facts), Level::Warning)
             .saw
             .contains("insecure-skip-tls-verify")
     );
@@ -290,10 +193,13 @@ fn certificates_and_tokens_are_told_of_in_time() {
         facts
     };
     assert_eq!(
-        only(&server(1_013 * DAY), Level::Warning).saw,
+        only(&diagnose(&server(1_013 * DAY)), Level::Warning).saw,
         "the server's certificate expires in 13 days"
     );
-    assert_eq!(only(&server(999 * DAY), Level::Problem).check, Check::Tls);
+    assert_eq!(
+        only(&diagnose(&server(999 * DAY)), Level::Problem).check,
+        Check::Tls
+    );
 
     let credential = |token: Option<u64>, certificate: Option<u64>| {
         let mut facts = well();
@@ -302,10 +208,10 @@ fn certificates_and_tokens_are_told_of_in_time() {
         credential.certificate_expires = certificate.map(at);
         facts
     };
-    let found = only(&credential(Some(1_002 * DAY), None), Level::Warning);
+    let found = only(&diagnose(&credential(Some(1_002 * DAY), None)), Level::Warning);
     assert_eq!(found.saw, "the token expires in 2 days");
-    assert!(found.fix.unwrap().ends_with("--rotate"));
-    let found = only(&credential(None, Some(998 * DAY)), Level::Problem);
+    assert!(found.fix_text().unwrap().ends_with("--rotate"));
+    let found = only(&diagnose(&credential(None, Some(998 * DAY))), Level::Problem);
     assert_eq!(
         (found.check, found.saw.as_str()),
         (
@@ -319,7 +225,11 @@ fn certificates_and_tokens_are_told_of_in_time() {
     assert!(diagnose(&short).iter().all(|finding| finding.result == Level::Ok));
     let mut none = credential(None, None);
     none.connection.as_mut().unwrap().credential.none = true;
-    assert!(only(&none, Level::Warning).saw.contains("no credentials"));
+    assert!(
+        only(&diagnose(&none), Level::Warning)
+            .saw
+            .contains("no credentials")
+    );
 }
 
 #[test]
@@ -342,15 +252,15 @@ fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
         );
     }
     assert_eq!(
-        only(&skewed(6), Level::Warning).saw,
+        only(&diagnose(&skewed(6)), Level::Warning).saw,
         "its clock is 6 seconds ahead of this machine's"
     );
     assert_eq!(
-        only(&skewed(-59), Level::Warning).saw,
+        only(&diagnose(&skewed(-59)), Level::Warning).saw,
         "its clock is 59 seconds behind this machine's"
     );
-    assert_eq!(only(&skewed(-60), Level::Problem).check, Check::Clock);
-    let found = only(&skewed(3600), Level::Problem);
+    assert_eq!(only(&diagnose(&skewed(-60)), Level::Problem).check, Check::Clock);
+    let found = only(&diagnose(&skewed(3600)), Level::Problem);
     assert!(
         found.saw.starts_with("its clock is 60 minutes ahead"),
         "{}",
@@ -362,35 +272,42 @@ fn clocks_are_told_of_from_five_seconds_and_break_things_at_a_minute() {
 fn refused_credentials_are_told_as_such_however_they_are_refused() {
     let mut facts = unreached(|_| {});
     facts.reason = Some("the API server refuses the credentials (401 Unauthorized)".into());
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(found.check, Check::Credentials);
-    assert!(found.fix.unwrap().ends_with("--rotate"));
+    assert!(found.fix_text().unwrap().ends_with("--rotate"));
     facts.origin = Origin::File {
         path: "/home/it's mine".into(),
         context: "a b".into(),
     };
-    let fix = only(&facts, Level::Problem).fix.unwrap();
+    let fix = only(&diagnose(&facts), Level::Problem).fix_text().unwrap();
     assert!(fix.contains(r"'/home/it'\''s mine' --context 'a b'"), "{fix}");
     // The token has expired, which explains the refusal.
     facts.connection.as_mut().unwrap().credential.token_expires = Some(at(999 * DAY));
-    assert!(only(&facts, Level::Problem).saw.contains("the token has expired"));
+    assert!(
+        only(&diagnose(&facts), Level::Problem)
+            .saw
+            .contains("the token has expired")
+    );
 }
 
 #[test]
 fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
     let mut facts = unreached(|_| {});
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(
         (found.check, found.saw.as_str()),
         (Check::State, "Unreachable: whatever the fleet says")
     );
-    assert_eq!(found.fix.unwrap(), "curl -vk 'https://eu-1:6443/livez?verbose'");
+    assert_eq!(
+        found.fix_text().unwrap(),
+        "curl -vk 'https://eu-1:6443/livez?verbose'"
+    );
     facts.state = "Connecting".into();
     facts.connection.as_mut().unwrap().credential.plugin = Some("/bin/aws iam".into());
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(
-        found.fix.unwrap(),
-        "run '/bin/aws iam' by hand: it hands out the credentials"
+        found.fix_text().unwrap(),
+        "run the program /bin/aws iam by hand: the credentials come from it"
     );
 
     facts.state = "Suspended".into();
@@ -399,13 +316,13 @@ fn a_cluster_that_answers_and_is_not_ready_is_told_with_the_fleets_words() {
         engine: "podman".into(),
     };
     facts.reason = Some("its node is stopped".into());
-    let found = only(&facts, Level::Warning);
-    assert_eq!(found.fix.unwrap(), "podman start dev-control-plane");
+    let found = only(&diagnose(&facts), Level::Warning);
+    assert_eq!(found.fix_text().unwrap(), "podman start dev-control-plane");
 
     // The access is a ready client, so there is no connection to probe.
     let mut facts = unreached(|_| {});
     (facts.connection, facts.origin) = (None, Origin::Other);
-    assert_eq!(only(&facts, Level::Problem).check, Check::State);
+    assert_eq!(only(&diagnose(&facts), Level::Problem).check, Check::State);
 }
 
 #[test]
@@ -413,24 +330,28 @@ fn what_is_forbidden_is_told_with_the_rule_to_add() {
     let mut facts = well();
     let right = &mut facts.api.as_mut().unwrap().rights[0];
     right.denied = Ok(vec!["list".into()]);
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert_eq!(
         (found.check, found.saw.as_str()),
         (Check::Rights, "may not list configmaps in all namespaces (403)")
     );
-    assert!(found.fix.unwrap().contains("--rules-file"));
+    assert!(found.fix_text().unwrap().contains("--rules-file"));
     facts.origin = Origin::Other;
     facts.api.as_mut().unwrap().namespace = Some("a".into());
-    let found = only(&facts, Level::Problem);
+    let found = only(&diagnose(&facts), Level::Problem);
     assert!(
         found.saw.contains("in namespace a")
             && found
-                .fix
+                .fix_text()
                 .unwrap()
                 .contains("--verb=get,list --resource=configmaps")
     );
     facts.api.as_mut().unwrap().rights[0].denied = Err("no answer".into());
-    assert!(only(&facts, Level::Warning).saw.contains("nobody knows"));
+    assert!(
+        only(&diagnose(&facts), Level::Warning)
+            .saw
+            .contains("it is unknown")
+    );
 }
 
 #[test]
@@ -453,11 +374,15 @@ fn versions_beyond_those_that_are_tested_are_told() {
         );
     }
     for minor in [Some(32), Some(38)] {
-        assert!(only(&version(minor), Level::Warning).saw.contains("1.33 to 1.37"));
+        assert!(
+            only(&diagnose(&version(minor)), Level::Warning)
+                .saw
+                .contains("1.33 to 1.37")
+        );
     }
     let mut facts = well();
     facts.api.as_mut().unwrap().version = Err("forbidden".into());
-    assert_eq!(only(&facts, Level::Warning).check, Check::Version);
+    assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Version);
 }
 
 #[test]
@@ -468,7 +393,7 @@ fn a_slow_answer_and_a_proxy_are_told() {
         took: Duration::from_secs(3),
         ahead: None,
     }));
-    assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
+    assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Answer);
     let connection = facts.connection.as_mut().unwrap();
     (connection.reach, connection.proxied) = (None, true);
     let found = diagnose(&facts);
@@ -492,8 +417,8 @@ fn a_server_that_wants_a_certificate_of_everybody_is_no_problem_if_it_is_ready()
     let mut facts = well();
     let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
     reach.answered = failure(FailureKind::Other);
-    assert_eq!(only(&facts, Level::Warning).check, Check::Answer);
+    assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Answer);
     let reach = facts.connection.as_mut().unwrap().reach.as_mut().unwrap();
     (reach.greeted, reach.answered) = (failure(FailureKind::Other), None);
-    assert_eq!(only(&facts, Level::Warning).check, Check::Tls);
+    assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Tls);
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::target::Credential;
+use crate::kubeconfigs::NamedFile;
 
 /// The facts about a cluster.
 #[derive(Debug, Clone)]
@@ -118,6 +119,8 @@ pub(super) enum FailureKind {
 #[derive(Debug, Clone)]
 pub(super) struct Api {
     pub(super) version: Result<Version, String>,
+    /// The user that the API server sees, if known.
+    pub(super) user: Option<String>,
     pub(super) rights: Vec<Right>,
     /// The namespace of the rights. `None`: all namespaces.
     pub(super) namespace: Option<String>,
@@ -156,7 +159,7 @@ pub(super) enum Source {
     Secrets(Box<Hub>),
     /// A hub without a usable connection.
     NoHub,
-    Files(Vec<FileFact>),
+    Files(Vec<NamedFile>),
     Engine,
     Other,
 }
@@ -173,21 +176,6 @@ pub(super) struct Hub {
     /// The rights on Secrets and on events.
     pub(super) rights: Vec<Right>,
     pub(super) version: Option<Version>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct FileFact {
-    pub(super) path: String,
-    /// Whether `$KUBECONFIG` names the file, and not a flag.
-    pub(super) by_variable: bool,
-    pub(super) is: FileIs,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FileIs {
-    There,
-    Missing,
-    Unreadable(String),
 }
 
 /// The facts about a name that no provider announces.

@@ -4,16 +4,12 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::output::printable;
-
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Level {
-    Ok,
-    Warning,
-    Problem,
-}
+use super::fix::Fix;
+use crate::{
+    colour::{Colours, Tone},
+    level::Level,
+    output::printable,
+};
 
 /// The check that made a finding. The names are part of the output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,8 +41,7 @@ pub(super) struct Finding {
     pub(super) check: Check,
     pub(super) result: Level,
     pub(super) saw: String,
-    /// A command that corrects the problem, or advice if there is no such command.
-    pub(super) fix: Option<String>,
+    pub(super) fix: Option<Fix>,
 }
 
 /// All findings.
@@ -67,42 +62,40 @@ impl Findings {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self, colours: Colours) -> String {
         let mut text = String::new();
         let mut of = None;
         for finding in &self.findings {
             let subject = (&finding.provider, &finding.cluster);
             if of != Some(subject) {
-                let _ = match subject {
-                    (provider, Some(cluster)) => {
-                        let provider = provider
-                            .as_ref()
-                            .map(|name| format!(" (provider {})", printable(name)));
-                        writeln!(
-                            text,
-                            "cluster {}{}",
+                let title = match subject {
+                    (Some(provider), Some(cluster)) => {
+                        format!(
+                            "cluster {} (provider {})",
                             printable(cluster),
-                            provider.unwrap_or_default()
+                            printable(provider)
                         )
                     }
-                    (Some(provider), None) => writeln!(text, "provider {}", printable(provider)),
-                    (None, None) => Ok(()),
+                    (None, Some(cluster)) => format!("cluster {}", printable(cluster)),
+                    (Some(provider), None) => format!("provider {}", printable(provider)),
+                    (None, None) => String::new(),
                 };
+                if !title.is_empty() {
+                    let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
+                }
                 of = Some(subject);
             }
-            let level = match finding.result {
-                Level::Ok => "ok",
-                Level::Warning => "warning",
-                Level::Problem => "PROBLEM",
-            };
+            let level = finding.result.painted(colours);
             let check = serde_json::to_value(finding.check).ok();
             let check = check
                 .as_ref()
                 .and_then(|check| check.as_str())
                 .unwrap_or_default();
-            let _ = writeln!(text, "  {level:<7}  {check:<11}  {}", printable(&finding.saw));
-            if let Some(fix) = &finding.fix {
-                let _ = writeln!(text, "  {:<7}  {:<11}  fix: {}", "", "", printable(fix));
+            let _ = writeln!(text, "  {level}  {check:<11}  {}", printable(&finding.saw));
+            let fix = finding.fix.iter().flat_map(Fix::lines);
+            for (number, line) in fix.enumerate() {
+                let before = if number == 0 { "fix: " } else { "     " };
+                let _ = writeln!(text, "  {:<7}  {:<11}  {before}{}", "", "", printable(&line));
             }
         }
         let _ = writeln!(
@@ -123,27 +116,9 @@ fn many(count: usize, what: &str) -> String {
     }
 }
 
-/// Quotes a word for a shell if it needs quotes.
-pub(super) fn word(text: &str) -> String {
-    let plain = |char: char| char.is_ascii_alphanumeric() || "._/-:=@,+".contains(char);
-    let text = printable(text);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_to_be_typed_runs_nothing_else() {
-        assert_eq!(word("eu-1"), "eu-1");
-        assert_eq!(word("a; rm -rf /"), "'a; rm -rf /'");
-        assert_eq!(word("it's $(x)\n"), r"'it'\''s $(x) '");
-        assert_eq!(word(""), "''");
-    }
 
     #[test]
     fn findings_are_told_by_subject() {
@@ -153,18 +128,23 @@ mod tests {
             check: Check::Dns,
             result,
             saw: "seen\x1b".into(),
-            fix: fix.map(Into::into),
+            fix: fix.map(Fix::action),
         };
         let findings = Findings::new(vec![
             finding(None, Level::Ok, None),
-            finding(Some("eu"), Level::Problem, Some("do this")),
+            finding(Some("eu"), Level::Problem, Some("correct it")),
             finding(Some("eu"), Level::Warning, None),
         ]);
         assert_eq!(
-            findings.text(),
+            findings.text(Colours::Off),
             "provider file\n  ok       dns          seen \n\
-             cluster eu (provider file)\n  PROBLEM  dns          seen \n                        fix: do this\n\
+             cluster eu (provider file)\n  PROBLEM  dns          seen \n                        fix: correct it\n\
              \x20 warning  dns          seen \n1 problem, 1 warning\n"
+        );
+        assert!(
+            findings
+                .text(Colours::On)
+                .contains("\u{1b}[1m\u{1b}[31mPROBLEM\u{1b}[0m  dns")
         );
         let json = serde_json::to_value(&findings).unwrap();
         assert_eq!(json["findings"][1]["result"], "problem");

@@ -4,11 +4,17 @@
 
 mod advice;
 mod ask;
+mod command;
 mod diagnosis;
 mod diagnosis_sources;
 mod facts;
 mod finding;
+mod fix;
+#[cfg(test)]
+mod only_finding;
 mod probe;
+#[cfg(test)]
+mod sample_cluster;
 mod sources;
 pub(crate) mod target;
 
@@ -26,6 +32,8 @@ use self::{
     target::Target,
 };
 use crate::{
+    colour::Colours,
+    level::Level,
     names::Wanted,
     output::{self, Progress},
     providers::{ClusterFlags, Kind, Linked, ProviderOptions, Running, choose},
@@ -42,11 +50,11 @@ const AT_ONCE: usize = 16;
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Only these clusters: names, or ends of names such as eu of kind#eu, if only one cluster has them; one
-    /// that is not there is looked for
+    /// Examine only these clusters: names, or unique ends of names, such as eu for kind#eu; also explains why a
+    /// name is missing
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
-    /// What controllers work on there, to see whether they may
+    /// The resources that controllers work on; checks the rights for them
     #[arg(
         long = "for",
         value_name = "RESOURCE[,RESOURCE]",
@@ -55,7 +63,7 @@ pub(crate) struct DoctorArgs {
         help_heading = "Checks"
     )]
     wanted: Vec<GroupResource>,
-    /// What controllers do with it
+    /// The verbs that controllers use on these resources
     #[arg(
         long,
         value_name = "VERB[,VERB]",
@@ -64,26 +72,26 @@ pub(crate) struct DoctorArgs {
         help_heading = "Checks"
     )]
     verbs: Vec<String>,
-    /// The namespace that controllers work in [default: all]
+    /// The namespace that controllers work in [default: all namespaces]
     #[arg(long, value_name = "NAMESPACE", help_heading = "Checks")]
     in_namespace: Option<String>,
-    /// How long providers and clusters have to answer; single questions have a third of it
+    /// How long to wait for providers and clusters to answer; a single request may take a third of it
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, help_heading = "Checks")]
     timeout: Duration,
-    /// How to print
+    /// The output format
     #[arg(long, short = 'o', value_enum, default_value_t, help_heading = "Output")]
     output: Format,
-    /// Leave out what is in order
+    /// Show only warnings and problems
     #[arg(long, short = 'q', help_heading = "Output")]
     quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 enum Format {
-    /// For people
+    /// Text
     #[default]
     Table,
-    /// For programs
+    /// JSON
     Json,
 }
 
@@ -105,13 +113,11 @@ pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<b
     let mut found = found?;
     let good = found.problems == 0;
     if args.quiet {
-        found
-            .findings
-            .retain(|finding| finding.result != finding::Level::Ok);
+        found.findings.retain(|finding| finding.result != Level::Ok);
     }
     match args.output {
         Format::Json => output::print(&output::json(&found)?)?,
-        Format::Table => output::print(&found.text())?,
+        Format::Table => output::print(&found.text(Colours::of_stdout()))?,
     }
     Ok(good)
 }

@@ -1,23 +1,17 @@
 //! Collects facts about the sources of providers: whether a source exists and may be read.
 
-use std::{io, path::Path, time::Duration};
+use std::time::Duration;
 
-use k8s_openapi::api::{
-    authentication::v1::SelfSubjectReview,
-    core::v1::{Namespace, Secret},
-};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, PostParams},
-};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use mcr_core::Provider;
 
 use super::{
-    ask::{GroupResource, in_time, right, version},
-    facts::{FileFact, FileIs, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+    ask::{GroupResource, in_time, right, user, version},
+    facts::{Hub, MissingFacts, ProviderFacts, SecretFact, Source},
 };
 use crate::{
-    contexts::variable_paths,
+    kubeconfigs,
     providers::{Kind, ProviderOptions, Running},
 };
 
@@ -61,46 +55,13 @@ pub(super) async fn providers(
 
 async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Source {
     match kind {
-        Kind::File => Source::Files(files(options)),
+        Kind::File => Source::Files(kubeconfigs::named(options.flags())),
         Kind::Engine => Source::Engine,
         Kind::Kubeconfig => match options.hub().await {
             Ok(client) => Source::Secrets(Box::new(hub(&client, options, limit).await)),
             Err(_) => Source::Other,
         },
         Kind::Other => Source::Other,
-    }
-}
-
-fn files(options: &ProviderOptions) -> Vec<FileFact> {
-    let flags = options.flags();
-    let mut facts: Vec<FileFact> = flags.kubeconfigs.iter().map(|path| file(path, false)).collect();
-    facts.extend(flags.kubeconfig_dirs.iter().map(|path| file(path, true)));
-    if facts.is_empty() {
-        for path in variable_paths().unwrap_or_default() {
-            facts.push(FileFact {
-                by_variable: true,
-                ..file(&path, false)
-            });
-        }
-    }
-    facts
-}
-
-fn file(path: &Path, folder: bool) -> FileFact {
-    let seen = if folder {
-        std::fs::read_dir(path).map(drop)
-    } else {
-        std::fs::File::open(path).map(drop)
-    };
-    let is = match seen {
-        Ok(()) => FileIs::There,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => FileIs::Missing,
-        Err(error) => FileIs::Unreadable(error.to_string()),
-    };
-    FileFact {
-        path: path.display().to_string(),
-        by_variable: false,
-        is,
     }
 }
 
@@ -135,11 +96,8 @@ async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub
     if let Ok(events) = wanted("events.events.k8s.io") {
         rights.push(right(client, &events, &create, place, limit).await);
     }
-    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = SelfSubjectReview::default();
-    let who = in_time(reviews.create(&PostParams::default(), &review), limit).await;
     Hub {
-        user: who.ok().and_then(|who| who.status?.user_info?.username),
+        user: user(client, limit).await,
         version: version(client, limit).await.ok(),
         namespace,
         exists,

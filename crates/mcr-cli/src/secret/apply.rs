@@ -46,8 +46,9 @@ impl Member {
     }
 
     /// Writes the ServiceAccount and its rights.
-    pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
+    pub(super) async fn write(&self, plan: &mut Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
+        self.look_for_older_role(plan).await;
         self.role_is_ours(plan).await?;
         let mut written = Vec::new();
         for object in std::iter::once(objects::account(plan)).chain(objects::rbac(plan)) {
@@ -92,12 +93,26 @@ impl Member {
         }
     }
 
-    /// Fails if another manager has made a role of this name with other rules: it could be `view` or `cluster-admin`.
+    /// Looks for the role that an older version of this command has made, and keeps its name.
+    async fn look_for_older_role(&self, plan: &mut Plan) {
+        let Some(role) = objects::rbac(plan).into_iter().next() else {
+            return;
+        };
+        // A user who may not read roles gets a role of the new name.
+        if let Ok(Some(found)) = api(&self.client, &role).get_opt(&plan.name).await
+            && is_ours(&found)
+            && !found.labels().contains_key(objects::MANAGED_BY)
+        {
+            plan.keep_older_role();
+        }
+    }
+
+    /// Fails if another manager has made a role of this name with other rules.
     async fn role_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
         let Some(role) = objects::rbac(plan).into_iter().next() else {
             return Ok(());
         };
-        let found = match api(&self.client, &role).get_opt(&plan.name).await {
+        let found = match api(&self.client, &role).get_opt(&plan.role).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
             // A user who may not read roles may still write them. The apply then fails on a conflict with another
@@ -105,11 +120,9 @@ impl Member {
             Err(error) if is_forbidden(&error) => return Ok(()),
             Err(error) => bail!("{}: {}; nothing was written", shown(&role), said(&error)),
         };
-        let ours = found
-            .managed_fields()
-            .iter()
-            .any(|fields| fields.manager.as_deref() == Some(MANAGER));
-        if !ours && (found.data["rules"] != role["rules"] || !found.data["aggregationRule"].is_null()) {
+        if !is_ours(&found)
+            && (found.data["rules"] != role["rules"] || !found.data["aggregationRule"].is_null())
+        {
             bail!(
                 "{} in {} was made by others and allows other things; it is left as it is, and nothing was written: choose another \
                  --name, or arrange yourself what the ServiceAccount may do, with --skip-create-rbac",
@@ -297,6 +310,12 @@ impl Hub {
             ),
         }
     }
+}
+
+/// Whether this command has applied the object.
+fn is_ours(object: &DynamicObject) -> bool {
+    let mut managers = object.managed_fields().iter();
+    managers.any(|fields| fields.manager.as_deref() == Some(MANAGER))
 }
 
 /// Applies an object. Fails if other field managers own fields of it with other values.

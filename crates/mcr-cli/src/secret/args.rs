@@ -7,11 +7,9 @@ use http::Uri;
 use crate::values;
 
 pub(crate) const AFTER_HELP: &str = "\
-In the cluster of --context it writes a ServiceAccount, a ClusterRole (or Role) named like the Secret and its binding, and asks for a
-token. The token is tried. Then it writes the Secret to the hub. Repeating it changes only what differs. No token is shown, logged or
-written to a file.
+Applies a ServiceAccount, a ClusterRole (or Role) named mcr-NAME and its binding to the cluster of --context, requests a token and tries it. Then applies the Secret to the hub. Repeating the command changes only the differences. The token is never printed, logged or written to a file.
 
-Without --rules-file the ServiceAccount may do this:
+Without --rules-file, the ServiceAccount gets these rights:
 
   rules:
     - apiGroups: [\"\"]
@@ -27,16 +25,16 @@ Examples:
 /// The flags of `mcr kubeconfig-secret create`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CreateArgs {
-    /// The context of the cluster that is handed over
+    /// The context of the cluster
     #[arg(long, short = 'c', value_name = "CONTEXT")]
     pub(super) context: String,
     /// The context of the hub, which gets the Secret [default: the current one]
     #[arg(long, value_name = "CONTEXT")]
     pub(super) hub_context: Option<String>,
-    /// The kubeconfig file with both contexts [default: as kubectl]
+    /// The kubeconfig file with both contexts [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// The name of the Secret, and so of the cluster [default: the context]
+    /// The name of the Secret and of the cluster in the fleet [default: the context]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
     /// The namespace of the Secret in the hub
@@ -45,41 +43,41 @@ pub(crate) struct CreateArgs {
     /// The namespace of the ServiceAccount in the cluster [default: that of the Secret]
     #[arg(long, value_name = "NAMESPACE")]
     pub(super) remote_namespace: Option<String>,
-    /// The ServiceAccount [default: multicluster-kubeconfig-provider; with --rotate the one in the Secret]
+    /// The ServiceAccount [default: multicluster-kubeconfig-provider; with --rotate, that of the Secret]
     #[arg(long, short = 'a', value_name = "NAME")]
     pub(super) service_account: Option<String>,
-    /// Whether it may do things in all namespaces or in its own only
+    /// Whether the rights are for all namespaces or only for that of the ServiceAccount
     #[arg(long, short = 't', value_enum, default_value_t)]
     pub(super) role_type: RoleType,
-    /// What it may do: a YAML file with rules, as in a Role [default: read ConfigMaps]
+    /// A YAML file with the rules of the ServiceAccount, as in a Role [default: read ConfigMaps]
     #[arg(long, short = 'r', value_name = "PATH", conflicts_with = "rotate")]
     pub(super) rules_file: Option<PathBuf>,
-    /// Write no role and no binding: what it may do is arranged elsewhere
+    /// Write no role and no binding, because the rights are granted elsewhere
     #[arg(long)]
     pub(super) skip_create_rbac: bool,
     /// The address by which controllers reach the cluster [default: that of the context]
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<Uri>,
-    /// How long the token is to be valid, at least 10m; an API server may give less
+    /// The lifetime of the token, at least 10m; an API server may give less
     #[arg(long, value_name = "TIME", default_value = "8760h", value_parser = lifetime)]
     pub(super) token_lifetime: Duration,
-    /// A label of the Secret, to select the cluster by
+    /// A label of the Secret, by which controllers can select the cluster
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, conflicts_with = "rotate")]
     pub(super) label: Vec<(String, String)>,
-    /// Put a fresh token into the Secret that is there, and leave all else of it as it is
+    /// Replace only the token in the existing Secret
     #[arg(long)]
     pub(super) rotate: bool,
-    /// Print what would be written, without a token
+    /// Print the objects instead of writing them, without a token
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// How to print it
+    /// The output format
     #[arg(long, short = 'o', value_enum, requires = "dry_run", default_value_t)]
     pub(super) output: Format,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(super) enum RoleType {
-    /// In its own namespace
+    /// In the namespace of the ServiceAccount
     Role,
     /// In all namespaces
     #[default]
@@ -91,7 +89,7 @@ pub(super) enum Format {
     /// One document for each object
     #[default]
     Yaml,
-    /// One object, with those of the cluster and those of the hub
+    /// One object with those of the cluster and those of the hub
     Json,
 }
 

@@ -67,7 +67,7 @@ async fn with_hub(
     result
 }
 
-async fn with_member(plan: &Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
+async fn with_member(plan: &mut Plan, hub: &Hub, client: Client) -> anyhow::Result<()> {
     let member = Member::new(client, plan);
     if plan.is_rotation() {
         member.account_is_there(plan).await?;

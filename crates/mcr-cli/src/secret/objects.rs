@@ -10,6 +10,8 @@ use crate::doctor::LABEL;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// The label of roles and bindings.
+pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 pub(super) fn account(plan: &Plan) -> Value {
     json!({
@@ -28,17 +30,24 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
         RoleType::Clusterrole => ("ClusterRole", "ClusterRoleBinding"),
         RoleType::Role => ("Role", "RoleBinding"),
     };
-    let metadata = |name: &str| match plan.role_type {
-        RoleType::Clusterrole => json!({"name": name}),
-        RoleType::Role => json!({"name": name, "namespace": plan.remote_namespace}),
+    let metadata = |name: &str| {
+        let mut metadata = json!({"name": name});
+        if plan.role_type == RoleType::Role {
+            metadata["namespace"] = plan.remote_namespace.as_str().into();
+        }
+        // An older version of this command wrote no label.
+        if !plan.has_older_role() {
+            metadata["labels"] = json!({MANAGED_BY: "mcr"});
+        }
+        metadata
     };
     vec![
-        json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.name), "rules": rules}),
+        json!({"apiVersion": RBAC, "kind": role, "metadata": metadata(&plan.role), "rules": rules}),
         json!({
             "apiVersion": RBAC,
             "kind": binding,
             "metadata": metadata(&plan.binding()),
-            "roleRef": {"apiGroup": GROUP, "kind": role, "name": plan.name},
+            "roleRef": {"apiGroup": GROUP, "kind": role, "name": plan.role},
             "subjects": [{"kind": "ServiceAccount", "name": plan.account, "namespace": plan.remote_namespace}],
         }),
     ]

@@ -35,6 +35,8 @@ pub(super) struct Plan {
     /// The rules of the role. `None` if the user manages the rights elsewhere.
     pub(super) rules: Option<Vec<PolicyRule>>,
     pub(super) role_type: RoleType,
+    /// The name of the role. It says who made the role, because the names of ClusterRoles are for the whole cluster.
+    pub(super) role: String,
     pub(super) lifetime: Duration,
     /// The address at which controllers reach the cluster.
     pub(super) server: String,
@@ -119,13 +121,14 @@ impl Plan {
         Ok(Self {
             member: member.to_owned(),
             hub: hub.to_owned(),
-            name,
             namespace: args.namespace.clone(),
             labels: args.label.clone(),
             account,
             remote_namespace,
             rules: rules.filter(|_| !args.skip_create_rbac && !args.rotate),
             role_type: args.role_type,
+            role: format!("mcr-{name}"),
+            name,
             lifetime: args.token_lifetime,
             server: server.trim_end_matches('/').to_owned(),
             tls_server_name: target.server_name,
@@ -193,9 +196,19 @@ impl Plan {
         self.rotation.as_ref()?.old_expires
     }
 
-    /// The name of the role's binding, as Go's script has it.
+    /// Keeps the role of an older version of this command, which was named like the Secret. A second role would leave the
+    /// rights of the first one to the ServiceAccount.
+    pub(super) fn keep_older_role(&mut self) {
+        self.role.clone_from(&self.name);
+    }
+
+    pub(super) fn has_older_role(&self) -> bool {
+        self.role == self.name
+    }
+
+    /// The name of the role's binding.
     pub(super) fn binding(&self) -> String {
-        format!("{}-binding", self.name)
+        format!("{}-binding", self.role)
     }
 
     /// The user name that the API server sees.

@@ -61,6 +61,17 @@ async fn clusters_are_shown_with_what_is_wrong() {
     assert!(line("down ").contains("connection refused"));
     assert!(line("half.kubeconfig").contains("Broken") && line("half.kubeconfig").contains("line "));
 
+    assert!(
+        !said.out.contains('\x1b'),
+        "colours are for terminals: {}",
+        said.out
+    );
+    let coloured = ["clusters", "--kubeconfig-dirs", "."];
+    user.mcr_with("CLICOLOR_FORCE", "1", coloured)
+        .await
+        .ended(0)
+        .prints("\x1b[32mReady\x1b[0m");
+
     let wide = user
         .mcr(["clusters", "--kubeconfig-dirs", ".", "-o", "wide"])
         .await
@@ -146,6 +157,43 @@ async fn several_providers_keep_their_names_apart_and_one_that_fails_is_told() {
         .await
         .ended(3)
         .tells("can't read kubeconfig none");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_named_and_missing_are_a_problem() {
+    let (down, _held) = down("down");
+    let user = User::new();
+    user.file("there.kubeconfig", &down);
+    let named = async |path: &str, args: &[&str]| user.mcr_with("KUBECONFIG", path, args).await;
+    let nope = "/nope/config does not exist ($KUBECONFIG names it)";
+    named("/nope/config", &["clusters"]).await.ended(1).tells(nope);
+    named("/nope/config", &["clusters", "-o", "json"])
+        .await
+        .ended(1)
+        .tells(nope);
+    named("/nope/config", &["doctor"]).await.ended(1).prints(nope);
+    for args in [
+        ["clusters", "--provider", "single"],
+        ["kubeconfig-secret", "create", "--context=x"],
+    ] {
+        named("/nope/config", &args).await.ended(3).tells(nope);
+    }
+    // As for kubectl, some files of a list may be missing.
+    named("/nope/config:there.kubeconfig", &["clusters"])
+        .await
+        .ended(0)
+        .prints("connection refused");
+    let missing = ["clusters", "--kubeconfigs", "there.kubeconfig,no.kubeconfig"];
+    let said = user.mcr(missing).await.ended(1).prints("connection refused");
+    said.tells("no.kubeconfig does not exist");
+    let mut lines = user.start([
+        "clusters",
+        "--kubeconfigs",
+        "no.kubeconfig,there.kubeconfig",
+        "--watch",
+    ]);
+    lines.with(["connection refused"]).await;
+    assert_eq!(lines.interrupt().await, Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,13 +289,26 @@ async fn a_controller_that_runs_is_asked() {
     let mut lines = user.start(["clusters", "--server", &server, "--watch"]);
     let [line, _] = lines.with(["  Ready", "connection refused"]).await;
     assert!(line.contains("\"eu x\""), "{line}");
+    let time = line.split(' ').next().unwrap();
+    assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
     assert_eq!(lines.interrupt().await, Some(0));
     let said = user
         .mcr(["clusters", "--server", &server])
         .await
         .ended(0)
         .prints("\"eu x\"");
-    said.prints("Unreachable");
+    let said = said.prints("Unreachable").prints("KINDS  QUEUE  FAILING");
+    assert!(said.out.contains(" 1/1 "), "{}", said.out);
+    let why = async |object: &str| user.mcr(["why", object, "--server", &server]).await;
+    let said = why("eu x/red/lab").await.ended(0).prints("Ready for ");
+    said.prints("1 of 1 kinds are listed").prints("controller c");
+    let said = why("down/red/lab").await.ended(1);
+    said.prints("connection refused").prints("1 problem");
+    let said = why("eu-9/red/lab").await.ended(1);
+    said.prints("no cluster of this name (it has down, eu x)");
+    why("eu").await.ended(3).tells("CLUSTER/NAMESPACE/NAME");
+    let json = ["why", "down/lab", "--server", &server, "-o", "json"];
+    assert_eq!(user.mcr(json).await.ended(1).json()["object"], "lab");
     let json = user
         .mcr(["clusters", "--server", &server, "-o", "json", "down"])
         .await

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use crate::harness::User;
 
-const COMMANDS: [&[&str]; 7] = [
+const COMMANDS: [&[&str]; 8] = [
     &[],
     &["kubeconfig-secret"],
     &["kubeconfig-secret", "create"],
     &["clusters"],
     &["doctor"],
+    &["why"],
     &["completions"],
     &["man"],
 ];

@@ -216,13 +216,13 @@ async fn each_fault_is_found_where_it_is() {
         ])
         .await
         .ended(1);
-    said.prints("no provider says that there is such a cluster")
+    said.prints("no provider has a cluster of this name")
         .prints("cluster eu-9");
     let said = user
         .mcr(["doctor", "--kubeconfigs", "missing.kubeconfig", "--timeout", "1s"])
         .await
         .ended(1);
-    said.prints("there is no missing.kubeconfig");
+    said.prints("missing.kubeconfig does not exist");
     user.mcr_with("KUBECONFIG", "/nope/config", ["doctor", "--timeout", "9s"])
         .await
         .ended(1)

@@ -14,7 +14,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use mcr_testkit::{
-    control_plane::{ControlPlane, Etcd},
+    control_plane::{Binaries, ControlPlane, Etcd},
     waiting::OrFail,
 };
 use serde_json::{Value, json};
@@ -150,6 +150,8 @@ impl User {
             .env("HOME", self.home.path())
             .env_remove("KUBECONFIG")
             .env_remove("RUST_LOG")
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
             .env_remove("KUBERNETES_SERVICE_HOST")
             .env("COLUMNS", "100")
             .stdin(Stdio::null());
@@ -190,6 +192,23 @@ impl User {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// Types a line into a shell, with the kubectl that belongs to the API servers.
+    #[track_caller]
+    pub(crate) fn types(&self, line: &str) {
+        let assets = Binaries::find().or_fail().folder().to_owned();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::iter::once(assets).chain(std::env::split_paths(&path));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).current_dir(self.home.path());
+        shell
+            .env("HOME", self.home.path())
+            .env("PATH", std::env::join_paths(path).unwrap());
+        shell.env("KUBECONFIG", self.kubeconfig.clone().unwrap_or_default());
+        let ended = shell.output().unwrap();
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{line}: {}: {err}", ended.status);
     }
 
     /// Starts the program and reads its lines.

@@ -147,6 +147,17 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
         fix.starts_with("kubectl -n fleet label --overwrite secret stranger"),
         "{fix}"
     );
+    // What is printed works when it is typed.
+    user.types(&fix);
+    let allowed = doctor.iter().chain(&["--allow-loopback", "stranger"]);
+    assert_eq!(
+        user.mcr(allowed).await.ended(0).found("stranger", "rights").0,
+        "ok"
+    );
+    secrets(&hub, "fleet")
+        .patch("stranger", &PatchParams::default(), &unlabelled)
+        .await
+        .or_fail();
     let elsewhere = [
         "doctor",
         "--provider",
@@ -161,7 +172,7 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     assert!(
         said.found("zoo", "name")
             .1
-            .contains("in namespace fleet, but this looks in default")
+            .contains("in namespace fleet, but the provider looks in default")
     );
 
     // A namespace that does not exist is the problem, and not that it has no Secrets.
@@ -173,6 +184,9 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
             finding["result"] == "problem" && finding["saw"] == "the hub has no namespace nons"
         });
     assert!(missing, "{said}");
+    user.types("kubectl create namespace nons");
+    let said = user.mcr(nowhere).await.ended(0).json();
+    assert_eq!(said["problems"], 0, "{said}");
 
     // A user who may not read Secrets gets that as the error, with advice.
     let robot = hub
@@ -196,8 +210,36 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
         .await
         .ended(1);
     let said = said.prints("robot may not watch secrets in namespace fleet (403)");
-    said.prints("kubectl create role mcr-secrets -n fleet")
+    let said = said
+        .prints("kubectl create role mcr-secrets -n fleet")
         .prints("may not create, patch events.events.k8s.io");
+    let fixes = said
+        .out
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("fix: kubectl create role "));
+    let fixes: Vec<&str> = fixes.collect();
+    assert_eq!(fixes.len(), 2, "{}", said.out);
+    for fix in fixes {
+        user.types(&format!("kubectl create role {fix}"));
+    }
+    let hub_only = [
+        "doctor",
+        "--provider",
+        "kubeconfig",
+        "-n",
+        "fleet",
+        "--timeout",
+        "9s",
+        "no-such",
+    ];
+    // An API server takes a moment until it grants what a new role allows.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let mut said = weak.mcr(hub_only).await.ended(1);
+    while said.out.contains("(403)") && tokio::time::Instant::now() < deadline {
+        said = weak.mcr(hub_only).await.ended(1);
+    }
+    let said = said.prints("may list, watch secrets in namespace fleet");
+    said.prints("may create, patch events.events.k8s.io in namespace fleet");
 
     // A controller says the same: on the Secret, and at /clusters.
     let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));

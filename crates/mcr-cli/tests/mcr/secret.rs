@@ -108,7 +108,7 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
 
     let said = user.mcr(with(&["--label", "region=eu"])).await.ended(0);
     let said = said
-        .prints("clusterrole/eu-1 applied to eu-1")
+        .prints("clusterrole/mcr-eu-1 applied to eu-1")
         .prints("secret/eu-1 in namespace fleet applied to hub");
     let said = said
         .tells("warning: controllers will not use this kubeconfig")
@@ -134,6 +134,8 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
     let again = secrets(&hub, "fleet").get("eu-1").await.or_fail();
     assert_eq!(again.labels(), first.labels());
     assert_ne!(token_in(&again), token_in(&first));
+
+    older_role_is_kept(&member, &user).await;
 
     // Others add to it. A fresh token leaves that alone, and is there only if it works.
     let more = json!({"metadata": {"labels": {"tier": "1"}, "annotations": {"mcr.dev/note": "x"}}, "stringData": {"other": "kept"}});
@@ -195,6 +197,50 @@ async fn a_cluster_is_handed_over_and_its_token_rotated() {
         .await
         .ended(3)
         .tells("there is no Secret fleet/eu-2");
+}
+
+/// An older version of this command named the role like the Secret. It is still the one, or else its rights would stay
+/// when the rules become fewer.
+async fn older_role_is_kept(member: &ControlPlane, user: &User) {
+    let roles: Api<ClusterRole> = Api::all(member.client());
+    let bindings: Api<ClusterRoleBinding> = Api::all(member.client());
+    let new = roles.get("mcr-eu-1").await.or_fail();
+    assert_eq!(new.labels()["app.kubernetes.io/managed-by"], "mcr");
+    let older = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "eu-old"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}],
+    });
+    roles
+        .patch("eu-old", &PatchParams::apply("mcr"), &Patch::Apply(older))
+        .await
+        .or_fail();
+    let create = [
+        "kubeconfig-secret",
+        "create",
+        "--context",
+        "eu-1",
+        "-n",
+        "fleet",
+        "--name",
+    ];
+    let args = create.into_iter().chain(["eu-old"]);
+    for _ in 0..2 {
+        let said = user.mcr(args.clone()).await.ended(0);
+        said.prints("clusterrole/eu-old applied")
+            .prints("clusterrolebinding/eu-old-binding applied");
+    }
+    let kept = roles.get("eu-old").await.or_fail();
+    assert_eq!(
+        kept.rules.unwrap()[0].resources.as_ref().unwrap(),
+        &["configmaps"]
+    );
+    assert!(roles.get_opt("mcr-eu-old").await.or_fail().is_none());
+    // The role of another Secret is no older role, even if its name is that of this Secret.
+    user.mcr(create.into_iter().chain(["mcr-eu-1"]))
+        .await
+        .ended(0)
+        .prints("clusterrole/mcr-mcr-eu-1 applied");
+    assert!(bindings.get_opt("mcr-mcr-eu-1-binding").await.or_fail().is_some());
 }
 
 /// A fleet over the hub's Secrets engages the cluster, which lets it read ConfigMaps and nothing else.
@@ -259,6 +305,10 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         let all = ["kubeconfig-secret", "create"].iter().chain(more);
         all.map(|arg| (*arg).to_owned()).collect::<Vec<_>>()
     };
+    let others: ClusterRole =
+        serde_json::from_value(json!({"metadata": {"name": "mcr-view"}, "rules": []})).unwrap();
+    let roles: Api<ClusterRole> = Api::all(member.client());
+    roles.create(&PostParams::default(), &others).await.or_fail();
     let (hub_before, member_before) = (writes(&hub).await, writes(&member).await);
 
     let missing = user.mcr(create(&["-c", "kind-b"])).await.ended(3);
@@ -324,12 +374,18 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         .mcr(create(&["-c", "kind-a", "--name", "view"]))
         .await
         .ended(3);
-    said.tells("clusterrole/view")
+    said.tells("clusterrole/mcr-view")
         .tells("was made by others")
         .tells("nothing was written");
     assert!(secrets(&hub, "default").get_opt("view").await.or_fail().is_none());
-    let view: ClusterRole = Api::all(member.client()).get("view").await.or_fail();
-    assert!(view.aggregation_rule.is_some());
+    assert!(
+        roles
+            .get("mcr-view")
+            .await
+            .or_fail()
+            .rules
+            .is_none_or(|rules| rules.is_empty())
+    );
 
     let since = writes(&member).await.split_off(member_before.len());
     assert_eq!(since, [""; 0], "the member was not touched");
@@ -368,7 +424,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
     // The name of this address leads nowhere, so nothing is wrong with where it leads.
     assert!(!said.err.contains("warning"), "{}", said.err);
     let role: Role = Api::namespaced(member.client(), "kube-system")
-        .get("a")
+        .get("mcr-a")
         .await
         .or_fail();
     assert_eq!(
@@ -376,7 +432,7 @@ async fn what_can_not_be_done_is_told_before_anything_is_written() {
         &["deployments"]
     );
     let all: Api<ClusterRoleBinding> = Api::all(member.client());
-    assert!(all.get_opt("a-binding").await.or_fail().is_none());
+    assert!(all.get_opt("mcr-a-binding").await.or_fail().is_none());
     let secret = secrets(&hub, "default").get("a").await.or_fail();
     assert_eq!(
         kubeconfig_in(&secret)["clusters"][0]["cluster"]["server"],

@@ -47,13 +47,7 @@ async fn seven_of_ten_contexts_reconcile_at_once_and_three_say_why_not() {
             .then_some(())
     })
     .await;
-    let state = |context: &str| {
-        running
-            .fleet
-            .get(context)
-            .or_fail()
-            .state()
-    };
+    let state = |context: &str| running.fleet.get(context).or_fail().state();
     eventually(PATIENCE, "the refusing one says so", || {
         let refused =
             "can't connect: connection refused: nothing listens at this address; the API server may be down";
@@ -165,10 +159,7 @@ async fn after_an_outage_deleted_objects_arrive_as_deleted_and_others_not() {
         seen.has("live stays-up meanwhile").then_some(())
     })
     .await;
-    let cluster = running
-        .fleet
-        .get("stops")
-        .or_fail();
+    let cluster = running.fleet.get("stops").or_fail();
     eventually(PATIENCE, "it is seen to be away", || {
         matches!(cluster.state(), ClusterState::Unreachable { .. }).then_some(())
     })

@@ -240,8 +240,9 @@ impl Cluster {
 
     /// The features of its API that some API servers lack.
     pub fn capabilities(&self) -> Capabilities {
-        self.placement()
-            .map_or_else(Capabilities::default, |placement| placement.layout().capabilities())
+        self.placement().map_or_else(Capabilities::default, |placement| {
+            placement.layout().capabilities()
+        })
     }
 
     /// Whether every object that leaves a watch without selectors was deleted, as the layout of its scope says.

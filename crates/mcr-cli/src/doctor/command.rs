@@ -1,0 +1,174 @@
+//! The commands that the doctor prints. Each of them is run or parsed by a test, which has to know every variant.
+
+use std::fmt;
+
+use crate::output::printable;
+
+/// A command for a shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Lists the clusters of the same providers.
+    ListClusters,
+    /// Writes the Secret of a cluster.
+    CreateSecret {
+        namespace: String,
+        /// `None`: the name of the context.
+        name: Option<String>,
+        more: &'static str,
+    },
+    LabelSecret {
+        namespace: String,
+        name: String,
+        label: String,
+    },
+    CreateNamespace(String),
+    /// Creates a role and binds it to a user.
+    Grant(Box<Grant>),
+    /// The user of a context, as the API server sees it.
+    WhoAmI {
+        path: String,
+        context: String,
+    },
+    ShowContexts,
+    ShowHub,
+    /// A request without credentials.
+    Get {
+        url: String,
+        /// Whether the certificate of the server is left unverified.
+        insecure: bool,
+    },
+    Resolve(String),
+    ListFile(String),
+    ShowUser,
+    ListContainers {
+        engine: String,
+    },
+    /// Starts or restarts the node of a kind cluster.
+    Node {
+        engine: String,
+        action: &'static str,
+        cluster: String,
+    },
+    CreateKindCluster,
+    RecreateKindCluster(String),
+    ShowClock,
+    SynchronizeClock,
+    RenewCertificate,
+}
+
+/// A role and its binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Grant {
+    /// Whether the user has to say with which context, because the one at hand lacks the right.
+    pub(super) elsewhere: bool,
+    pub(super) role: String,
+    /// `None`: in all namespaces.
+    pub(super) namespace: Option<String>,
+    pub(super) verbs: String,
+    pub(super) resource: String,
+    /// `None` if the user is unknown.
+    pub(super) user: Option<String>,
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ListClusters => f.write_str("mcr clusters"),
+            Self::CreateSecret {
+                namespace,
+                name,
+                more,
+            } => {
+                f.write_str("mcr kubeconfig-secret create --context CONTEXT")?;
+                if let Some(name) = name {
+                    write!(f, " --name {}", word(name))?;
+                }
+                write!(f, " -n {}{more}", word(namespace))
+            }
+            Self::LabelSecret {
+                namespace,
+                name,
+                label,
+            } => write!(
+                f,
+                "kubectl -n {} label --overwrite secret {} {}=true",
+                word(namespace),
+                word(name),
+                word(label)
+            ),
+            Self::CreateNamespace(name) => write!(f, "kubectl create namespace {}", word(name)),
+            Self::Grant(grant) => grant.fmt(f),
+            Self::WhoAmI { path, context } => write!(
+                f,
+                "kubectl --kubeconfig {} --context {} auth whoami",
+                word(path),
+                word(context)
+            ),
+            Self::ShowContexts => f.write_str("kubectl config get-contexts"),
+            Self::ShowHub => f.write_str("kubectl version"),
+            Self::Get { url, insecure } => {
+                write!(f, "curl {} {}", if *insecure { "-vk" } else { "-v" }, word(url))
+            }
+            Self::Resolve(host) => write!(f, "getent hosts {}", word(host)),
+            Self::ListFile(path) => write!(f, "ls -l {}", word(path)),
+            Self::ShowUser => f.write_str("id"),
+            Self::ListContainers { engine } => write!(f, "{} ps", word(engine)),
+            Self::Node {
+                engine,
+                action,
+                cluster,
+            } => write!(
+                f,
+                "{} {action} {}",
+                word(engine),
+                word(&format!("{cluster}-control-plane"))
+            ),
+            Self::CreateKindCluster => f.write_str("kind create cluster"),
+            Self::RecreateKindCluster(name) => write!(
+                f,
+                "kind delete cluster --name {0}; kind create cluster --name {0}",
+                word(name)
+            ),
+            Self::ShowClock => f.write_str("timedatectl"),
+            Self::SynchronizeClock => f.write_str("timedatectl set-ntp true"),
+            Self::RenewCertificate => f.write_str("kubeadm certs renew apiserver"),
+        }
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kubectl = if self.elsewhere {
+            "kubectl --context CONTEXT"
+        } else {
+            "kubectl"
+        };
+        let role = &self.role;
+        let (kind, place) = match &self.namespace {
+            Some(namespace) => ("role", format!(" -n {}", word(namespace))),
+            None => ("clusterrole", String::new()),
+        };
+        write!(
+            f,
+            "{kubectl} create {kind} {role}{place} --verb={} --resource={}; \
+             {kubectl} create {kind}binding {role}{place} --{kind}={role} --user={}",
+            word(&self.verbs),
+            word(&self.resource),
+            word(self.user.as_deref().unwrap_or("USER"))
+        )
+    }
+}
+
+/// Quotes a word for a shell if it needs quotes.
+fn word(text: &str) -> String {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "._/-:=@,+".contains(char);
+    let text = printable(text);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

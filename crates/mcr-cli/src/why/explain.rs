@@ -1,0 +1,282 @@
+//! Explains the state of an object from the report of a controller. Without I/O.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::target::Target;
+use crate::{
+    clusters::{InController, Report, Row},
+    colour::{Colours, Tone},
+    level::Level,
+    output::printable,
+    values::long,
+};
+
+/// Everything that a report has about an object.
+#[derive(Debug, Serialize)]
+pub(super) struct Explanation {
+    cluster: String,
+    object: String,
+    pub(super) problems: usize,
+    warnings: usize,
+    findings: Vec<Finding>,
+}
+
+/// One fact about the object, its cluster or a controller there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    /// `None`: the cluster, for all controllers.
+    controller: Option<String>,
+    check: &'static str,
+    result: Level,
+    saw: String,
+}
+
+/// Explains the state of an object at a time.
+pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Explanation {
+    let mut explaining = Explaining {
+        object: &target.object,
+        now,
+        found: Vec::new(),
+    };
+    let rows = report.clusters.iter().filter(|row| row.name == target.cluster);
+    for row in rows.filter(|_| target.is_known) {
+        explaining.cluster(row);
+        for controller in row.controllers() {
+            explaining.controller(&controller, running(report, target, controller.name));
+        }
+        if row.controllers().is_empty() {
+            let saw = "no controller works on this cluster, so nothing reconciles the object; look at the selectors of \
+                       the controllers";
+            explaining.say(None, "controllers", Level::Problem, saw);
+        }
+    }
+    if !target.is_known {
+        explaining.say(None, "cluster", Level::Problem, unknown(report));
+    }
+    let findings = explaining.found;
+    let count = |level| findings.iter().filter(|finding| finding.result == level).count();
+    Explanation {
+        cluster: target.cluster.clone(),
+        object: target.object.clone(),
+        problems: count(Level::Problem),
+        warnings: count(Level::Warning),
+        findings,
+    }
+}
+
+fn unknown(report: &Report) -> String {
+    let names: Vec<&str> = report.clusters.iter().map(|row| row.name.as_str()).collect();
+    let (some, more) = names.split_at(names.len().min(5));
+    let listed = match (some, more.len()) {
+        ([], _) => "it has none".to_owned(),
+        (some, 0) => format!("it has {}", some.join(", ")),
+        (some, more) => format!("it has {} and {more} more", some.join(", ")),
+    };
+    format!("the controller has no cluster of this name ({listed}); mcr doctor finds out why")
+}
+
+/// For how many seconds the object has been reconciled, if it is the reconcile of this controller that runs longest.
+fn running(report: &Report, target: &Target, controller: &str) -> Option<u64> {
+    let controllers = report.rest.get("controllers")?.as_array()?;
+    let of = controllers.iter().find(|of| of["name"] == controller)?;
+    let run = of.pointer("/queue/longestRunning")?;
+    let is_it = run["cluster"] == target.cluster.as_str() && run["object"] == target.object.as_str();
+    let seconds = run.get("seconds").and_then(Value::as_f64).filter(|_| is_it)?;
+    Some(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_secs())
+}
+
+struct Explaining<'a> {
+    object: &'a str,
+    now: Timestamp,
+    found: Vec<Finding>,
+}
+
+impl Explaining<'_> {
+    fn say(&mut self, controller: Option<&str>, check: &'static str, result: Level, saw: impl Into<String>) {
+        self.found.push(Finding {
+            controller: controller.map(str::to_owned),
+            check,
+            result,
+            saw: saw.into(),
+        });
+    }
+
+    fn cluster(&mut self, row: &Row) {
+        let level = match row.state.as_str() {
+            "Ready" => Level::Ok,
+            "Unreachable" | "Broken" => Level::Problem,
+            _ => Level::Warning,
+        };
+        let mut saw = row.state.clone();
+        if let Some(span) = row.since.as_deref().and_then(|since| self.span(since)) {
+            let _ = write!(saw, " for {}", long(span.unsigned_abs()));
+        }
+        if let Some(reason) = &row.reason {
+            let _ = write!(saw, ": {reason}");
+        }
+        self.say(None, "cluster", level, saw);
+        for warning in &row.warnings {
+            self.say(None, "cluster", Level::Warning, warning.as_str());
+        }
+        let kinds = row.kinds();
+        let listed = kinds.iter().filter(|kind| kind.synced).count();
+        if !kinds.is_empty() && listed == kinds.len() {
+            self.say(
+                None,
+                "kinds",
+                Level::Ok,
+                format!("{listed} of {listed} kinds are listed"),
+            );
+        }
+        for kind in kinds {
+            if kind.blocked {
+                self.say(None, "kinds", Level::Problem, kind.said());
+            } else if !kind.synced || kind.problem.is_some() {
+                self.say(None, "kinds", Level::Warning, kind.said());
+            }
+        }
+    }
+
+    fn controller(&mut self, of: &InController<'_>, running: Option<u64>) {
+        let name = Some(of.name);
+        let kinds: Vec<String> = of.waits_for.iter().map(|kind| kind.said()).collect();
+        match of.gate {
+            "open" => self.say(
+                name,
+                "gate",
+                Level::Ok,
+                "open: all kinds that it needs are listed",
+            ),
+            gate => {
+                let level = match gate {
+                    "blocked" => Level::Problem,
+                    _ => Level::Warning,
+                };
+                let saw = format!(
+                    "closed: no object of the cluster is reconciled before these kinds are listed: {}",
+                    kinds.join("; ")
+                );
+                self.say(name, "gate", level, saw);
+            }
+        }
+        if of.parked {
+            let saw = "parked: the requests of the cluster wait until it answers again";
+            self.say(name, "queue", Level::Warning, saw);
+        }
+        let saw = format!(
+            "{} ready, {} delayed, {} running in this cluster",
+            of.ready, of.delayed, of.running
+        );
+        self.say(name, "queue", Level::Ok, saw);
+        if let Some(seconds) = running {
+            let span = long(std::time::Duration::from_secs(seconds));
+            self.say(
+                name,
+                "running",
+                Level::Ok,
+                format!("its reconcile has been running for {span}"),
+            );
+        }
+        self.failing(of);
+    }
+
+    fn failing(&mut self, of: &InController<'_>) {
+        let name = Some(of.name);
+        let known = of.failing.iter().filter(|failing| {
+            let plain = failing.object.rsplit('/').next();
+            failing.object == self.object || !self.object.contains('/') && plain == Some(self.object)
+        });
+        let known: Vec<_> = known.copied().collect();
+        for failing in &known {
+            let mut saw = format!("attempt {} failed: {}", failing.attempt, failing.error);
+            if failing.object != self.object {
+                saw = format!("{}: {saw}", failing.object);
+            }
+            if let Some(span) = failing.since.and_then(|since| self.span(since)) {
+                let _ = write!(saw, "; failing for {}", long(span.unsigned_abs()));
+            }
+            saw.push_str(&match failing.retry_at.map(|at| self.span(at)) {
+                Some(Some(span)) if span.is_negative() => {
+                    format!("; next try in {}", long(span.unsigned_abs()))
+                }
+                Some(_) => "; the next try is due".to_owned(),
+                None => "; no further try is planned before the object changes".to_owned(),
+            });
+            self.say(name, "failing", Level::Problem, saw);
+        }
+        let listed = of.failing.len() as u64;
+        match of.failing_count {
+            _ if !known.is_empty() => {}
+            None => {
+                let saw =
+                    "this controller does not report failing objects; its version of mcr may be too old";
+                self.say(name, "failing", Level::Warning, saw);
+            }
+            Some(count) if count > listed => {
+                let saw = format!(
+                    "the report has only {listed} of {count} failing objects, and {} is not among them",
+                    self.object
+                );
+                self.say(name, "failing", Level::Warning, saw);
+            }
+            Some(_) => {
+                let saw = format!("{} is not among the failing objects", self.object);
+                self.say(name, "failing", Level::Ok, saw);
+            }
+        }
+    }
+
+    /// The time from a moment in a report until now.
+    fn span(&self, moment: &str) -> Option<jiff::SignedDuration> {
+        let moment: Timestamp = moment.parse().ok()?;
+        Some(self.now.duration_since(moment))
+    }
+}
+
+impl Explanation {
+    pub(super) fn text(&self, colours: Colours) -> String {
+        let mut text = String::new();
+        let title = format!(
+            "object {} in cluster {}",
+            printable(&self.object),
+            printable(&self.cluster)
+        );
+        let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
+        let mut of = &None;
+        for finding in &self.findings {
+            if finding.controller != *of
+                && let Some(controller) = &finding.controller
+            {
+                let title = format!("controller {}", printable(controller));
+                let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
+            }
+            of = &finding.controller;
+            let level = finding.result.painted(colours);
+            let _ = writeln!(
+                text,
+                "  {level}  {:<11}  {}",
+                finding.check,
+                printable(&finding.saw)
+            );
+        }
+        let _ = match (self.problems, self.warnings) {
+            (0, 0) => writeln!(
+                text,
+                "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or no \
+                 controller watches it"
+            ),
+            (0, _) => writeln!(text, "no problems"),
+            (1, _) => writeln!(text, "1 problem"),
+            (count, _) => writeln!(text, "{count} problems"),
+        };
+        text
+    }
+}
+
+#[cfg(test)]
+#[path = "explain_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+use serde_json::json;
+
+use super::*;
+
+/// As a controller reports it: the cluster `za` has failing objects, `us` a blocked kind, and `eu` waits.
+fn recorded() -> Report {
+    let forbidden =
+        "forbidden: configmaps is forbidden. Grant list and watch on it to the credentials in use";
+    let configmaps = |synced: bool| {
+        json!([{"watch": "configmaps", "kind": "configmaps", "synced": synced, "blocked": !synced,
+                "problem": (!synced).then_some(forbidden)}])
+    };
+    let open = |failing: Value, count: u64| json!({"gate": "open", "parked": false, "ready": 1, "delayed": 2, "running": 1, "failing": failing, "failingCount": count});
+    let failing = json!([
+        {"object": "red/lab", "attempt": 4, "error": "403 Forbidden: no", "since": "2026-01-01T09:50:00Z",
+         "retryAt": "2026-01-01T10:00:30Z"},
+        {"object": "red/zoo", "attempt": 1, "error": "late", "since": "2026-01-01T09:59:00Z", "retryAt": null},
+    ]);
+    let since = "2026-01-01T09:00:00.000Z";
+    Report::of(json!({
+        "clusters": [
+            {"name": "za", "state": "Ready", "since": since, "kinds": configmaps(true), "controllers": {
+                "animals": open(failing, 2), "many": open(json!([{"object": "x", "error": "y"}]), 340)}},
+            {"name": "us", "state": "Ready", "since": since, "kinds": configmaps(false), "controllers": {
+                "animals": {"gate": "blocked", "kinds": [{"watch": "configmaps", "reason": forbidden, "blocked": true}],
+                            "failing": [], "failingCount": 0}}},
+            {"name": "eu", "state": "Unreachable", "since": since, "reason": "connection refused", "kinds": configmaps(true),
+             "controllers": {"animals": {"gate": "open", "parked": true, "ready": 1, "failing": [], "failingCount": 0}}},
+            {"name": "well", "state": "Ready", "since": since, "kinds": configmaps(true),
+             "controllers": {"animals": open(json!([]), 0)}},
+            {"name": "old", "state": "Ready", "controllers": {"animals": {"gate": "open"}}},
+            {"name": "alone", "state": "Ready", "controllers": {}},
+        ],
+        "providers": [{"name": "file", "synced": true}],
+        "controllers": [{"name": "animals", "queue": {"longestRunning":
+            {"cluster": "well", "object": "red/lab", "seconds": 125.4}}}],
+    }))
+    .unwrap()
+}
+
+fn why(asked: &str) -> Explanation {
+    let report = recorded();
+    let target = Target::find(asked, &report).unwrap();
+    explain(&report, &target, "2026-01-01T10:00:00Z".parse().unwrap())
+}
+
+#[track_caller]
+fn says(explanation: &Explanation, controller: Option<&str>, level: Level, part: &str) {
+    let found = explanation.findings.iter().any(|finding| {
+        finding.controller.as_deref() == controller && finding.result == level && finding.saw.contains(part)
+    });
+    assert!(found, "no {level:?} {part:?} in {explanation:#?}");
+}
+
+#[test]
+fn a_failing_object_is_explained_with_its_error_and_its_next_try() {
+    let red_lab = why("za/red/lab");
+    assert_eq!(
+        red_lab.text(Colours::Off),
+        "object red/lab in cluster za\n\
+         \x20 ok       cluster      Ready for 60 minutes\n\
+         \x20 ok       kinds        1 of 1 kinds are listed\n\
+         controller animals\n\
+         \x20 ok       gate         open: all kinds that it needs are listed\n\
+         \x20 ok       queue        1 ready, 2 delayed, 1 running in this cluster\n\
+         \x20 PROBLEM  failing      attempt 4 failed: 403 Forbidden: no; failing for 10 minutes; next try in 30 seconds\n\
+         controller many\n\
+         \x20 ok       gate         open: all kinds that it needs are listed\n\
+         \x20 ok       queue        1 ready, 2 delayed, 1 running in this cluster\n\
+         \x20 warning  failing      the report has only 1 of 340 failing objects, and red/lab is not among them\n\
+         1 problem\n"
+    );
+    assert!(
+        red_lab
+            .text(Colours::On)
+            .contains("\u{1b}[1m\u{1b}[31mPROBLEM\u{1b}[0m")
+    );
+    let json = serde_json::to_value(&red_lab).unwrap();
+    assert_eq!(
+        (&json["problems"], &json["object"]),
+        (&json!(1), &json!("red/lab"))
+    );
+    says(
+        &why("za/red/zoo"),
+        Some("animals"),
+        Level::Problem,
+        "no further try is planned",
+    );
+    // Without the namespace, it may be the one in any.
+    says(
+        &why("za/zoo"),
+        Some("animals"),
+        Level::Problem,
+        "red/zoo: attempt 1 failed: late",
+    );
+}
+
+#[test]
+fn a_closed_gate_and_a_cluster_that_does_not_answer_are_why_an_object_waits() {
+    let blocked = why("us/red/lab");
+    says(&blocked, None, Level::Problem, "configmaps: forbidden");
+    says(&blocked, Some("animals"), Level::Problem, "closed: ");
+    let parked = why("eu/red/lab");
+    says(
+        &parked,
+        None,
+        Level::Problem,
+        "Unreachable for 60 minutes: connection refused",
+    );
+    says(&parked, Some("animals"), Level::Warning, "parked: ");
+    assert_eq!(parked.problems, 1);
+}
+
+#[test]
+fn it_says_if_nothing_is_known() {
+    let well = why("well/red/blue");
+    assert_eq!((well.problems, well.warnings), (0, 0));
+    says(
+        &well,
+        Some("animals"),
+        Level::Ok,
+        "red/blue is not among the failing objects",
+    );
+    assert!(well.text(Colours::Off).ends_with(
+        "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or no controller \
+         watches it\n"
+    ));
+    says(
+        &why("well/red/lab"),
+        Some("animals"),
+        Level::Ok,
+        "running for 2 minutes",
+    );
+    // The report of an older version.
+    let old = why("old/red/lab");
+    says(
+        &old,
+        Some("animals"),
+        Level::Warning,
+        "does not report failing objects",
+    );
+    assert_eq!(old.problems, 0);
+    says(
+        &why("alone/red/lab"),
+        None,
+        Level::Problem,
+        "no controller works on this cluster",
+    );
+    says(
+        &why("asia/red/lab"),
+        None,
+        Level::Problem,
+        "(it has za, us, eu, well, old and 1 more)",
+    );
+}
