@@ -106,6 +106,17 @@ pub enum ManagerError {
         "the manager has a fleet of its own, and also providers or fleet settings. Give those to the builder of the fleet instead"
     )]
     TwoFleets,
+    /// A setting of the leader election is not valid.
+    #[error(transparent)]
+    LeaderElection(#[from] mcr_lease::InvalidCandidate),
+    /// The leader election has no client for the cluster that has the Lease.
+    #[error(
+        "leader election: found neither the service account of a Pod nor a kubeconfig for the cluster of the Lease: {source}. Give a client with LeaderElection::client"
+    )]
+    LeaderElectionClient {
+        /// The error.
+        source: BoxError,
+    },
     /// The HTTP server can't start.
     #[cfg(feature = "server")]
     #[error(transparent)]

@@ -11,6 +11,7 @@ mod controller;
 mod error;
 mod failure;
 mod lazy_token;
+mod leader;
 mod manager;
 mod mapper;
 #[cfg(feature = "metrics")]
@@ -35,6 +36,7 @@ pub use controller::{
     QueueStatus, RunningRequest, WaitingKind, WatchOptions,
 };
 pub use error::{BuildError, ControllerError, ManagerError};
+pub use leader::LeaderElection;
 pub use manager::{IntoController, Manager, ManagerBuilder};
 pub use mapper::{IntoTargets, Watched};
 pub use predicate::Predicate;
@@ -44,6 +46,9 @@ pub use report::{ClusterReport, ControllerReport, FleetReport};
 pub use request::{Request, RequestKey, RequestObject, Target};
 pub use selector::ClusterSelector;
 pub use terminal::TerminalError;
+
+/// Whether this process leads: [`Manager::leadership`].
+pub use mcr_lease::{Leadership, LeaseGuard, LeaseStatus, Role};
 
 /// The crate `mcr-core`, which providers depend on.
 pub use mcr_core as core;

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
 use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider};
+use mcr_lease::Leadership;
 use tokio::{
     task::{Id, JoinError, JoinSet},
     time::{Instant, timeout, timeout_at},
@@ -14,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "server")]
 use crate::server::Server;
 use crate::{
-    BuildError, BuiltController, ControllerHandle, FleetReport, ManagerError, failure::panic_text, signals,
-    unlogged,
+    BuildError, BuiltController, ControllerHandle, FleetReport, LeaderElection, ManagerError,
+    failure::panic_text,
+    leader::{self, Elected},
+    signals, unlogged,
 };
 
 type Task = Box<dyn FnOnce(Fleet, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
@@ -34,6 +37,7 @@ pub struct Manager {
     controllers: Vec<BuiltController>,
     tasks: Vec<(Arc<str>, Task)>,
     shutdown_grace: Duration,
+    elected: Option<Elected>,
     #[cfg(feature = "server")]
     serve: Option<crate::server::ServerOptions>,
 }
@@ -49,6 +53,7 @@ pub struct ManagerBuilder {
     tasks: Vec<(Arc<str>, Task)>,
     shutdown_grace: Duration,
     equal_names: bool,
+    election: Option<LeaderElection>,
     #[cfg(feature = "server")]
     serve: Option<crate::server::ServerOptions>,
 }
@@ -65,6 +70,7 @@ impl Manager {
             tasks: Vec::new(),
             shutdown_grace: Duration::from_secs(30),
             equal_names: false,
+            election: None,
             #[cfg(feature = "server")]
             serve: None,
         }
@@ -83,6 +89,12 @@ impl Manager {
     /// Handles to read the state of the controllers, in the order in which they were added.
     pub fn controllers(&self) -> Vec<ControllerHandle> {
         self.controllers.iter().map(BuiltController::handle).collect()
+    }
+
+    /// Whether this process leads, now and while the manager runs. `None` without leader election. It is for tasks, which run on
+    /// every replica.
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.elected.as_ref().map(Elected::leadership)
     }
 
     /// Reports the current state of the fleet, its providers and controllers.
@@ -125,13 +137,13 @@ impl Manager {
     /// As for [`run`](Self::run).
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         signals::raise_open_files();
-        #[cfg(feature = "server")]
         let handles = self.controllers();
         let Self {
             fleet,
             controllers,
             tasks,
             shutdown_grace,
+            elected,
             #[cfg(feature = "server")]
             serve,
         } = self;
@@ -142,9 +154,13 @@ impl Manager {
         let (mut server, stop_server) = (JoinSet::new(), CancellationToken::new());
         #[cfg(feature = "server")]
         if let Some(options) = serve {
-            let bound = Server::bind(options, &fleet, handles, stop_work.clone())?;
+            let bound = Server::bind(options, &fleet, handles.clone(), stop_work.clone())?;
             server.spawn(bound.run(stop_server.clone()));
         }
+        let mut election = match elected {
+            Some(elected) => Some(elected.start().await?),
+            None => None,
+        };
         let mut fleet_task = JoinSet::new();
         fleet_task.spawn({
             let (fleet, stop) = (fleet.clone(), stop_fleet.clone());
@@ -171,7 +187,8 @@ impl Manager {
             () = stop.cancelled() => Ok(()),
             failed = running.first_failure() => Err(failed),
             // A fleet that returns without an error was already running elsewhere, and goes on there.
-            Some(Err(error)) = fleet_task.join_next() => Err(fleet_panicked(error)),
+            Some(Err(error)) = fleet_task.join_next() => Err(panicked("fleet", error)),
+            error = leader::failed(&mut election) => Err(panicked("leader election", error)),
             never = unlogged::tell_if_unlogged() => match never {},
         };
         if let Err(error) = &result {
@@ -182,11 +199,14 @@ impl Manager {
         let ended = timeout_at(deadline, running.all()).await;
         result = result.and(ended.unwrap_or_else(|_| Err(running.stuck(shutdown_grace))));
         running.tasks.shutdown().await;
+        if let Some(election) = election {
+            election.end(&handles).await;
+        }
         // The fleet stops last, because ending work still needs its clusters. It has its own grace period.
         stop_fleet.cancel();
         let limit = fleet.drain_grace() + Duration::from_secs(10);
         match timeout(limit, fleet_task.join_next()).await {
-            Ok(Some(Err(error))) => result = result.and(Err(fleet_panicked(error))),
+            Ok(Some(Err(error))) => result = result.and(Err(panicked("fleet", error))),
             Ok(_) => {}
             Err(_) => {
                 result = result.and(Err(ManagerError::Stuck {
@@ -205,13 +225,13 @@ impl Manager {
     }
 }
 
-fn fleet_panicked(error: JoinError) -> ManagerError {
+fn panicked(task: &str, error: JoinError) -> ManagerError {
     let panic = match error.try_into_panic() {
         Ok(panic) => panic_text(&*panic).to_owned(),
         Err(error) => error.to_string(),
     };
     ManagerError::TaskPanicked {
-        task: "fleet".into(),
+        task: task.into(),
         panic,
     }
 }
@@ -367,6 +387,22 @@ impl ManagerBuilder {
         self
     }
 
+    /// Lets several replicas of the program run, of which one at a time reconciles. The others are standbys: their watches run and
+    /// their stores are current, and they dispatch no request.
+    ///
+    /// - The controllers of a replica that begins to lead reconcile all objects, as after a start. Set
+    ///   [`Controller::leader_only`](crate::Controller::leader_only) to `false` for a controller that runs on every replica. Tasks
+    ///   run on every replica, and can ask [`Manager::leadership`].
+    /// - If a leader can't renew the Lease, the tokens of its reconciles are cancelled at the renew deadline, and reconciles that do
+    ///   not end are aborted before another replica can lead. The process goes on as a standby.
+    /// - A standby does not see deletions as [`RequestObject::Deleted`](crate::RequestObject::Deleted) later when it leads. Use
+    ///   finalizers for work that must not be missed.
+    /// - When the manager stops, the controllers end first, and then the Lease is released.
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
     /// Allows controllers of the same name. Metrics and reports then add a number to the names.
     pub fn allow_equal_names(mut self) -> Self {
         self.equal_names = true;
@@ -396,8 +432,13 @@ impl ManagerBuilder {
                 name: equal.name().into(),
             });
         }
+        let elected = self.election.map(LeaderElection::build).transpose()?;
+        for (controller, elected) in controllers.iter().zip(elected.iter().cycle()) {
+            controller.set_leadership(elected.leadership());
+        }
         Ok(Manager {
             fleet,
+            elected,
             controllers,
             tasks: self.tasks,
             shutdown_grace: self.shutdown_grace,

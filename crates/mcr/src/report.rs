@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcr_core::{ClusterStatus, Fleet, ProviderStatus, ScopeStatus};
+use mcr_lease::{Leadership, LeaseStatus};
 
 use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, GatingWatch, QueueStatus};
 
@@ -38,6 +39,9 @@ pub struct FleetReport {
     pub scopes: Vec<ScopeStatus>,
     /// The controllers, in the order of the argument.
     pub controllers: Vec<ControllerReport>,
+    /// Whether this process leads or is a standby. `None`, and missing in JSON, without leader election.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader_election: Option<LeaseStatus>,
 }
 
 /// One cluster in the fleet and in its controllers.
@@ -116,8 +120,14 @@ impl FleetReport {
             providers: snapshot.providers,
             scopes: snapshot.scopes,
             controllers: reports,
+            leader_election: leadership(controllers).map(Leadership::status),
         }
     }
+}
+
+/// The leader election of the manager of these controllers.
+pub(crate) fn leadership(controllers: &[ControllerHandle]) -> Option<&Leadership> {
+    controllers.iter().find_map(ControllerHandle::leadership)
 }
 
 /// Makes names distinct: adds a number to each repetition.

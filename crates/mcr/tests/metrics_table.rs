@@ -67,13 +67,16 @@ async fn the_table_in_the_documentation_is_what_is_exposed() {
         assert_eq!(labels, metric.labels.iter().copied().collect(), "{}", series.name);
         seen.insert(metric.name);
     }
-    // The cluster has a ready client, so the expiry of its credentials is unknown.
+    // There is no leader election. The cluster has a ready client, so the expiry of its credentials is unknown.
     let without: Vec<_> = METRICS
         .iter()
         .map(|metric| metric.name)
         .filter(|name| !seen.contains(name))
         .collect();
-    assert_eq!(without, ["mcr_cluster_credential_expiry_timestamp_seconds"]);
+    assert_eq!(
+        without,
+        ["mcr_leader", "mcr_cluster_credential_expiry_timestamp_seconds"]
+    );
     // The names follow the rules of Prometheus, and each metric has a help text.
     for metric in METRICS {
         assert!(metric.name.starts_with("mcr_") && !metric.help.is_empty() && !metric.help.ends_with('.'));

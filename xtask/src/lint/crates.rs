@@ -104,11 +104,12 @@ pub(super) fn check() -> Result<()> {
 /// The members of the workspace that a crate may depend on. `None` allows all.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "mcr-access" | "mcr-h1" | "mcr-store" => Some(&[]),
+        "mcr-access" | "mcr-h1" | "mcr-lease" | "mcr-store" => Some(&[]),
         "mcr-client" => Some(&["mcr-access", "mcr-h1"]),
         "mcr-watch" => Some(&["mcr-access", "mcr-client", "mcr-store"]),
         "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),
-        "mcr" | "mcr-testkit" => Some(&["mcr-core"]),
+        "mcr" => Some(&["mcr-core", "mcr-lease"]),
+        "mcr-testkit" => Some(&["mcr-core"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{Manager, ManagerBuilder};
+use crate::{LeaderElection, Manager, ManagerBuilder};
 
 /// The options of the manager.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -12,14 +12,22 @@ pub struct ManagerArgs {
     /// Serve /clusters, /metrics, /healthz and /readyz there, for example at 127.0.0.1:8080
     #[arg(long, value_name = "ADDRESS")]
     pub serve: Option<SocketAddr>,
+    /// Reconcile only while this process holds the Lease of this name; other replicas with the same flag are standbys
+    #[arg(long, value_name = "LEASE")]
+    pub leader_election: Option<String>,
 }
 
 impl ManagerArgs {
-    /// Starts to build a manager, which serves at the address of `--serve`.
+    /// Starts to build a manager, which serves at the address of `--serve`, and elects a leader with the Lease of
+    /// `--leader-election`.
     pub fn manager(&self) -> ManagerBuilder {
-        match self.serve {
-            Some(address) => Manager::builder().serve(address),
-            None => Manager::builder(),
+        let mut manager = Manager::builder();
+        if let Some(address) = self.serve {
+            manager = manager.serve(address);
+        }
+        match &self.leader_election {
+            Some(lease) => manager.leader_election(LeaderElection::new(lease)),
+            None => manager,
         }
     }
 }

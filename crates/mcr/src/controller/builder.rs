@@ -19,7 +19,6 @@ use crate::{
     mapper::{self, IntoTargets, OwnerKind, Watched},
     queue::{Backoff, QueueConfig},
     reconciler::OnError,
-    request::Target,
 };
 
 /// Builds a controller: sets the kinds and clusters to watch, and how requests are dispatched.
@@ -111,6 +110,7 @@ pub struct Controller<K> {
     pub(super) shutdown_grace: Duration,
     pub(super) weigh: Option<Weigh>,
     pub(super) on_error: Option<OnError>,
+    pub(super) leader_only: bool,
     _kind: PhantomData<fn() -> K>,
 }
 
@@ -148,6 +148,7 @@ impl<K> Controller<K> {
             shutdown_grace: Duration::from_secs(30),
             weigh: None,
             on_error: None,
+            leader_only: true,
             _kind: PhantomData,
         }
     }
@@ -366,6 +367,13 @@ impl<K> Controller<K> {
     /// become reachable together do not start together. Default 1 second.
     pub fn release_jitter(mut self, most: Duration) -> Self {
         self.release_jitter = most;
+        self
+    }
+
+    /// Sets whether the controller reconciles only while this process leads, in a manager with
+    /// [leader election](crate::ManagerBuilder::leader_election). Default `true`. With `false`, it reconciles in every replica.
+    pub fn leader_only(mut self, leader_only: bool) -> Self {
+        self.leader_only = leader_only;
         self
     }
 

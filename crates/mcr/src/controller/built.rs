@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcr_core::Fleet;
+use mcr_lease::Leadership;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,11 @@ impl BuiltController {
     /// A handle to read the state of the controller, also while it runs.
     pub fn handle(&self) -> ControllerHandle {
         ControllerHandle(self.core.clone())
+    }
+
+    /// Lets the controller dispatch only while this process leads, unless it runs on every replica.
+    pub(crate) fn set_leadership(&self, leadership: Leadership) {
+        let _ = self.core.leadership.set(leadership);
     }
 
     /// Runs the controller on a fleet until `stop` is cancelled.

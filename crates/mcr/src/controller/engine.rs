@@ -3,11 +3,12 @@
 use std::{
     collections::{HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
 use mcr_core::{Cluster, ClusterName, Fleet, ObjectKey, internal::lock};
+use mcr_lease::Leadership;
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Tracks every reconcile and every source of a cluster.
     pub(crate) tracker: TaskTracker,
+    /// Set if the manager takes part in a leader election.
+    pub(crate) leadership: OnceLock<Leadership>,
     members: RwLock<Members>,
     deferred: Mutex<DeferredRequests>,
 }
@@ -64,6 +67,7 @@ impl Core {
             queue,
             counters: Counters::default(),
             tracker: TaskTracker::new(),
+            leadership: OnceLock::new(),
             members: RwLock::default(),
             deferred: Mutex::default(),
         }
@@ -75,6 +79,16 @@ impl Core {
 
     pub(crate) fn members_mut(&self) -> RwLockWriteGuard<'_, Members> {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leadership without which the controller dispatches nothing. `None`: it always dispatches.
+    pub(crate) fn needs(&self) -> Option<&Leadership> {
+        self.leadership.get().filter(|_| self.plan.leader_only)
+    }
+
+    /// Whether another replica reconciles for this one.
+    pub(crate) fn is_standby(&self) -> bool {
+        self.needs().is_some_and(|leadership| !leadership.is_held())
     }
 
     /// Calls a function that the user gave to the controller. Logs and counts a panic in it, and returns `None`.

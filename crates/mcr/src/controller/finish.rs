@@ -132,6 +132,7 @@ impl<K> Controller<K> {
             clusters: self.clusters,
             watches,
             has_primary,
+            leader_only: self.leader_only,
             fleet_maps: self.fleet_maps,
             timeout: self.timeout,
             release_jitter: self.release_jitter,

@@ -12,6 +12,7 @@ mod follow;
 mod gate;
 mod gating;
 mod histogram;
+mod leading;
 mod member;
 mod options;
 mod outcome;

@@ -15,6 +15,7 @@ pub(crate) struct Plan {
     /// The primary watch first, if there is one.
     pub(crate) watches: Vec<WatchPlan>,
     pub(crate) has_primary: bool,
+    pub(crate) leader_only: bool,
     pub(crate) fleet_maps: Vec<MapFleet>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) release_jitter: Duration,

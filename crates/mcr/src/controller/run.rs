@@ -3,6 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
+use mcr_lease::LeaseGuard;
 use tokio::{
     task::coop::consume_budget,
     time::{Instant, timeout},
@@ -13,6 +14,7 @@ use tracing::Instrument;
 use super::{
     counters::count,
     engine::Engine,
+    leading,
     member::Member,
     outcome::{Ended, outcome},
     runs::Job,
@@ -24,20 +26,29 @@ use crate::{
     reconciler::{Completion, Invocation},
 };
 
-/// Dispatches until the queue is closed. Begins when all gating watches have listed; `stop` ends the wait for them.
+/// Dispatches until the queue is closed. Begins when all gating watches have listed, and dispatches only while this process
+/// leads if the controller needs that. `stop` ends both waits.
 pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
     let gating = engine.core.gating.opened(&engine.core.plan.name);
     if stop.run_until_cancelled(gating).await.is_none() {
         return;
     }
-    while let Some(job) = engine.core.queue.next().await {
-        start(&engine, job);
+    let mut term = None;
+    while leading::wait(&engine.core, &stop, &mut term).await
+        && let Some(job) = engine.core.queue.next().await
+    {
+        // Another replica may lead since the queue was asked, also if this process was stopped for a while.
+        if leading::is_over(term.as_ref()) {
+            engine.core.queue.done(&job, leading::AGAIN);
+            continue;
+        }
+        start(&engine, job, term.clone());
         // `next` of a queue with ready items never waits. The other tasks of this thread need their turn.
         consume_budget().await;
     }
 }
 
-fn start(engine: &Arc<Engine>, job: Job) {
+fn start(engine: &Arc<Engine>, job: Job, term: Option<LeaseGuard>) {
     let core = &engine.core;
     let member = core
         .members()
@@ -67,14 +78,14 @@ fn start(engine: &Arc<Engine>, job: Job) {
             number: Some(number),
             task,
         };
-        reconcile(run, key, attempt).instrument(span)
+        reconcile(run, key, attempt, term).instrument(span)
     });
     if !spawned && let Some(job) = core.counters.runs.end(number) {
         core.queue.done(&job, Outcome::Drop);
     }
 }
 
-async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32) {
+async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32, term: Option<LeaseGuard>) {
     let Some(object) = run.member.find(&key.object) else {
         run.end(|_, _| Ended::with(Outcome::Drop));
         return;
@@ -92,11 +103,22 @@ async fn reconcile(mut run: RunGuard, key: RequestKey, attempt: u32) {
     };
     let began = Instant::now();
     let call = core.plan.reconciler.clone().run(call, &run.member.context);
-    let ended = AssertUnwindSafe(within(core.plan.timeout, call))
-        .catch_unwind()
-        .await;
+    let call = leading::in_term(term, &token, within(core.plan.timeout, call));
+    let ended = AssertUnwindSafe(call).catch_unwind().await;
     // Cancels the token of the request, for tasks that the reconciler left running.
     token.cancel();
+    let ended = match ended {
+        Ok(Some(ended)) => Ok(ended),
+        Ok(None) => {
+            count(&core.counters.aborted);
+            tracing::warn!(
+                "the reconcile did not end in time after this process lost the Lease; it is aborted"
+            );
+            run.end(|_, _| Ended::with(leading::AGAIN));
+            return;
+        }
+        Err(panic) => Err(panic),
+    };
     core.counters.durations.observe(began.elapsed());
     count(&core.counters.reconciles);
     run.end(|run, job| outcome(&run.engine, &run.member, job, state, ended));

@@ -50,6 +50,10 @@ impl WatchSink {
     ) {
         if change.new.is_some() {
             self.member.remove_tombstone(key);
+        } else if self.engine.core.is_standby() {
+            // Another replica reconciles the deletion. Kept here, the keys of deleted objects would pile up.
+            self.engine.core.queue.forget(self.member.cluster.name(), key);
+            return;
         } else if passes && let Some(old) = &change.old {
             let (object, deleted) = (old.clone(), self.deletions_are_certain(watch));
             self.member.add_tombstone(key, LeftObject { object, deleted });

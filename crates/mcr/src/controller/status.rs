@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
 use mcr_core::{ClusterName, internal::lock};
+use mcr_lease::Leadership;
 use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
@@ -157,6 +158,16 @@ impl ControllerHandle {
             }
         }
         clusters
+    }
+
+    /// The leader election of the manager of this controller.
+    pub(crate) fn leadership(&self) -> Option<&Leadership> {
+        self.0.leadership.get()
+    }
+
+    /// The number of running reconciles that need this process to lead.
+    pub(crate) fn running_as_leader(&self) -> usize {
+        self.0.needs().map_or(0, |_| self.0.queue.running())
     }
 
     #[cfg(feature = "metrics")]

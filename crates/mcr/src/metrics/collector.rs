@@ -15,7 +15,10 @@ use super::{
     names,
     options::{MetricsOptions, PerCluster},
 };
-use crate::{ClusterReport, ControllerHandle, FleetReport, GateStatus, report::distinct};
+use crate::{
+    ClusterReport, ControllerHandle, FleetReport, GateStatus,
+    report::{distinct, leadership},
+};
 
 pub(super) struct FleetCollector {
     fleet: Fleet,
@@ -99,6 +102,11 @@ impl FleetCollector {
             .iter()
             .map(|cluster| &cluster.status.name)
             .collect();
+        // Encoded in the order of their descriptions.
+        out.family(names::LEADER, |series| match leadership(&self.controllers) {
+            Some(leadership) => series.value([], u64::from(leadership.is_held())),
+            None => Ok(()),
+        })?;
         out.one(names::WITHOUT_SERIES, [], names.len().saturating_sub(with_series))?;
         out.family(names::TRANSITIONS, |series| {
             counts

@@ -66,6 +66,8 @@ metrics! {
         "Always 1; the version of mcr is in the label";
     CLUSTERS: Gauge "mcr_clusters" ["state"]
         "Clusters by state";
+    LEADER: Gauge "mcr_leader" []
+        "1 while this process leads, 0 while it is a standby; missing without leader election";
     WITHOUT_SERIES: Gauge "mcr_clusters_without_series" []
         "Clusters that have no series of their own because there are too many or it was switched off";
     TRANSITIONS: Counter "mcr_cluster_state_transitions_total" ["state"]

@@ -1,5 +1,6 @@
 //! The queue as a data structure: it decides which item runs next, without I/O, clock and lock.
 
+mod forget;
 mod inspect;
 
 use super::backoff::Rng;

@@ -197,6 +197,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> FairQueue<C, K> {
             && self.update(|core| core.add_in(cluster, epoch, key, priority, delay, Instant::now()))
     }
 
+    /// Calls [`QueueCore::forget`]. Returns whether the key was pending.
+    pub fn forget(&self, cluster: &C, key: &K) -> bool {
+        self.update(|core| core.forget(cluster, key))
+    }
+
     /// Calls [`QueueCore::done`]. Returns `false` if the queue did not use the outcome: the cluster was disengaged, or the
     /// run had ended before.
     pub fn done(&self, work: &Work<C, K>, outcome: Outcome) -> bool {

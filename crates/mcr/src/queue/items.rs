@@ -202,6 +202,22 @@ impl<K: Clone + Eq + Hash> Items<K> {
         Some(finished)
     }
 
+    /// Drops a key that is not running, with its back-off history. Returns whether it was pending.
+    pub(super) fn forget(&mut self, key: &K, hasher: &impl BuildHasher) -> bool {
+        let hash = hasher.hash_one(key);
+        let Some(id) = self.find(hash, key) else {
+            return false;
+        };
+        match self.slab[id as usize].state {
+            State::Queued => self.lanes.remove(&mut self.slab, id),
+            State::Delayed => drop(self.delayed.remove(id)),
+            State::Running | State::Orphaned => return false,
+        }
+        self.remove(hash, id);
+        self.shrink(hasher);
+        true
+    }
+
     /// Drops the pending items. The running items become orphans and lose the adds that wait for them. Returns the number of
     /// pending items, and the old storage, which the caller drops after it has released its lock.
     pub(super) fn disown(&mut self, hasher: &impl BuildHasher) -> (usize, Items<K>) {

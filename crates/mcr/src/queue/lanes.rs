@@ -66,6 +66,13 @@ impl Lanes {
         }
     }
 
+    /// Removes a ready item.
+    pub(super) fn remove<K>(&mut self, items: &mut Slab<Item<K>>, id: u32) {
+        let at = items[id as usize].priority as usize;
+        self.lanes[at].unlink(items, id, lane);
+        self.ages.unlink(items, id, age);
+    }
+
     /// Removes and returns the next item to dispatch.
     pub(super) fn take<K>(&mut self, items: &mut Slab<Item<K>>, now: Tick, age_after: Tick) -> Option<u32> {
         let oldest = self.oldest()?;
@@ -78,9 +85,7 @@ impl Lanes {
         } else {
             self.by_weight()?
         };
-        let at = items[id as usize].priority as usize;
-        self.lanes[at].unlink(items, id, lane);
-        self.ages.unlink(items, id, age);
+        self.remove(items, id);
         Some(id)
     }
 

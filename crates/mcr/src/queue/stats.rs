@@ -36,7 +36,7 @@ pub struct Counters {
     pub refused: u64,
     /// Dispatched items.
     pub dispatched: u64,
-    /// Pending items that were dropped because their cluster was disengaged.
+    /// Pending items that were dropped: their cluster was disengaged, or [`forget`](super::QueueCore::forget) was called.
     pub dropped: u64,
     /// Runs that ended with a retry.
     pub retries: u64,

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ControllerHandle, FleetReport, metrics::Metrics};
+use crate::{ControllerHandle, FleetReport, metrics::Metrics, report::leadership};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -134,7 +134,13 @@ async fn clusters(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Res
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
     match not_ready(&app) {
-        None => respond(StatusCode::OK, JSON, json!({ "ready": true }).to_string()),
+        None => {
+            let mut body = json!({ "ready": true });
+            if let Some(leadership) = leadership(&app.controllers) {
+                body["role"] = leadership.status().role.as_str().into();
+            }
+            respond(StatusCode::OK, JSON, body.to_string())
+        }
         Some(reason) => {
             let body = json!({ "ready": false, "reason": reason }).to_string();
             respond(StatusCode::SERVICE_UNAVAILABLE, JSON, body)

@@ -3,7 +3,7 @@
 //! | path | response |
 //! | --- | --- |
 //! | `/healthz` | 200 `ok` while the manager runs |
-//! | `/readyz` | 200 once every provider has announced all its clusters; before that, and while the manager stops, 503 with the reason. The state of clusters does not matter: one unreachable cluster must not make the controller of all others unready |
+//! | `/readyz` | 200 once every provider has announced all its clusters; before that, and while the manager stops, 503 with the reason. With leader election the body has the role, `leader` or `standby`; a standby is ready. The state of clusters does not matter: one unreachable cluster must not make the controller of all others unready |
 //! | `/metrics` | the [metrics](crate::metrics), in the text format of OpenMetrics |
 //! | `/clusters` | a [`FleetReport`](crate::FleetReport) as JSON. `?name=…` and `?state=…` select clusters; both can be given several times |
 //!

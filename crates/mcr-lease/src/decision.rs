@@ -1,0 +1,231 @@
+//! The decisions of a candidate, without I/O and clock. Every method takes the time.
+//!
+//! Why there are never two holders, by their own belief:
+//! - A holder believes until `renew_deadline` after it **sent** its last successful write. The API server applied that write
+//!   later than that, and a rival saw it still later.
+//! - A rival writes over a foreign record only after the record has not changed for its whole duration, by the rival's own
+//!   clock. The duration is longer than the `renew_deadline` of the holder. The write names the version that the rival saw.
+//! - A Lease that is missing, or that no candidate has written, says nothing about the past: somebody may have deleted it under
+//!   its holder. A candidate that creates it *claims* it: it writes its name, and believes only after another write to
+//!   the same object, one lease duration later. Until then any earlier holder has stopped.
+//! - Belief begins with a successful write that was sent after all of these waits, so the object was this candidate's through
+//!   all of the wait.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::record::Record;
+
+/// The durations of a candidate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Durations {
+    pub(crate) lease: Duration,
+    pub(crate) renew_deadline: Duration,
+    pub(crate) retry_period: Duration,
+}
+
+impl Durations {
+    /// How long after a renewal the work of a lost term may end: half of the time between the loss and the first moment at
+    /// which another candidate can lead.
+    pub(crate) fn stop_after(&self) -> Duration {
+        self.renew_deadline + (self.lease - self.renew_deadline) / 2
+    }
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Wait(Duration),
+    Read,
+    Create,
+    Update,
+}
+
+/// A term of this candidate as leader. All times are on the clock of the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Term {
+    /// Zero before the first term.
+    pub(crate) number: u64,
+    /// The candidate leads before this time. Zero after a loss.
+    pub(crate) held_until: Duration,
+    /// Work of the term must have ended at this time.
+    pub(crate) stop_by: Duration,
+}
+
+/// The Lease as it was last read or written.
+#[derive(Debug, Clone)]
+enum Seen {
+    Never,
+    Absent,
+    Record(Record),
+}
+
+/// The state of a candidate.
+#[derive(Debug, Clone)]
+pub(crate) struct Decision {
+    identity: Arc<str>,
+    durations: Durations,
+    seen: Seen,
+    /// Whether the server has another version than the one seen.
+    outdated: bool,
+    /// From this time on, no candidate believes because of a write before the seen one. `None`: the time is not known yet.
+    clear_from: Option<Duration>,
+    next: Duration,
+    rejections: u32,
+    term: Term,
+}
+
+impl Decision {
+    pub(crate) fn new(identity: Arc<str>, durations: Durations) -> Self {
+        Self {
+            identity,
+            durations,
+            seen: Seen::Never,
+            outdated: false,
+            clear_from: None,
+            next: Duration::ZERO,
+            rejections: 0,
+            term: Term::default(),
+        }
+    }
+
+    pub(crate) fn term(&self) -> Term {
+        self.term
+    }
+
+    pub(crate) fn is_held(&self, now: Duration) -> bool {
+        now < self.term.held_until
+    }
+
+    /// The holder in the seen record.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        match &self.seen {
+            Seen::Record(record) => record.holder.as_deref(),
+            Seen::Never | Seen::Absent => None,
+        }
+    }
+
+    /// Whether the record is this candidate's to release. A mere claim is not: a released record tells others that nobody
+    /// believes, and an earlier holder still may.
+    pub(crate) fn may_release(&self, now: Duration) -> bool {
+        self.is_mine() && self.clear_from.is_some_and(|clear| clear <= now)
+    }
+
+    fn is_mine(&self) -> bool {
+        self.holder() == Some(&self.identity)
+    }
+
+    pub(crate) fn step(&self, now: Duration) -> Step {
+        if now < self.next {
+            return Step::Wait(self.next);
+        }
+        match &self.seen {
+            _ if self.outdated => Step::Read,
+            Seen::Never => Step::Read,
+            Seen::Absent => Step::Create,
+            Seen::Record(_) if self.is_mine() => Step::Update,
+            // A record without a time is one that no candidate has written: it can be claimed.
+            Seen::Record(_) if self.clear_from.is_none_or(|clear| clear <= now) => Step::Update,
+            Seen::Record(_) => Step::Read,
+        }
+    }
+
+    /// A read ended. `None`: there is no such Lease.
+    pub(crate) fn read(&mut self, now: Duration, record: Option<Record>) {
+        self.outdated = false;
+        self.next = now;
+        let held = self.is_held(now);
+        let Some(record) = record else {
+            // A holder creates the Lease again while it believes. Anyone else gives it the time to do so, and then claims it.
+            let vanished = matches!(self.seen, Seen::Record(_));
+            self.seen = Seen::Absent;
+            if !held {
+                self.clear_from = None;
+                if vanished {
+                    self.next = now + self.durations.retry_period * 3 / 2;
+                }
+            }
+            return;
+        };
+        let (same_object, same_version) = match &self.seen {
+            Seen::Record(seen) => (seen.uid == record.uid, *seen == record),
+            Seen::Never | Seen::Absent => (false, false),
+        };
+        if record.holder.as_deref() == Some(&self.identity) {
+            // A write of this candidate, whose response may have been lost.
+            if !held && (!same_object || self.clear_from.is_none()) {
+                self.clear_from = Some(now + self.durations.lease);
+            }
+            self.seen = Seen::Record(record);
+            self.continue_at(now);
+            return;
+        }
+        self.lose();
+        if !same_version {
+            self.rejections = 0;
+            self.clear_from = match &record.holder {
+                Some(_) => Some(now + record.duration.unwrap_or(self.durations.lease)),
+                None => record.written.then_some(now),
+            };
+        }
+        self.seen = Seen::Record(record);
+        if let Some(clear) = self.clear_from
+            && clear > now
+        {
+            // More often than the holder renews, so that another candidate leads within `lease` and `retry_period`.
+            self.next = clear.min(now + self.durations.retry_period * 3 / 4);
+        }
+    }
+
+    /// A write succeeded. `sent` is the time before the request was sent.
+    pub(crate) fn written(&mut self, sent: Duration, now: Duration, record: Record) {
+        let held = self.is_held(now);
+        let same_object = matches!(&self.seen, Seen::Record(seen) if seen.uid == record.uid);
+        if !held && (!same_object || self.clear_from.is_none()) {
+            self.clear_from = Some(now + self.durations.lease);
+        }
+        self.seen = Seen::Record(record);
+        (self.outdated, self.rejections) = (false, 0);
+        self.continue_at(sent + self.durations.retry_period);
+        let clear = held || self.clear_from.is_some_and(|clear| clear <= sent);
+        let held_until = sent + self.durations.renew_deadline;
+        if clear && now < held_until {
+            self.term = Term {
+                number: self.term.number + u64::from(!held),
+                held_until,
+                stop_by: sent + self.durations.stop_after(),
+            };
+        }
+    }
+
+    /// The server refused a write: the Lease has another version, exists already, or does not exist any more.
+    pub(crate) fn rejected(&mut self, now: Duration) {
+        self.outdated = true;
+        self.rejections = self.rejections.saturating_add(1);
+        // A server that refuses everything is not asked without a pause.
+        self.next = match self.rejections {
+            1 => now,
+            _ => now + self.durations.retry_period,
+        };
+    }
+
+    /// A request failed, and its effect is not known.
+    pub(crate) fn failed(&mut self, now: Duration) {
+        self.continue_at(now + self.durations.retry_period);
+    }
+
+    /// Ends the term at once.
+    pub(crate) fn lose(&mut self) {
+        (self.term.held_until, self.term.stop_by) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Continues at `at`, or earlier if a wait for others ends before.
+    fn continue_at(&mut self, at: Duration) {
+        self.next = match self.clear_from {
+            Some(clear) if clear > self.next && clear < at => clear,
+            _ => at,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

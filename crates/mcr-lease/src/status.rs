@@ -1,0 +1,42 @@
+//! The state of a candidate, for people and programs.
+
+use std::{sync::Arc, time::SystemTime};
+
+/// Whether a candidate holds the Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// The candidate holds the Lease.
+    Leader,
+    /// The candidate waits for the Lease.
+    Standby,
+}
+
+impl Role {
+    /// `leader` or `standby`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Standby => "standby",
+        }
+    }
+}
+
+/// The state of a candidate at one moment. [`Leadership::status`](crate::Leadership::status) returns it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct LeaseStatus {
+    /// Whether this process holds the Lease.
+    pub role: Role,
+    /// The holder in the last record that was read or written. `None`: nobody holds the Lease, or it was never read.
+    pub holder: Option<Arc<str>>,
+    /// The identity of this candidate.
+    pub identity: Arc<str>,
+    /// The Lease, as `namespace/name`.
+    pub lease: Arc<str>,
+    /// The time of the last change of the role, by the clock of this machine. It is for display only.
+    pub since: SystemTime,
+    /// Why the last request to the API server failed. `None` after a success.
+    pub error: Option<Arc<str>>,
+}

@@ -1,0 +1,287 @@
+//! Two processes and one Lease on a real API server. The processes write when they reconcile.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use mcr::{Action, BoxError, Controller, LeaderElection, Manager, Request};
+use mcr_testkit::{
+    control_plane::ControlPlane,
+    faults::{Fault, FaultProxy},
+    waiting::OrFail,
+};
+use serde_json::json;
+
+use crate::journal::Journal;
+
+const PROCESS: &str = "MCR_LEADING_PROCESS";
+
+async fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).or_fail();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .or_fail();
+    Client::try_from(config).or_fail()
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap()
+}
+
+struct Context {
+    process: String,
+    journal: Journal,
+    runs: AtomicU64,
+}
+
+/// `endless` runs until it is dropped, and ignores its token. Other requests end at once and come again.
+async fn reconcile(request: Request<ConfigMap>, context: Arc<Context>) -> Result<Action, BoxError> {
+    let run = context.runs.fetch_add(1, Ordering::SeqCst).to_string();
+    context.journal.write(&context.process, &run);
+    while request.name() == "endless" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        context.journal.write(&context.process, &run);
+    }
+    Ok(Action::requeue(Duration::from_millis(10)))
+}
+
+/// The program of a process of the tests below. Does nothing in the process of the test.
+#[tokio::test]
+async fn child() {
+    let Ok(process) = std::env::var(PROCESS) else {
+        return;
+    };
+    let name = variable("MCR_LEADING_NAME");
+    let journal = Journal::new(Path::new(&variable("MCR_LEADING_JOURNAL")));
+    let context = Context {
+        process: process.clone(),
+        journal: journal.clone(),
+        runs: AtomicU64::new(0),
+    };
+    let controller = Controller::<ConfigMap>::new("maps")
+        .watch_request(|watch| watch.namespace("default"))
+        .build(reconcile, Arc::new(context));
+    let election = LeaderElection::new(name)
+        .client(client(&variable("MCR_LEADING_HUB")).await)
+        .lease_duration(Duration::from_secs(3))
+        .renew_deadline(Duration::from_secs(2))
+        .retry_period(Duration::from_millis(500))
+        .identity(&process);
+    let manager = Manager::single(client(&variable("MCR_LEADING_WORK")).await)
+        .controller(controller)
+        .shutdown_grace(Duration::from_millis(300))
+        .leader_election(election)
+        .build()
+        .or_fail();
+    let leadership = manager.leadership().unwrap();
+    let roles = tokio::spawn(async move {
+        journal.write(&process, "up");
+        loop {
+            leadership.acquired().await.lost().await;
+            journal.write(&process, "standby");
+        }
+    });
+    manager.run().await.or_fail();
+    roles.abort();
+}
+
+struct Process(Child);
+
+impl Process {
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([name, &self.0.id().to_string()])
+            .status();
+        assert!(status.or_fail().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One Lease and its processes.
+struct Scenario {
+    name: &'static str,
+    folder: PathBuf,
+    journal: Journal,
+    leases: Api<Lease>,
+}
+
+impl Scenario {
+    async fn new(name: &'static str, folder: &Path, client: &Client) -> Self {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), "default");
+        // As it is after a release, so that the first process leads at once.
+        let released = json!({
+            "metadata": {"name": name},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "2026-01-01T00:00:00.000000Z"},
+        });
+        let released = serde_json::from_value(released).unwrap();
+        leases.create(&PostParams::default(), &released).await.or_fail();
+        Self {
+            name,
+            folder: folder.to_owned(),
+            journal: Journal::new(&folder.join(name)),
+            leases,
+        }
+    }
+
+    /// Starts a process and waits until it runs. `hub` is the name of the kubeconfig for the cluster of the Lease.
+    async fn start(&self, process: &str, hub: &str) -> Process {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::child", "--exact", "--nocapture", "--test-threads=1"])
+            .env(PROCESS, process)
+            .env("MCR_LEADING_NAME", self.name)
+            .env("MCR_LEADING_JOURNAL", self.folder.join(self.name))
+            .env("MCR_LEADING_HUB", self.folder.join(hub))
+            .env("MCR_LEADING_WORK", self.folder.join("direct.yaml"))
+            .stdout(Stdio::null())
+            .spawn()
+            .or_fail();
+        self.journal.wait(process, "runs", 0, |what| what == "up").await;
+        Process(child)
+    }
+
+    fn print(&self, what: &str, from: u64, to: u64) {
+        println!("{}: {what} after {} ms", self.name, (to - from) / 1000);
+    }
+}
+
+async fn killed(scenario: Scenario) {
+    let a = scenario.start("a", "direct.yaml").await;
+    scenario.journal.reconciles("a", 0).await;
+    let _b = scenario.start("b", "direct.yaml").await;
+    a.signal("-KILL");
+    drop(a);
+    let end = scenario.journal.last();
+    let begin = scenario.journal.reconciles("b", end).await;
+    scenario.print("takeover", end, begin);
+    scenario.journal.assert_never_two_at_once();
+}
+
+async fn stopped_and_continued(scenario: Scenario) {
+    let a = scenario.start("a", "direct.yaml").await;
+    scenario.journal.reconciles("a", 0).await;
+    let b = scenario.start("b", "direct.yaml").await;
+    for _ in 0..2 {
+        a.signal("-STOP");
+        let end = scenario.journal.last();
+        let begin = scenario.journal.reconciles("b", end).await;
+        scenario.print("takeover", end, begin);
+        a.signal("-CONT");
+        scenario
+            .journal
+            .wait("a", "is a standby", begin, |what| what == "standby")
+            .await;
+        // The other one is stopped too: it must not go on when it continues, and the first can lead again.
+        b.signal("-STOP");
+        let end = scenario.journal.last();
+        let begin = scenario.journal.reconciles("a", end).await;
+        b.signal("-CONT");
+        scenario
+            .journal
+            .wait("b", "is a standby", begin, |what| what == "standby")
+            .await;
+    }
+    scenario.journal.assert_never_two_at_once();
+}
+
+async fn cut_off(scenario: Scenario, proxy: &FaultProxy) {
+    let _a = scenario.start("a", "proxied.yaml").await;
+    scenario.journal.reconciles("a", 0).await;
+    let b = scenario.start("b", "direct.yaml").await;
+    proxy.set(Fault::Silent).await;
+    let end = scenario.journal.last();
+    let lost = scenario
+        .journal
+        .wait("a", "is a standby", end, |what| what == "standby")
+        .await;
+    scenario.print("standby", end, lost);
+    let begin = scenario.journal.reconciles("b", lost).await;
+    scenario.print("takeover", end, begin);
+    proxy.clear().await;
+    // A process that is asked to stop releases the Lease.
+    b.signal("-TERM");
+    let end = scenario.journal.last();
+    let begin = scenario.journal.reconciles("a", end).await;
+    scenario.print("takeover of a released Lease", end, begin);
+    scenario.journal.assert_never_two_at_once();
+}
+
+async fn deleted(scenario: Scenario) {
+    let a = scenario.start("a", "direct.yaml").await;
+    scenario.journal.reconciles("a", 0).await;
+    let _b = scenario.start("b", "direct.yaml").await;
+    for _ in 0..3 {
+        scenario
+            .leases
+            .delete(scenario.name, &DeleteParams::default())
+            .await
+            .or_fail();
+        let deleted = scenario.journal.last();
+        // Whoever creates the Lease again, one of them reconciles under the new one.
+        let held = async |leases: &Api<Lease>| {
+            let lease = leases.get_opt(scenario.name).await.or_fail();
+            lease?.spec?.holder_identity.filter(|holder| !holder.is_empty())
+        };
+        let holder = loop {
+            match held(&scenario.leases).await {
+                Some(holder) => break holder,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let process = &holder[..1];
+        let begin = scenario.journal.reconciles(process, deleted).await;
+        scenario.print(&format!("{process} reconciles"), deleted, begin);
+    }
+    drop(a);
+    scenario.journal.assert_never_two_at_once();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_never_reconcile_at_once() {
+    let plane = ControlPlane::start().await.or_fail();
+    let proxy = FaultProxy::start(&plane).await.or_fail();
+    let folder = tempfile::tempdir().or_fail();
+    let credentials = plane.admin_credentials();
+    for (name, kubeconfig) in [
+        ("direct.yaml", plane.kubeconfig()),
+        ("proxied.yaml", proxy.kubeconfig_for(&credentials)),
+    ] {
+        std::fs::write(folder.path().join(name), kubeconfig).or_fail();
+    }
+    let client = plane.client();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    for name in ["endless", "again"] {
+        let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        maps.create(&PostParams::default(), &map).await.or_fail();
+    }
+    let scenario = |name| Scenario::new(name, folder.path(), &client);
+    let (kill, stop, cut, delete) = tokio::join!(
+        scenario("kill"),
+        scenario("stop-and-continue"),
+        scenario("cut-off"),
+        scenario("delete")
+    );
+    tokio::join!(
+        killed(kill),
+        stopped_and_continued(stop),
+        cut_off(cut, &proxy),
+        deleted(delete)
+    );
+}

@@ -1,0 +1,285 @@
+//! One manager and a Lease that the test changes.
+
+use std::{
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{
+    BoxError, BuiltController, Controller, LeaderElection, Leadership, Manager, ManagerBuilder, ManagerError,
+    Request, Role, server::ServerOptions,
+};
+use mcr_testkit::{
+    sim::SimCluster,
+    waiting::{Background, OrFail, eventually},
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<String>>>);
+
+impl Seen {
+    fn push(&self, line: impl Into<String>) {
+        self.0.lock().unwrap().push(line.into());
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    async fn until(&self, line: &str) {
+        let seen = || self.all().iter().any(|seen| seen == line).then_some(());
+        eventually(PATIENCE, format!("{line:?} in {:?}", self.all()), seen).await;
+    }
+}
+
+/// A Lease that is held for an hour by a process that is not there, or by nobody.
+fn lease(holder: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "lock", "namespace": "default"},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": if holder.is_empty() { 1 } else { 3600 },
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        },
+    })
+}
+
+fn set_holder(cluster: &SimCluster, holder: &str) {
+    cluster.update(lease(holder)).or_fail();
+}
+
+fn holder(cluster: &SimCluster) -> String {
+    let lease = cluster.get("leases.coordination.k8s.io", "default/lock").unwrap();
+    lease["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+}
+
+fn put_map(cluster: &SimCluster, name: &str) {
+    let metadata = json!({"name": name, "namespace": "default"});
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+        .or_fail();
+}
+
+fn controller(name: &str) -> Controller<ConfigMap> {
+    Controller::<ConfigMap>::new(name.to_owned()).watch_request(|watch| watch.namespace("default"))
+}
+
+/// An election whose durations are short.
+fn election(cluster: &SimCluster) -> LeaderElection {
+    LeaderElection::new("lock")
+        .namespace("default")
+        .client(cluster.client())
+        .identity("me")
+        .lease_duration(Duration::from_secs(2))
+        .renew_deadline(Duration::from_millis(1200))
+        .retry_period(Duration::from_millis(50))
+}
+
+struct Running {
+    leadership: Leadership,
+    running: Background<Result<(), ManagerError>>,
+}
+
+fn start(builder: ManagerBuilder, election: LeaderElection) -> Running {
+    let manager = builder.leader_election(election).build().unwrap();
+    Running {
+        leadership: manager.leadership().unwrap(),
+        running: Background::start(|stop| manager.run_until(stop)),
+    }
+}
+
+async fn note(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+    seen.push(request.name().to_owned());
+    Ok(())
+}
+
+fn noting(controller: Controller<ConfigMap>, seen: &Seen) -> BuiltController {
+    controller.build(note, Arc::new(seen.clone())).unwrap()
+}
+
+async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.or_fail();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: mcr\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.or_fail();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).await.or_fail();
+    all
+}
+
+#[tokio::test]
+async fn a_standby_is_warm_and_reconciles_when_it_leads() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("other")).or_fail();
+    put_map(&cluster, "kept");
+    put_map(&cluster, "deleted");
+    let (led, everywhere) = (Seen::default(), Seen::default());
+    let (maps, audit) = (
+        noting(controller("maps"), &led),
+        noting(controller("everywhere").leader_only(false), &everywhere),
+    );
+    let status = maps.handle();
+    let listener = TcpListener::bind("127.0.0.1:0").or_fail();
+    let address = listener.local_addr().or_fail();
+    let builder = Manager::single(cluster.client())
+        .controller(maps)
+        .controller(audit)
+        .serve(ServerOptions::from(listener));
+    let process = start(builder, election(&cluster));
+
+    everywhere.until("kept").await;
+    let ready = |count: usize| (status.status().queue.ready == count).then_some(());
+    eventually(PATIENCE, "the requests wait", || ready(2)).await;
+    // Another replica reconciles the deletion. The standby does not keep the key.
+    cluster.delete("configmaps", "default/deleted").or_fail();
+    eventually(PATIENCE, "the key is forgotten", || ready(1)).await;
+    let known = || {
+        process
+            .leadership
+            .status()
+            .holder
+            .filter(|holder| &**holder == "other")
+    };
+    eventually(PATIENCE, "the holder is known", known).await;
+    assert_eq!(led.all(), Vec::<String>::new());
+    let readyz = get(address, "/readyz").await;
+    assert!(
+        readyz.starts_with("HTTP/1.1 200") && readyz.contains(r#""role":"standby""#),
+        "{readyz}"
+    );
+    let clusters = get(address, "/clusters").await;
+    let report: Value = serde_json::from_str(clusters.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let election = &report["leaderElection"];
+    assert_eq!(election["role"], "standby");
+    assert_eq!(
+        (&election["holder"], &election["lease"]),
+        (&json!("other"), &json!("default/lock"))
+    );
+    assert!(get(address, "/metrics").await.contains("\nmcr_leader 0\n"));
+
+    set_holder(&cluster, "");
+    led.until("kept").await;
+    assert_eq!(led.all(), ["kept"]);
+    assert!(get(address, "/readyz").await.contains(r#""role":"leader""#));
+    assert!(get(address, "/metrics").await.contains("\nmcr_leader 1\n"));
+    assert!(holder(&cluster).starts_with("me_"));
+    process.running.stop().await.or_fail();
+    assert_eq!(holder(&cluster), "", "the Lease is released");
+}
+
+/// Reports the end of a reconcile that is dropped.
+struct Dropped(Arc<Seen>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.push("dropped");
+    }
+}
+
+async fn deaf(_: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+    seen.push("began");
+    let _dropped = Dropped(seen.clone());
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn a_rival_in_the_lease_aborts_what_runs_and_the_process_can_lead_again() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("")).or_fail();
+    put_map(&cluster, "a");
+    let seen = Seen::default();
+    let maps = controller("maps").build(deaf, Arc::new(seen.clone()));
+    let process = start(
+        Manager::single(cluster.client()).controller(maps),
+        election(&cluster),
+    );
+    seen.until("began").await;
+    set_holder(&cluster, "rival");
+    seen.until("dropped").await;
+    let status = process.leadership.status();
+    assert_eq!(
+        (status.role, status.holder.as_deref()),
+        (Role::Standby, Some("rival"))
+    );
+    set_holder(&cluster, "");
+    let twice = || (seen.all() == ["began", "dropped", "began"]).then_some(());
+    eventually(PATIENCE, "the request is reconciled again", twice).await;
+    drop(process);
+}
+
+async fn polite(request: Request<ConfigMap>, seen: Arc<Seen>) -> Result<(), BoxError> {
+    seen.push("began");
+    request.token().cancelled().await;
+    seen.push("cancelled");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    seen.push("ended");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadline_and_watches_go_on() {
+    let (hub, work) = (SimCluster::new(), SimCluster::builder().name("work").build());
+    hub.create(lease("")).or_fail();
+    put_map(&work, "a");
+    let seen = Seen::default();
+    let maps = controller("maps").build(polite, Arc::new(seen.clone())).unwrap();
+    let status = maps.handle();
+    let token = hub.admin_token();
+    let election = election(&hub).client(hub.client_with_token(&token));
+    let process = start(Manager::single(work.client()).controller(maps), election);
+    seen.until("began").await;
+    hub.remove_user(&token);
+    seen.until("ended").await;
+    assert_eq!(seen.all(), ["began", "cancelled", "ended"]);
+    assert!(!process.leadership.is_held());
+    assert!(process.leadership.status().error.unwrap().contains("401"));
+    put_map(&work, "b");
+    let waits = || (status.status().queue.ready > 0).then_some(());
+    eventually(PATIENCE, "the watch goes on", waits).await;
+    drop(process);
+}
+
+#[tokio::test]
+async fn the_lease_is_released_after_the_reconciles_have_ended() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("")).or_fail();
+    put_map(&cluster, "a");
+    let seen = Seen::default();
+    let server = cluster.clone();
+    let reconcile = move |request: Request<ConfigMap>, seen: Arc<Seen>| {
+        let server = server.clone();
+        async move {
+            seen.push("began");
+            request.token().cancelled().await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            seen.push(holder(&server));
+            Ok::<_, BoxError>(())
+        }
+    };
+    let maps = controller("maps").build(reconcile, Arc::new(seen.clone()));
+    let process = start(
+        Manager::single(cluster.client()).controller(maps),
+        election(&cluster),
+    );
+    seen.until("began").await;
+    process.running.stop().await.or_fail();
+    let seen = seen.all();
+    assert!(seen.len() == 2 && seen[1].starts_with("me_"), "{seen:?}");
+    assert_eq!(holder(&cluster), "");
+}
+
+#[tokio::test]
+async fn settings_that_could_not_work_are_told_when_the_manager_is_built() {
+    let cluster = SimCluster::new();
+    let builder = Manager::single(cluster.client())
+        .leader_election(LeaderElection::new("lock").renew_deadline(Duration::from_secs(20)));
+    let error = builder.build().unwrap_err();
+    assert!(matches!(&error, ManagerError::LeaderElection(error) if error.field == "lease_duration"));
+}
