@@ -42,7 +42,7 @@ pub(crate) async fn reconcile(request: Request<ConfigMap>, seen: Arc<Seen>) -> R
     Ok(Action::done())
 }
 
-/// The context's name: clusters of the file provider are named `<path>+<context>`.
+/// The name of the context, also where a cluster has another name.
 pub(crate) fn short_name(cluster: &Cluster) -> String {
     cluster
         .properties()

@@ -94,10 +94,7 @@ impl World {
             "\n  {}",
             export.unwrap_or_else(|error| format!("# no kubeconfig: {error:#}"))
         );
-        // kubectl writes built-in kinds as protobuf, which the simulator does not read.
-        if matches!(self.site, Site::Real(_)) {
-            hint += &format!("\n  kubectl create configmap mine -n {NAMESPACE}");
-        }
+        hint += &format!("\n  kubectl create configmap mine -n {NAMESPACE}");
         if let Some(url) = url {
             hint += &format!("\n  curl {url}/clusters");
         }

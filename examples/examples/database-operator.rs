@@ -81,6 +81,7 @@ pub(crate) fn controller(fleet: &Fleet) -> Result<BuiltController, BuildError> {
     let users = move |profile: Watched<ConfigMap>| -> Vec<RequestKey> {
         let users = all.by_index::<Database>(BY_PROFILE, &profile.object.name_any());
         users
+            .objects
             .into_iter()
             .filter_map(|(cluster, db)| RequestKey::of(&cluster, &*db))
             .collect()

@@ -196,6 +196,21 @@ async fn a_context_that_makes_no_cluster_name_is_broken_under_another() {
     }
 }
 
+#[tokio::test]
+async fn a_path_that_turns_text_is_shown_escaped() {
+    let folder = Folder::new();
+    folder.write("a\u{202e}b.kubeconfig", "contexts: [");
+    folder.write("c\u{202e}d.kubeconfig", kubeconfig(&["one"]));
+    let heard = Heard::synced(told().dir(folder.path()), &folder).await;
+    assert!(heard.specs["one"].properties["file"].ends_with("c\\u{202e}d.kubeconfig\""));
+    let broken = heard.clusters.iter().find(|(_, state)| *state != "ok").unwrap();
+    assert!(broken.1.contains("a\\u{202e}b.kubeconfig"), "{broken:?}");
+    assert!(
+        !format!("{}{}", broken.0, broken.1).contains('\u{202e}'),
+        "{broken:?}"
+    );
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_path_that_is_not_text_breaks_qualified_names_only() {

@@ -110,7 +110,7 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
     let path = kubectl.path().join("file.yaml");
     std::fs::write(&path, FILE).unwrap();
     says("apply -f file.yaml", &["configmap/filed created"]).await;
-    std::fs::write(&path, FILE.replace('1', "2")).unwrap();
+    std::fs::write(&path, FILE.replace("'1'", "'2'")).unwrap();
     says("apply -f file.yaml", &["configmap/filed configured"]).await;
     says("get cm filed -o jsonpath={.data.a}", &["2"]).await;
     says(

@@ -452,35 +452,3 @@ async fn a_hundred_are_listed_of_all_clusters_and_all_are_counted() {
     assert_eq!((listed[2], listed[0] + listed[1]), (80, 20), "{listed:?}");
     world.end().await;
 }
-
-/// A retry that begins at once must not be overtaken by the entry of the failure before it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_succeeds_at_once_leaves_no_entry() {
-    let mut world = World::new();
-    let api = world.join("a");
-    (0..3_000).for_each(|number| api.put_map(&format!("ns/{number}"), "1"));
-    let reconcile = |request: Request<ConfigMap>, _: Arc<()>| async move {
-        if request.attempt < 2 {
-            return Err::<(), BoxError>("no".into());
-        }
-        Ok(())
-    };
-    let at_once = Backoff {
-        base: Duration::ZERO,
-        ..each_second()
-    };
-    let handle = world.run(maps().backoff(at_once).build(reconcile, Arc::new(())).unwrap());
-    let ended = |handle: &ControllerHandle| {
-        let status = handle.status();
-        (status.counts.successes == 3_000 && status.queue.running == 0).then_some(status)
-    };
-    // Readers of the list hold up those who change it, which makes a wrong order likely to show.
-    let readers = [(); 2].map(|()| {
-        let handle = handle.clone();
-        std::thread::spawn(move || while ended(&handle).is_none() {})
-    });
-    let status = support::until(|| ended(&handle)).await;
-    readers.into_iter().for_each(|reader| reader.join().unwrap());
-    assert_eq!(status.clusters[&name("a")].failing, []);
-    world.end().await;
-}

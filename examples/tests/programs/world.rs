@@ -1,18 +1,24 @@
 //! A hub and two members, `eu` and `us`, each a simulated API server behind a proxy that can fail.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use mcr::{ClusterName, ClusterSpec, Fleet, HUB, KubeconfigAccess, ManagerBuilder, ManagerError, Trust};
+use futures::{FutureExt, StreamExt};
+use mcr::{
+    ClusterName, ClusterSpec, Fleet, HUB, KubeconfigAccess, ManagerBuilder, ManagerError, Provider, Trust,
+    core::Discovery,
+};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
+use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
     faults::{Fault, FaultProxy, Match},
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::{Background, eventually},
 };
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// The limit of waits that succeed. A condition of another cluster must not slow a cluster down to it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Place {
     pub(crate) cluster: SimCluster,
@@ -27,6 +33,28 @@ pub(crate) struct World {
     pub(crate) us: Place,
     pub(crate) fleet: Fleet,
     clusters: ClustersHandle,
+    discover: CancellationToken,
+}
+
+/// A provider that announces nothing until its token is cancelled.
+struct Late {
+    inner: ClustersProvider,
+    until: CancellationToken,
+}
+
+impl Provider for Late {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let (until, inner) = (self.until.clone(), self.inner.discover(stop.clone()));
+        let late = async move {
+            stop.run_until_cancelled(until.cancelled()).await;
+            inner
+        };
+        late.flatten_stream().boxed()
+    }
 }
 
 impl Place {
@@ -82,13 +110,27 @@ impl Place {
 }
 
 impl World {
+    /// A world whose members are known at once.
     pub(crate) async fn start() -> Self {
+        let world = Self::start_undiscovered().await;
+        world.discover();
+        world
+    }
+
+    /// A world whose provider announces no member until [`discover`](Self::discover).
+    pub(crate) async fn start_undiscovered() -> Self {
         let (hub, eu, us) = tokio::join!(Place::start(HUB), Place::start("eu"), Place::start("us"));
-        let provider = ClustersProvider::new();
-        let clusters = provider.handle();
+        let (members, discover) = (ClustersProvider::new(), CancellationToken::new());
+        let clusters = members.handle();
+        let access = KubeconfigAccess::new(&hub.kubeconfig, Trust::Trusted);
         let fleet = Fleet::builder()
-            .provider(provider)
+            .provider(SingleProvider::named(HUB, access).unwrap())
+            .provider(Late {
+                inner: members,
+                until: discover.clone(),
+            })
             .settings(|settings| {
+                Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_millis(300);
                 settings.probe_after = Duration::from_millis(300);
                 settings.probe_timeout = Duration::from_millis(300);
                 settings.reconnect_cap = Duration::from_millis(300);
@@ -101,11 +143,16 @@ impl World {
             us,
             fleet,
             clusters,
+            discover,
         };
-        for place in [&world.hub, &world.eu, &world.us] {
+        for place in [&world.eu, &world.us] {
             world.label(place, "prod");
         }
         world
+    }
+
+    pub(crate) fn discover(&self) {
+        self.discover.cancel();
     }
 
     /// Announces a cluster with the label `tier`.

@@ -64,6 +64,44 @@ pub(crate) struct Failing<'a> {
     pub(crate) retry_at: Option<&'a str>,
 }
 
+/// A watch in one cluster for which all requests of a controller wait, in whatever cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gating<'a> {
+    pub(crate) controller: &'a str,
+    /// The cluster of the watch.
+    pub(crate) cluster: &'a str,
+    pub(crate) kind: Kind<'a>,
+}
+
+impl Gating<'_> {
+    pub(crate) fn said(&self) -> String {
+        let (cluster, kind) = (self.cluster, self.kind.said());
+        format!("all requests of the controller wait for a watch in cluster {cluster}: {kind}")
+    }
+}
+
+/// The watches for which all requests of controllers wait.
+pub(super) fn gating(report: &Map<String, Value>) -> Vec<Gating<'_>> {
+    let of_controller = |controller| {
+        let name = text(controller, "name").unwrap_or_default();
+        list(controller.get("gatedBy")).iter().map(move |watch| Gating {
+            controller: name,
+            cluster: text(watch, "cluster").unwrap_or_default(),
+            kind: Kind::of(watch, "watch", "reason"),
+        })
+    };
+    list(report.get("controllers"))
+        .iter()
+        .flat_map(of_controller)
+        .collect()
+}
+
+/// If the process is a standby in a leader election: the holder of the Lease, if there is one.
+pub(super) fn standby(report: &Map<String, Value>) -> Option<Option<&str>> {
+    let election = report.get("leaderElection")?;
+    (text(election, "role")? == "standby").then(|| text(election, "holder"))
+}
+
 /// The watched kinds of a cluster.
 pub(super) fn kinds(row: &Map<String, Value>) -> Vec<Kind<'_>> {
     list(row.get("kinds"))

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct ClustersArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Show only these clusters: names, or unique ends of names, such as eu for kind#eu
+    /// Show only these clusters: names, or unique ends of names, such as eu for all-clusters#eu
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,
     /// Ask a running controller at the address where it serves /clusters, instead of connecting to clusters

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::details::{self, Failing, InController, Kind};
+use super::details::{self, Failing, Gating, InController, Kind};
 use crate::{
     colour::{Colours, Tone},
     names::{Ambiguous, Wanted},
@@ -86,6 +86,21 @@ impl Report {
         self.clusters.is_empty()
     }
 
+    /// The watches for which all requests of controllers wait.
+    pub(crate) fn gating(&self) -> Vec<Gating<'_>> {
+        details::gating(&self.rest)
+    }
+
+    /// Who leads, if the controller is a standby in a leader election.
+    pub(crate) fn standby(&self) -> Option<String> {
+        Some(match details::standby(&self.rest)? {
+            Some(holder) => {
+                format!("this controller is a standby and reconciles nothing; the leader is {holder}")
+            }
+            None => "this controller is a standby and reconciles nothing; there is no leader now".to_owned(),
+        })
+    }
+
     /// Whether every provider is synced without an error, and every cluster is Ready, without blocked kinds and failing
     /// objects.
     pub(crate) fn is_ready(&self) -> bool {
@@ -93,9 +108,10 @@ impl Report {
             .iter()
             .all(|provider| provider.synced && provider.last_error.is_none())
             && self.clusters.iter().all(Row::is_ready)
+            && !self.gating().iter().any(|gating| gating.kind.blocked)
     }
 
-    /// The errors of providers, and the providers that are not synced.
+    /// The errors of providers, the providers that are not synced, and why all clusters wait.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let of = |provider: &ProviderRow| {
             let name = printable(&provider.name);
@@ -107,7 +123,13 @@ impl Report {
                 _ => None,
             }
         };
-        self.providers.iter().filter_map(of).collect()
+        let gating = self.gating();
+        let gated = gating
+            .iter()
+            .map(|gating| printable(&format!("controller {}: {}", gating.controller, gating.said())));
+        let standby = self.standby().map(|said| printable(&said));
+        let providers = self.providers.iter().filter_map(of);
+        providers.chain(gated).chain(standby).collect()
     }
 
     pub(crate) fn table(&self, wide: bool, now: Timestamp, colours: Colours) -> String {

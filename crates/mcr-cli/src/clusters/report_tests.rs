@@ -151,3 +151,27 @@ fn all_is_known_once_each_provider_has_spoken() {
     assert_eq!(known(json!([synced, {"name": "b"}])), 0);
     assert!(Report::of(json!("<html>")).is_none());
 }
+
+#[test]
+fn a_watch_of_the_hub_that_keeps_all_requests_waiting_and_a_standby_are_told() {
+    let report = |blocked: bool, role: &str| {
+        let watch = json!({"cluster": "hub", "watch": "secrets", "reason": "forbidden", "blocked": blocked});
+        Report::of(json!({
+            "clusters": [{"name": "eu", "state": "Ready"}],
+            "controllers": [{"name": "old"}, {"name": "animals", "gatedBy": [watch]}],
+            "leaderElection": {"role": role, "holder": "pod-1"},
+        }))
+        .unwrap()
+    };
+    let gated = "controller animals: all requests of the controller wait for a watch in cluster hub: secrets: forbidden";
+    assert_eq!(report(true, "leader").troubles(), [gated]);
+    assert!(!report(true, "leader").is_ready(), "the watch is blocked");
+    assert!(report(false, "leader").is_ready(), "the watch will list");
+    assert_eq!(
+        report(false, "standby").troubles(),
+        [
+            gated,
+            "this controller is a standby and reconciles nothing; the leader is pod-1"
+        ]
+    );
+}

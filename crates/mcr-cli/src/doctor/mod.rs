@@ -50,7 +50,7 @@ const AT_ONCE: usize = 16;
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     clusters: ClusterFlags,
-    /// Examine only these clusters: names, or unique ends of names, such as eu for kind#eu; also explains why a
+    /// Examine only these clusters: names, or unique ends of names, such as eu for all-clusters#eu; also explains why a
     /// name is missing
     #[arg(value_name = "CLUSTER")]
     names: Vec<String>,

@@ -374,8 +374,8 @@ fn explained(plan: &Plan, object: &Value, error: &kube::Error) -> String {
         error if is_forbidden(error) => {
             let hint = match object["kind"].as_str() {
                 Some("ClusterRole" | "ClusterRoleBinding") => {
-                    "; only who may all this can allow it to others: ask an administrator of the cluster, use --role-type role, or \
-                     --skip-create-rbac if it is arranged"
+                    "; a user can grant only rights that the user has: ask an administrator of the cluster, use --role-type role, or \
+                     --skip-create-rbac if the rights are granted elsewhere"
                 }
                 _ => "",
             };

@@ -103,7 +103,7 @@ impl Plan {
         }
         if target.insecure {
             bail!(
-                "context {member} has insecure-skip-tls-verify, so nobody knows who would get the token; put the cluster's \
+                "context {member} has insecure-skip-tls-verify, so any server could get the token; put the cluster's \
                  certificate authority into its certificate-authority-data"
             );
         }

@@ -42,10 +42,22 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         now,
         found: Vec::new(),
     };
+    if let Some(standby) = report.standby() {
+        explaining.say(None, "leader", Level::Warning, standby);
+    }
     let rows = report.clusters.iter().filter(|row| row.name == target.cluster);
     for row in rows.filter(|_| target.is_known) {
         explaining.cluster(row);
         for controller in row.controllers() {
+            for gating in report.gating() {
+                if gating.controller == controller.name {
+                    let level = match gating.kind.blocked {
+                        true => Level::Problem,
+                        false => Level::Warning,
+                    };
+                    explaining.say(Some(controller.name), "gate", level, gating.said());
+                }
+            }
             explaining.controller(&controller, running(report, target, controller.name));
         }
         if row.controllers().is_empty() {

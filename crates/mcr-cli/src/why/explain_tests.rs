@@ -153,3 +153,31 @@ fn it_says_if_nothing_is_known() {
         "(it has za, us, eu, well, old and 1 more)",
     );
 }
+
+#[test]
+fn a_watch_of_the_hub_and_a_standby_are_why_nothing_runs() {
+    let watch = |blocked: bool| json!([{"cluster": "hub", "watch": "secrets", "reason": "forbidden", "blocked": blocked}]);
+    for (blocked, level) in [(true, Level::Problem), (false, Level::Warning)] {
+        let mut report = recorded();
+        report.rest["controllers"][0]["gatedBy"] = watch(blocked);
+        report.rest.insert(
+            "leaderElection".into(),
+            json!({"role": "standby", "holder": null}),
+        );
+        let target = Target::find("well/red/lab", &report).unwrap();
+        let explanation = explain(&report, &target, Timestamp::UNIX_EPOCH);
+        says(
+            &explanation,
+            Some("animals"),
+            level,
+            "wait for a watch in cluster hub: secrets: forbidden",
+        );
+        says(
+            &explanation,
+            None,
+            Level::Warning,
+            "is a standby and reconciles nothing; there is no leader now",
+        );
+        assert_eq!(explanation.problems, usize::from(blocked));
+    }
+}

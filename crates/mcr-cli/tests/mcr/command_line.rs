@@ -44,6 +44,40 @@ async fn the_help_is_as_it_was_written_down() {
 }
 
 #[tokio::test]
+async fn the_help_fills_the_width_of_the_terminal() {
+    let user = User::new();
+    for command in COMMANDS {
+        let help = async |columns| {
+            let args = command.iter().chain(&["--help"]);
+            user.mcr_with("COLUMNS", columns, args).await.ended(0).out
+        };
+        let narrow = help("60").await;
+        let mut lines = narrow.lines().filter(|line| !line.starts_with("Usage: "));
+        let long = lines.find(|line| line.chars().count() > 60);
+        // A word is not broken, whatever its length.
+        assert!(
+            long.is_none_or(|line| line.split_whitespace().count() < 3),
+            "{long:?}"
+        );
+        let wide = help("400").await;
+        for text in [
+            "for example RUST_LOG=mcr_core=debug. NO_COLOR=1",
+            "and its binding to the cluster of --context, requests",
+        ] {
+            assert_eq!(
+                wide.contains(text),
+                narrow
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+                    .contains(text),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn completions_and_manual_pages_know_all_commands() {
     let user = User::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -252,8 +252,8 @@ impl Fleet {
     }
 
     /// Waits until all clusters are [`discovered`](Self::discovered) and ready: they answer, and every kind that is watched in
-    /// them is listed. Then returns the [`snapshot`](Self::snapshot), in which [`ClusterStatus::not_ready`] says why a cluster
-    /// is not ready. Cancel safe.
+    /// them is listed. Then returns the [`snapshot`](Self::snapshot), in which [`FleetSnapshot::not_ready`] says which clusters
+    /// and providers are not ready, and why. Cancel safe.
     ///
     /// Waits at most `limit`, for example if a cluster is dead. Returns earlier if the fleet stops. Does not wait for clusters
     /// that are suspended, are leaving or have an unusable description.

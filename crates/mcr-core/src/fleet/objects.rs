@@ -17,7 +17,7 @@ use super::{cluster::Cluster, handle::Fleet};
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Node;
-/// use mcr_core::{Fleet, HUB, StoreError};
+/// use mcr_core::{Fleet, HUB};
 ///
 /// fn report(fleet: &Fleet) {
 ///     let nodes = fleet.list::<Node>();

@@ -116,6 +116,34 @@ async fn a_fleet_that_stops_ends_every_wait_for_its_clusters() {
     assert!(started.elapsed() < AN_HOUR, "{:?}", started.elapsed());
 }
 
+/// A snapshot without clusters must not read as a fleet in which everything is ready.
+#[tokio::test(start_paused = true)]
+async fn a_report_waits_for_discovery_until_the_limit_and_says_that_it_is_not_complete() {
+    let (changes, fleet) = told();
+    let limit = Duration::from_secs(30);
+    let started = Instant::now();
+    let idle = fleet.ready(limit).await;
+    assert_eq!(started.elapsed(), limit);
+    let unknown = "provider told has not announced all its clusters: its discovery has not ended";
+    assert_eq!(idle.not_ready(), [unknown]);
+
+    let running = run(&fleet);
+    let spec = ClusterSpec::new(name("a"), dead()).suspended("asleep");
+    changes.unbounded_send(Change::Upsert(spec)).unwrap();
+    let half = fleet.ready(limit).await;
+    assert_eq!(half.not_ready(), [unknown, "cluster a: Suspended: asleep"]);
+
+    // It ends at once when discovery does.
+    let started = Instant::now();
+    let (all, ()) = tokio::join!(fleet.ready(AN_HOUR), async {
+        for_millis(1000).await;
+        changes.unbounded_send(Change::Synced).unwrap();
+    });
+    assert_eq!(all.not_ready(), ["cluster a: Suspended: asleep"]);
+    assert!(started.elapsed() < limit, "{:?}", started.elapsed());
+    running.stop().await;
+}
+
 /// The list of the ConfigMaps waits for a permit, and that of the Secrets is forbidden.
 pub(crate) fn gated() -> (Server, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));

@@ -84,7 +84,14 @@ impl HubArgs {
                 only: self.hub_kubeconfig.is_some(),
                 origin,
             })),
-            Err(source) => Err(ArgsError::Kubeconfig { origin, source }),
+            Err(source) => Err(ArgsError::Kubeconfig {
+                origin: match self.hub_kubeconfig {
+                    Some(_) => origin,
+                    // One of several files.
+                    None => entry.file.display().to_string(),
+                },
+                source,
+            }),
         }
     }
 

@@ -7,7 +7,7 @@
 //! | `--serve` | [`ManagerArgs`] |
 //! | `--log-format` | [`LogArgs`] |
 //!
-//! [`Args`] has all of them. The command `mcr` has the same flags with the same meaning.
+//! [`Args`] has all of them. The command `mcr` has the same flags for clusters and hub, with the same meaning.
 //!
 //! A program without flags of its own:
 //!
@@ -64,6 +64,8 @@ pub use log::{LogArgs, LogFormat};
 pub use manager::ManagerArgs;
 
 /// All flags of this module. See [`args`](self).
+///
+/// A program that uses only some of them flattens the parts that it uses, so that its help has no flag without an effect.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(about = None, long_about = None)]
 #[non_exhaustive]

@@ -93,8 +93,9 @@ use crate::{
 /// After an object is deleted, its requests have [`RequestObject::Deleted`](crate::RequestObject::Deleted). With a label or
 /// field selector in [`watch_request`](Self::watch_request), they have
 /// [`LeftWatch`](crate::RequestObject::LeftWatch) instead, as do those of objects that no longer match:
-/// [`Request::confirm_deleted`](crate::Request::confirm_deleted) asks the server. Deletions while the program does not run
-/// are not reported. If a cluster leaves, its objects do not count as deleted.
+/// [`Request::confirm_deleted`](crate::Request::confirm_deleted) asks the server. Deletions while the program does not run,
+/// or while it is a [standby](crate::ManagerBuilder::leader_election), are not reported. If a cluster leaves, its objects do
+/// not count as deleted.
 #[must_use = "a controller does nothing until it is built and run"]
 pub struct Controller<K> {
     pub(super) name: Arc<str>,

@@ -71,7 +71,7 @@ impl Member {
     pub(crate) fn find(&self, key: &ObjectKey) -> Option<StoredObject> {
         // Read under the lock: a clone of the store would cost more than the read.
         let found = match &*lock(&self.primary) {
-            // The gate has decided whether the request may run. It does not wait for an optional kind.
+            // The gate has decided that the request may run. An error would drop it.
             Some(store) => store.raw_unsynced(key),
             None => return Some(StoredObject::Unwatched),
         };

@@ -131,6 +131,7 @@ impl Ended {
         let is_retried = self.outcome != Outcome::Drop;
         let attempt = job.attempt.saturating_add(1);
         let now = (Instant::now(), SystemTime::now());
+        // Before `done`: from then on the request may run again, and a success must find its entry.
         let line = member.failing.add(&job.key, failure, attempt, is_retried, now);
         queue.done(job, self.outcome);
         let Some(repeated) = line else {

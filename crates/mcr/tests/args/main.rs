@@ -1,6 +1,8 @@
 //! The flags of `mcr::args`: help, errors, the hub.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod log;
+
 use std::{error::Error, path::Path};
 
 use clap::{CommandFactory, Parser};

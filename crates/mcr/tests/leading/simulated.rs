@@ -243,6 +243,24 @@ async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadli
     put_map(&work, "b");
     let waits = || (status.status().queue.ready > 0).then_some(());
     eventually(PATIENCE, "the watch goes on", waits).await;
+    assert_eq!(seen.all().len(), 3, "no reconcile begins after the loss");
+    drop(process);
+}
+
+#[tokio::test]
+async fn a_reconcile_that_ignores_its_token_is_dropped_before_another_replica_can_lead() {
+    let (hub, work) = (SimCluster::new(), SimCluster::builder().name("work").build());
+    hub.create(lease("")).or_fail();
+    put_map(&work, "a");
+    let seen = Seen::default();
+    let maps = controller("maps").build(deaf, Arc::new(seen.clone()));
+    let token = hub.admin_token();
+    let election = election(&hub).client(hub.client_with_token(&token));
+    let process = start(Manager::single(work.client()).controller(maps), election);
+    seen.until("began").await;
+    hub.remove_user(&token);
+    seen.until("dropped").await;
+    assert!(!process.leadership.is_held());
     drop(process);
 }
 

@@ -240,9 +240,8 @@ impl Cluster {
 
     /// The features of its API that some API servers lack.
     pub fn capabilities(&self) -> Capabilities {
-        self.placement().map_or_else(Capabilities::default, |placement| {
-            placement.layout().capabilities()
-        })
+        let layout = self.placement().map(|placement| placement.layout());
+        layout.map_or_else(Capabilities::default, |layout| layout.capabilities())
     }
 
     /// Whether every object that leaves a watch without selectors was deleted, as the layout of its scope says.

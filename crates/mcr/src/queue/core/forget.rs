@@ -15,3 +15,35 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash> QueueCore<C, K> {
         forgotten
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use crate::queue::{Outcome, Priority, QueueConfig, QueueCore};
+
+    #[test]
+    fn a_forgotten_key_does_not_run_and_a_running_one_is_left_alone() {
+        let now = Instant::now();
+        let mut queue = QueueCore::new(QueueConfig::default(), now);
+        queue.engage("eu", 1);
+        queue.add(&"eu", "ready", Priority::Live, now);
+        queue.add_after(&"eu", "delayed", Priority::Live, Duration::from_secs(1), now);
+        assert!(queue.forget(&"eu", &"ready") && queue.forget(&"eu", &"delayed"));
+        assert!(!queue.forget(&"eu", &"ready") && !queue.forget(&"us", &"ready"));
+        assert_eq!(
+            (queue.len(), queue.next_deadline(), queue.counters().dropped),
+            (0, None, 2)
+        );
+        assert_eq!(queue.pop(now + Duration::from_secs(2)), None);
+
+        queue.add(&"eu", "running", Priority::Live, now);
+        let work = queue.pop(now).unwrap();
+        queue.add(&"eu", "running", Priority::Live, now);
+        assert!(!queue.forget(&"eu", &"running"));
+        assert!(queue.done(&work, Outcome::Drop, now));
+        assert_eq!(queue.pop(now).map(|work| work.key), Some("running"));
+    }
+}
