@@ -17,8 +17,8 @@ const NEXTEST: Tool = Tool {
     takes: "4 minutes",
 };
 
-/// The tests that share API servers, which they can only in one process.
-const SHARED: &str = "package(examples) & binary(examples)";
+/// The tests that share API servers, which they can only in one process. The library of the package has the same name.
+const SHARED: &str = "package(examples) & binary(examples) & kind(test)";
 
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args, Default)]
