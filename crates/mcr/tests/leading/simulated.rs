@@ -293,6 +293,34 @@ async fn the_lease_is_released_after_the_reconciles_have_ended() {
     assert_eq!(holder(&cluster), "");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_lease_is_kept_while_a_reconcile_runs_that_can_not_be_aborted() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("")).or_fail();
+    put_map(&cluster, "a");
+    let seen = Seen::default();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    // It never awaits, so an abort has no effect.
+    let reconcile = move |_: Request<ConfigMap>, seen: Arc<Seen>| {
+        let wait = wait.clone();
+        async move {
+            seen.push("began");
+            let _ = wait.lock().unwrap().recv();
+            Ok::<_, BoxError>(())
+        }
+    };
+    let maps = controller("maps").build(reconcile, Arc::new(seen.clone()));
+    let builder = Manager::single(cluster.client())
+        .controller(maps)
+        .shutdown_grace(Duration::from_millis(20));
+    let process = start(builder, election(&cluster));
+    seen.until("began").await;
+    let _ = process.running.stop().await;
+    assert!(holder(&cluster).starts_with("me_"), "it expires");
+    drop(go_on);
+}
+
 #[tokio::test]
 async fn settings_that_could_not_work_are_told_when_the_manager_is_built() {
     let cluster = SimCluster::new();
