@@ -16,8 +16,8 @@ fn candidate() -> Candidate {
     Candidate::new("lock")
         .namespace("default")
         .identity("me")
-        .lease_duration(Duration::from_secs(1))
-        .renew_deadline(Duration::from_millis(800))
+        .lease_duration(Duration::from_secs(2))
+        .renew_deadline(Duration::from_millis(1900))
         .retry_period(Duration::from_millis(20))
 }
 

@@ -10,7 +10,8 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-fn now() -> u64 {
+/// In microseconds.
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000 + u64::try_from(time.tv_nsec).unwrap() / 1_000
 }
@@ -33,14 +34,19 @@ impl Journal {
         Self(path.to_owned())
     }
 
-    /// Adds an entry with the time of now. The file is opened to append, so lines of two processes do not mix.
+    /// Adds an entry with the time of now.
     pub(crate) fn write(&self, process: &str, what: &str) {
+        self.write_at(process, what, now());
+    }
+
+    /// Adds an entry. The file is opened to append, so lines of two processes do not mix.
+    pub(crate) fn write_at(&self, process: &str, what: &str, at: u64) {
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&self.0)
             .unwrap();
-        file.write_all(format!("{process} {what} {}\n", now()).as_bytes())
+        file.write_all(format!("{process} {what} {at}\n").as_bytes())
             .unwrap();
     }
 

@@ -24,7 +24,7 @@ use mcr_testkit::{
 };
 use serde_json::json;
 
-use crate::journal::Journal;
+use crate::journal::{Journal, now};
 
 const PROCESS: &str = "MCR_LEADING_PROCESS";
 
@@ -48,11 +48,14 @@ struct Context {
 
 /// `endless` runs until it is dropped, and ignores its token. Other requests end at once and come again.
 async fn reconcile(request: Request<ConfigMap>, context: Arc<Context>) -> Result<Action, BoxError> {
+    // Read first: the process may be stopped before the entry is in the file.
+    let mut at = now();
     let run = context.runs.fetch_add(1, Ordering::SeqCst).to_string();
-    context.journal.write(&context.process, &run);
+    context.journal.write_at(&context.process, &run, at);
     while request.name() == "endless" {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        context.journal.write(&context.process, &run);
+        at = now();
+        context.journal.write_at(&context.process, &run, at);
     }
     Ok(Action::requeue(Duration::from_millis(10)))
 }

@@ -72,14 +72,21 @@ fn controller(name: &str) -> Controller<ConfigMap> {
     Controller::<ConfigMap>::new(name.to_owned()).watch_request(|watch| watch.namespace("default"))
 }
 
-/// An election whose durations are short.
+/// An election that loses the Lease soon if it can't be renewed.
+fn short_election(cluster: &SimCluster) -> LeaderElection {
+    election(cluster)
+        .lease_duration(Duration::from_secs(2))
+        .renew_deadline(Duration::from_millis(1500))
+}
+
+/// An election that does not lose the Lease because the machine is busy.
 fn election(cluster: &SimCluster) -> LeaderElection {
     LeaderElection::new("lock")
         .namespace("default")
         .client(cluster.client())
         .identity("me")
-        .lease_duration(Duration::from_secs(2))
-        .renew_deadline(Duration::from_millis(1200))
+        .lease_duration(Duration::from_secs(60))
+        .renew_deadline(Duration::from_secs(40))
         .retry_period(Duration::from_millis(50))
 }
 
@@ -232,7 +239,7 @@ async fn without_the_cluster_of_the_lease_reconciles_are_cancelled_at_the_deadli
     let maps = controller("maps").build(polite, Arc::new(seen.clone())).unwrap();
     let status = maps.handle();
     let token = hub.admin_token();
-    let election = election(&hub).client(hub.client_with_token(&token));
+    let election = short_election(&hub).client(hub.client_with_token(&token));
     let process = start(Manager::single(work.client()).controller(maps), election);
     seen.until("began").await;
     hub.remove_user(&token);
@@ -255,7 +262,7 @@ async fn a_reconcile_that_ignores_its_token_is_dropped_before_another_replica_ca
     let seen = Seen::default();
     let maps = controller("maps").build(deaf, Arc::new(seen.clone()));
     let token = hub.admin_token();
-    let election = election(&hub).client(hub.client_with_token(&token));
+    let election = short_election(&hub).client(hub.client_with_token(&token));
     let process = start(Manager::single(work.client()).controller(maps), election);
     seen.until("began").await;
     hub.remove_user(&token);
@@ -314,11 +321,14 @@ async fn the_lease_is_kept_while_a_reconcile_runs_that_can_not_be_aborted() {
     let builder = Manager::single(cluster.client())
         .controller(maps)
         .shutdown_grace(Duration::from_millis(20));
-    let process = start(builder, election(&cluster));
+    let process = start(builder, short_election(&cluster));
     seen.until("began").await;
-    let _ = process.running.stop().await;
-    assert!(holder(&cluster).starts_with("me_"), "it expires");
+    let stopping = tokio::spawn(process.running.stop());
+    let ended = || (!process.leadership.is_held()).then_some(());
+    eventually(PATIENCE, "the election ends", ended).await;
+    assert!(holder(&cluster).starts_with("me_"), "the Lease expires");
     drop(go_on);
+    let _ = stopping.await.or_fail();
 }
 
 #[tokio::test]
