@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcr_core::{ClusterState, WatchStatus};
 use tokio::{sync::watch, time::timeout};
 
-/// So long the gating watches may take until the log says that requests wait for them.
+/// How long the gating watches may take before the log names them.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A watch that keeps all requests of its controller waiting, because it has not listed yet.
