@@ -115,6 +115,6 @@ async fn main() -> anyhow::Result<()> {
         .client(hub.client().await?)
         .build()?;
     let fleet = Fleet::builder().provider(hub).provider(members).build();
-    let manager = args.manager.manager().fleet(fleet.clone());
+    let manager = args.manager.manager_in(&args.hub).fleet(fleet.clone());
     Ok(manager.controller(controller(&fleet)).build()?.run().await?)
 }

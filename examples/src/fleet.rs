@@ -31,7 +31,7 @@ impl FleetArgs {
     /// If a flag makes no sense, or the provider was not compiled in.
     pub async fn manager(&self) -> anyhow::Result<ManagerBuilder> {
         let provider = self.clusters.provider().await?;
-        let manager = self.manager.manager().provider(provider);
+        let manager = self.manager.manager_in(&self.clusters.hub).provider(provider);
         Ok(manager.settings(|settings| self.clusters.settings(settings)))
     }
 }

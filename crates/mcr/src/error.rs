@@ -111,7 +111,7 @@ pub enum ManagerError {
     LeaderElection(#[from] mcr_lease::InvalidCandidate),
     /// The leader election has no client for the cluster that has the Lease.
     #[error(
-        "leader election: found neither the service account of a Pod nor a kubeconfig for the cluster of the Lease: {source}. Give a client with LeaderElection::client"
+        "leader election: no client for the cluster of the Lease: {source}. Run in a Pod, correct the kubeconfig, or give a client with LeaderElection::client"
     )]
     LeaderElectionClient {
         /// The error.

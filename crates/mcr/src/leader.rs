@@ -1,8 +1,10 @@
 //! Leader election of a manager: one replica reconciles, and the others are standbys with warm watches.
 
-use std::time::Duration;
+use std::{future::ready, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
+use mcr_core::BoxError;
 use mcr_lease::{Candidate, Election, InvalidCandidate, Leadership};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -36,22 +38,29 @@ use crate::{ControllerHandle, ManagerError};
 #[must_use = "pass it to ManagerBuilder::leader_election"]
 pub struct LeaderElection {
     candidate: Candidate,
-    client: Option<Client>,
+    client: MakeClient,
 }
+
+/// Makes the client when the manager runs: it may read files and run a credential plugin.
+pub(crate) type MakeClient = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, BoxError>> + Send + Sync>;
 
 impl LeaderElection {
     /// An election on the Lease of this name. Replicas of one program use the same name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             candidate: Candidate::new(name),
-            client: None,
+            client: Arc::new(|| Client::try_default().map(|made| Ok(made?)).boxed()),
         }
     }
 
     /// Sets the client of the cluster that has the Lease. Default: the cluster in which the Pod runs, or else the current
     /// context of the kubeconfig, as in `Client::try_default`.
-    pub fn client(mut self, client: Client) -> Self {
-        self.client = Some(client);
+    pub fn client(self, client: Client) -> Self {
+        self.client_from(Arc::new(move || ready(Ok(client.clone())).boxed()))
+    }
+
+    pub(crate) fn client_from(mut self, client: MakeClient) -> Self {
+        self.client = client;
         self
     }
 
@@ -107,7 +116,7 @@ impl std::fmt::Debug for LeaderElection {
 /// The election of a built manager.
 pub(crate) struct Elected {
     election: Election,
-    client: Option<Client>,
+    client: MakeClient,
 }
 
 impl Elected {
@@ -117,14 +126,9 @@ impl Elected {
 
     /// Starts to take part in the election.
     pub(crate) async fn start(self) -> Result<RunningElection, ManagerError> {
-        let client = match self.client {
-            Some(client) => client,
-            None => Client::try_default()
-                .await
-                .map_err(|source| ManagerError::LeaderElectionClient {
-                    source: Box::new(source),
-                })?,
-        };
+        let client = (self.client)()
+            .await
+            .map_err(|source| ManagerError::LeaderElectionClient { source })?;
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
         task.spawn(self.election.run(client, stop.clone()));
         Ok(RunningElection { task, stop })

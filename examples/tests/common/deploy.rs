@@ -38,9 +38,11 @@ pub(crate) struct Deployed<'a> {
 }
 
 impl<'a> Deployed<'a> {
-    /// Applies the manifests for an example, and the kubeconfig of the member as a Secret. `more` changes those of the hub.
+    /// Applies the manifests for an example, and the kubeconfig of the member as a Secret. The manifests of the hub are an
+    /// overlay, and `more` changes them.
     pub(crate) fn new(
         example: &'static str,
+        overlay: &str,
         (hub, hub_kubectl): (&'a Member, Kubectl),
         (member, member_kubectl): (&'a Member, Kubectl),
         mut more: Value,
@@ -49,7 +51,7 @@ impl<'a> Deployed<'a> {
         // A dry run makes no namespace for what is to be in it.
         hub_kubectl.run(&["create", "namespace", &namespace]);
         more["namespace"] = json!(namespace);
-        let on_hub = kustomization(&format!("overlays/{example}"), more);
+        let on_hub = kustomization(&format!("overlays/{overlay}"), more);
         let prefix = format!("{namespace}-");
         let on_member = kustomization(&format!("member-rbac/{example}"), json!({"namePrefix": prefix}));
         for (kubectl, folder) in [(&hub_kubectl, &on_hub), (&member_kubectl, &on_member)] {
@@ -152,8 +154,8 @@ impl<'a> Deployed<'a> {
             serde_json::from_str(&member).unwrap(),
         );
         let roles = hub["items"].as_array().unwrap();
-        assert_eq!(roles.len(), 1);
-        [rights(&roles[0]), rights(&member)]
+        assert!(!roles.is_empty());
+        [roles.iter().flat_map(rights).collect(), rights(&member)]
     }
 
     /// Runs the program of the Deployment, with its arguments and its files, as its ServiceAccount.

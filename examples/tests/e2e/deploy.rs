@@ -26,7 +26,13 @@ fn deploy<'a>(
     more: Value,
 ) -> Deployed<'a> {
     let kubectl = |of: &Member| Kubectl::with(e2e.kubectl(), &of.kubeconfig);
-    Deployed::new(example, (hub, kubectl(hub)), (alpha, kubectl(alpha)), more)
+    Deployed::new(
+        example,
+        example,
+        (hub, kubectl(hub)),
+        (alpha, kubectl(alpha)),
+        more,
+    )
 }
 
 /// As an administrator may do, who looks after the program in a shell: no Pod is made.

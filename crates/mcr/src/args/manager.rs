@@ -1,7 +1,10 @@
 //! The flags for the manager.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
+use futures::FutureExt;
+
+use super::HubArgs;
 use crate::{LeaderElection, Manager, ManagerBuilder};
 
 /// The options of the manager.
@@ -19,14 +22,29 @@ pub struct ManagerArgs {
 
 impl ManagerArgs {
     /// Starts to build a manager, which serves at the address of `--serve`, and elects a leader with the Lease of
-    /// `--leader-election`.
+    /// `--leader-election`. The Lease is in the cluster of the Pod, or else in the current context of the kubeconfig.
     pub fn manager(&self) -> ManagerBuilder {
+        self.build(|lease| LeaderElection::new(lease))
+    }
+
+    /// As [`manager`](Self::manager), with the Lease in this hub.
+    pub fn manager_in(&self, hub: &HubArgs) -> ManagerBuilder {
+        let hub = hub.clone();
+        self.build(|lease| {
+            LeaderElection::new(lease).client_from(Arc::new(move || {
+                let hub = hub.clone();
+                async move { Ok(hub.hub()?.client().await?) }.boxed()
+            }))
+        })
+    }
+
+    fn build(&self, election: impl FnOnce(&str) -> LeaderElection) -> ManagerBuilder {
         let mut manager = Manager::builder();
         if let Some(address) = self.serve {
             manager = manager.serve(address);
         }
         match &self.leader_election {
-            Some(lease) => manager.leader_election(LeaderElection::new(lease)),
+            Some(lease) => manager.leader_election(election(lease)),
             None => manager,
         }
     }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `--kubeconfigs`, `--kubeconfig-dirs`, `--globs` | [`KubeconfigArgs`] |
 //! | `--hub-kubeconfig`, `--hub-context` | [`HubArgs`] |
-//! | `--serve` | [`ManagerArgs`] |
+//! | `--serve`, `--leader-election` | [`ManagerArgs`] |
 //! | `--log-format` | [`LogArgs`] |
 //!
 //! [`Args`] has all of them. The command `mcr` has the same flags for clusters and hub, with the same meaning.
@@ -129,8 +129,8 @@ impl Args {
         self.log.init_log();
     }
 
-    /// Starts to build a manager. See [`ManagerArgs::manager`].
+    /// Starts to build a manager. See [`ManagerArgs::manager_in`].
     pub fn manager(&self) -> ManagerBuilder {
-        self.manager.manager()
+        self.manager.manager_in(&self.hub)
     }
 }
