@@ -60,17 +60,11 @@ pub struct SecretArgs {
     pub allow_loopback: bool,
 }
 
-impl SecretArgs {
-    /// What the kubeconfigs in Secrets may do: the provider's policy, and the fleet's.
-    fn policy(&self) -> AccessPolicy {
-        AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
-    }
-}
-
 impl ClusterArgs {
     /// Settings of a fleet over these clusters.
     pub fn settings(&self, settings: &mut FleetSettings) {
-        settings.access_policy = self.secrets.policy();
+        let addresses = AddressPolicy::default().allow_loopback(self.secrets.allow_loopback);
+        settings.access_policy = AccessPolicy::default().addresses(addresses);
     }
 
     /// The provider that was asked for.
@@ -144,8 +138,7 @@ async fn kubeconfig(hub: &HubArgs, secrets: &SecretArgs) -> anyhow::Result<Box<d
             secrets.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL),
             "true",
         )
-        .key(secrets.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
-        .access_policy(secrets.policy());
+        .key(secrets.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY));
     if let Some(namespace) = &secrets.namespace {
         builder = builder.namespace(namespace);
     }

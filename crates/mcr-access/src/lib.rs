@@ -59,8 +59,14 @@ pub use trust::Trust;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
-        document::Document, endpoint::redacted_uri, error::list_names, exec::output as exec_output,
-        resolve::resolve_with, sync::lock, time::rfc3339_option, unprintable::is_format,
+        document::Document,
+        endpoint::redacted_uri,
+        error::list_names,
+        exec::output as exec_output,
+        resolve::resolve_with,
+        sync::lock,
+        time::{rfc3339, rfc3339_option},
+        unprintable::is_format,
         weak_cache::WeakCache,
     };
 

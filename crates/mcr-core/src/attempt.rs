@@ -7,33 +7,11 @@ use mcr_client::internal::user_code::{CatchPanic, DISCOVERY, catch_panic};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Change, Discovery, Provider};
+use crate::{AccessPolicy, Change, Discovery, Provider};
 
 /// A running discovery of a provider. Every kind of failure, also a panic, becomes an error text.
 ///
 /// Dropping it cancels the token of the discovery, and drops the discovery.
-///
-/// ```
-/// use futures::{StreamExt, stream};
-/// use mcr_core::{Change, Discovery, Provider, internal::Attempt};
-/// use tokio_util::sync::CancellationToken;
-///
-/// struct Short;
-/// impl Provider for Short {
-///     fn name(&self) -> &str {
-///         "short"
-///     }
-///     fn discover(&self, _: CancellationToken) -> Discovery {
-///         stream::iter([Ok(Change::Synced)]).boxed()
-///     }
-/// }
-///
-/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// let mut attempt = Attempt::begin(&Short, CancellationToken::new()).unwrap();
-/// assert!(matches!(attempt.next().await, Ok(Change::Synced)));
-/// assert!(attempt.next().await.unwrap_err().contains("ended its discovery"));
-/// # })
-/// ```
 pub struct Attempt {
     discovery: CatchPanic<Discovery>,
     stop: CancellationToken,
@@ -45,9 +23,13 @@ impl Attempt {
     ///
     /// # Errors
     /// If the provider panics.
-    pub fn begin(provider: &dyn Provider, stop: CancellationToken) -> Result<Self, String> {
+    pub fn begin(
+        provider: &dyn Provider,
+        stop: CancellationToken,
+        policy: &AccessPolicy,
+    ) -> Result<Self, String> {
         let started = Instant::now();
-        match catch_panic(DISCOVERY, || provider.discover(stop.clone())) {
+        match catch_panic(DISCOVERY, || provider.discover_with_policy(stop.clone(), policy)) {
             Ok(discovery) => Ok(Self {
                 discovery: CatchPanic::new(DISCOVERY, discovery),
                 stop,

@@ -74,6 +74,7 @@ pub mod internal {
         attempt::Attempt,
         rounds::{HeldClusters, Rounds},
     };
-    pub use mcr_access::internal::{is_format, lock};
+    pub use mcr_access::internal::{is_format, lock, rfc3339, rfc3339_option};
     pub use mcr_client::internal::{Backoff, jitter};
+    pub use mcr_store::describe as describe_json_error;
 }

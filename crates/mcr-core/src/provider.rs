@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxError, ClusterName, ClusterSpec};
+use crate::{AccessPolicy, BoxError, ClusterName, ClusterSpec};
 
 /// One announcement of a [`Provider`].
 ///
@@ -104,6 +104,15 @@ pub trait Provider: Send + Sync + 'static {
     /// Starts a discovery. The fleet calls it again when a discovery has failed.
     fn discover(&self, stop: CancellationToken) -> Discovery;
 
+    /// Starts a discovery in a fleet with this policy. The fleet calls this method instead of [`discover`](Self::discover).
+    ///
+    /// A provider that checks untrusted kubeconfigs applies `policy` unless it has a policy of its own. A layer passes `policy`
+    /// on: without it, the inner provider applies [`AccessPolicy::default`]. Default: [`discover`](Self::discover).
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let _ = policy;
+        self.discover(stop)
+    }
+
     /// Says where the provider looks for clusters and how to add one there. The fleet logs the text if it has no clusters.
     /// Must do no I/O and show no secrets. Default: an empty text, which is not logged.
     fn searched(&self) -> String {
@@ -111,26 +120,22 @@ pub trait Provider: Send + Sync + 'static {
     }
 }
 
-impl<P: Provider + ?Sized> Provider for Arc<P> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn discover(&self, stop: CancellationToken) -> Discovery {
-        (**self).discover(stop)
-    }
-    fn searched(&self) -> String {
-        (**self).searched()
-    }
+macro_rules! forward {
+    ($($pointer:ident),*) => {$(
+        impl<P: Provider + ?Sized> Provider for $pointer<P> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn discover(&self, stop: CancellationToken) -> Discovery {
+                (**self).discover(stop)
+            }
+            fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+                (**self).discover_with_policy(stop, policy)
+            }
+            fn searched(&self) -> String {
+                (**self).searched()
+            }
+        }
+    )*};
 }
-
-impl<P: Provider + ?Sized> Provider for Box<P> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn discover(&self, stop: CancellationToken) -> Discovery {
-        (**self).discover(stop)
-    }
-    fn searched(&self) -> String {
-        (**self).searched()
-    }
-}
+forward!(Arc, Box);

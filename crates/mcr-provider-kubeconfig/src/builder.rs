@@ -29,7 +29,7 @@ pub struct KubeconfigProviderBuilder {
     label: (String, String),
     key: String,
     trust: Trust,
-    policy: AccessPolicy,
+    policy: Option<AccessPolicy>,
     events: bool,
     watch: Arc<WatchSettings>,
     blocked_for: Duration,
@@ -58,7 +58,7 @@ impl KubeconfigProviderBuilder {
             label: (SECRET_LABEL.into(), "true".into()),
             key: SECRET_KEY.into(),
             trust: Trust::Untrusted,
-            policy: AccessPolicy::default(),
+            policy: None,
             events: true,
             watch: Arc::default(),
             blocked_for: BLOCKED_FOR,
@@ -112,13 +112,13 @@ impl KubeconfigProviderBuilder {
         self
     }
 
-    /// Sets what the kubeconfigs may use in this process. Default: [`AccessPolicy::default`], inline data only.
+    /// Sets what the kubeconfigs of this provider may use. Default: the policy of the fleet, `FleetSettings::access_policy`.
     ///
-    /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet checks
-    /// every kubeconfig against a policy of its own before it connects. Set the same policy for both.
+    /// The provider announces a kubeconfig that the policy forbids as broken, and reports it on the Secret. The fleet always
+    /// checks its own policy before it connects, so this option can forbid more than the fleet does, but never allow more.
     #[must_use]
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
-        self.policy = policy;
+        self.policy = Some(policy);
         self
     }
 
@@ -188,6 +188,7 @@ impl KubeconfigProviderBuilder {
                     qualified: namespace.is_none(),
                     trust: self.trust,
                     policy: self.policy,
+                    fleet_policy: AccessPolicy::default(),
                 }),
                 events: self.events,
                 ledger: Ledger::default(),

@@ -1,7 +1,9 @@
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
-use mcr_core::{BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem};
+use mcr_core::{
+    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem,
+};
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +11,7 @@ use crate::{
     config::Config,
     event_publisher::EventPublisher,
     inventory::{Inventory, Outcome},
+    secret::Rules,
 };
 
 /// So many Secrets are looked at in one go at most, so that the first of thousands are announced at once.
@@ -55,9 +58,15 @@ impl Provider for KubeconfigProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
         let config = self.config.clone();
+        let mut rules = Rules::clone(&config.rules);
+        rules.fleet_policy = policy.clone();
         // The watch begins when the stream is first polled, as it needs a runtime then and not before.
-        stream::once(async move { Running::start(config) })
+        stream::once(async move { Running::start(config, rules) })
             .flat_map(|running| {
                 stream::unfold(running, async |mut running| {
                     let item = running.next().await?;
@@ -94,7 +103,7 @@ enum HubChange {
 }
 
 impl Running {
-    fn start(config: Arc<Config>) -> Self {
+    fn start(config: Arc<Config>, rules: Rules) -> Self {
         Self {
             watch: HubWatch::with_settings(
                 config.client.clone(),
@@ -102,7 +111,7 @@ impl Running {
                 config.watch.clone(),
             ),
             event_publisher: EventPublisher::new(config.clone()),
-            inventory: Some(Inventory::new(config.rules.clone())),
+            inventory: Some(Inventory::new(rules.into())),
             ready: VecDeque::new(),
             outage: None,
             config,

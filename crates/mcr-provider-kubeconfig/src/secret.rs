@@ -61,7 +61,7 @@ impl Secret {
 }
 
 /// What counts of a Secret, and what it may say.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Rules {
     /// The label that all of them have, and that therefore says nothing.
     pub(crate) label: String,
@@ -69,7 +69,9 @@ pub(crate) struct Rules {
     /// Whether names have the namespace in them.
     pub(crate) qualified: bool,
     pub(crate) trust: Trust,
-    pub(crate) policy: AccessPolicy,
+    /// `None` if the policy of the fleet applies.
+    pub(crate) policy: Option<AccessPolicy>,
+    pub(crate) fleet_policy: AccessPolicy,
 }
 
 /// A cluster as its Secret describes it.
@@ -154,8 +156,9 @@ impl Rules {
 
     /// Whether the kubeconfig can be used and may be. Looks at no file that it names.
     pub(crate) fn check(&self, described: &Described) -> Result<(), Problem> {
+        let policy = self.policy.as_ref().unwrap_or(&self.fleet_policy);
         let checked = match self.trust {
-            Trust::Untrusted => check(&described.access(Trust::Untrusted), &self.policy),
+            Trust::Untrusted => check(&described.access(Trust::Untrusted), policy),
             Trust::Trusted => check_form(described),
         };
         checked.map_err(|error| self.problem(&error))
@@ -164,9 +167,12 @@ impl Rules {
     fn problem(&self, error: &AccessError) -> Problem {
         let hint = match error {
             // Of the few things refused that no policy allows.
-            AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => {
-                ", here (`access_policy`) and in the fleet's settings"
-            }
+            AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => match self.policy {
+                Some(_) => {
+                    "; both policies must allow it: the `access_policy` of the provider and `FleetSettings::access_policy`"
+                }
+                None => "; the policy is in `FleetSettings::access_policy`",
+            },
             _ => "",
         };
         Problem {

@@ -92,7 +92,6 @@ async fn secrets_are_clusters_that_join_rotate_and_leave_with_no_more_than_the_d
     let provider = KubeconfigProvider::builder()
         .client(as_documented(&hub).await)
         .namespace(hub.name())
-        .access_policy(locally())
         .build()
         .or_fail();
     let controller = Controller::<ConfigMap>::new("answer")

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_core::{
-    Change, Provider,
+    AccessPolicy, Change, Provider,
     internal::{Attempt, Backoff},
 };
 use tokio::time::{Instant, sleep_until};
@@ -28,6 +28,7 @@ pub(crate) struct Run {
     provider: Arc<dyn Provider>,
     /// Cancelled when the child is removed, and when the discovery of the multi provider itself ends.
     stop: CancellationToken,
+    policy: AccessPolicy,
     attempt: Option<Attempt>,
     /// When the next attempt may begin. `None` for the first attempt.
     due: Option<Instant>,
@@ -35,11 +36,17 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(id: ChildId, provider: Arc<dyn Provider>, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        id: ChildId,
+        provider: Arc<dyn Provider>,
+        stop: CancellationToken,
+        policy: AccessPolicy,
+    ) -> Self {
         Self {
             id,
             provider,
             stop,
+            policy,
             attempt: None,
             due: None,
             backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
@@ -63,7 +70,7 @@ impl Run {
                 if let Some(due) = self.due {
                     sleep_until(due).await;
                 }
-                Attempt::begin(&*self.provider, self.stop.child_token())
+                Attempt::begin(&*self.provider, self.stop.child_token(), &self.policy)
                     .map_err(|panicked| self.failed(panicked, Duration::ZERO))?
             }
         };
@@ -94,7 +101,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_cap_and_only_a_long_run_shortens_them() {
-        let mut run = Run::new(0, Arc::new(ClustersProvider::new()), CancellationToken::new());
+        let mut run = Run::new(
+            0,
+            Arc::new(ClustersProvider::new()),
+            CancellationToken::new(),
+            AccessPolicy::default(),
+        );
         let mut pause = |ran| run.failed(String::new(), ran).retry_in;
         for i in 0..30 {
             let pause = pause(Duration::from_secs(1));

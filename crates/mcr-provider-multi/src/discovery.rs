@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use mcr_core::{Change, ClusterName};
+use mcr_core::{AccessPolicy, Change, ClusterName};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ type Step = (Run, Result<Change, Failed>);
 pub(crate) struct Running {
     registry: Arc<Registry>,
     stop: CancellationToken,
+    /// The policy of the fleet, for the children that have none of their own.
+    policy: AccessPolicy,
     /// The version of the children that this discovery has seen.
     seen: Option<u64>,
     children: BTreeMap<ChildId, Child>,
@@ -44,11 +46,12 @@ struct Child {
 }
 
 impl Running {
-    pub(crate) fn start(registry: Arc<Registry>, stop: CancellationToken) -> Self {
+    pub(crate) fn start(registry: Arc<Registry>, stop: CancellationToken, policy: AccessPolicy) -> Self {
         let deadline = Instant::now() + registry.options.sync_timeout;
         let departed = registry.take_departed();
         let mut running = Self {
             stop,
+            policy,
             seen: None,
             children: BTreeMap::new(),
             steps: FuturesUnordered::new(),
@@ -139,8 +142,8 @@ impl Running {
             releases: desired.releases,
         };
         self.children.insert(desired.id, child);
-        self.steps
-            .push(Run::new(desired.id, desired.provider, stop).next().boxed());
+        let run = Run::new(desired.id, desired.provider, stop, self.policy.clone());
+        self.steps.push(run.next().boxed());
     }
 
     fn heard(&mut self, step: Option<Step>) {

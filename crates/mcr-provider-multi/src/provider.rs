@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use futures::{StreamExt, stream};
-use mcr_core::{Discovery, Provider};
+use mcr_core::{AccessPolicy, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,8 +55,13 @@ impl Provider for MultiProvider {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
         let registry = self.registry.clone();
-        let start = move || (Running::start(registry, stop.child_token()), stop);
+        let policy = policy.clone();
+        let start = move || (Running::start(registry, stop.child_token(), policy), stop);
         // Children start when the stream is first polled, as their discoveries need a runtime then and not before.
         stream::once(async move { start() })
             .flat_map(|(running, stop)| {

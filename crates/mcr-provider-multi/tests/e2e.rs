@@ -51,7 +51,6 @@ async fn a_kind_cluster_and_one_of_a_secret_are_worked_on_side_by_side() {
     let secrets = KubeconfigProvider::builder()
         .client(e2e.client(E2eCluster::Hub).await)
         .namespace(hub.name())
-        .access_policy(locally())
         .build()
         .or_fail();
     let multi = MultiProvider::builder()

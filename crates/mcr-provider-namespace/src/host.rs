@@ -2,8 +2,8 @@
 
 use futures::{StreamExt, future::BoxFuture, stream};
 use mcr_core::{
-    Access, BoxError, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery, Fleet, FleetEvent,
-    FleetEvents, Provider,
+    Access, AccessPolicy, BoxError, Change, Cluster, ClusterName, ClusterSpec, ClusterState, Discovery,
+    Fleet, FleetEvent, FleetEvents, Provider,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -37,10 +37,15 @@ impl HostCluster {
     ///
     /// # Errors
     /// If the host cluster can't be reached, with the reason. The caller tries again.
-    pub(crate) async fn connect(provider: &str, access: Access) -> Result<Self, BoxError> {
+    pub(crate) async fn connect(
+        provider: &str,
+        access: Access,
+        policy: AccessPolicy,
+    ) -> Result<Self, BoxError> {
         let name = ClusterName::new(format!("host of {provider}"))?;
         let fleet = Fleet::builder()
             .provider(Only(ClusterSpec::new(name, access)))
+            .settings(|settings| settings.access_policy = policy)
             .build();
         let mut events = fleet.subscribe();
         let mut running: BoxFuture<'static, ()> =

@@ -8,8 +8,8 @@ use std::{
 use futures::{StreamExt, stream};
 use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{
-    Access, BoxError, Change, ClusterName, ClusterSpec, Discovery, HubEvent, HubWatch, Object, ObjectKey,
-    Provider, Scope, WatchRequest,
+    Access, AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, Discovery, HubEvent, HubWatch, Object,
+    ObjectKey, Provider, Scope, WatchRequest,
 };
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -68,9 +68,13 @@ impl Provider for NamespaceProvider {
 
     /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
     fn discover(&self, stop: CancellationToken) -> Discovery {
-        let start = Step::Connect(self.clone());
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let start = Step::Connect(self.clone(), policy.clone());
         stream::unfold(start, async |step| match step {
-            Step::Connect(provider) => Some(match Running::start(provider).await {
+            Step::Connect(provider, policy) => Some(match Running::start(provider, policy).await {
                 // No change yet: the stream goes on at once.
                 Ok(running) => (None, Step::Follow(Box::new(running))),
                 Err(error) => (Some(Err(error)), Step::End),
@@ -88,7 +92,7 @@ impl Provider for NamespaceProvider {
 }
 
 enum Step {
-    Connect(NamespaceProvider),
+    Connect(NamespaceProvider, AccessPolicy),
     Follow(Box<Running>),
     /// The discovery has ended with an error.
     End,
@@ -126,9 +130,9 @@ struct Status {
 }
 
 impl Running {
-    async fn start(provider: NamespaceProvider) -> Result<Self, BoxError> {
+    async fn start(provider: NamespaceProvider, policy: AccessPolicy) -> Result<Self, BoxError> {
         let config = &provider.config;
-        let host = HostCluster::connect(&provider.name, config.access.clone()).await?;
+        let host = HostCluster::connect(&provider.name, config.access.clone(), policy).await?;
         // The table of kinds has to be filled before the first watch.
         config
             .mapping

@@ -2,8 +2,12 @@
 
 use std::{borrow::Cow, error::Error, iter::successors};
 
+use k8s_openapi::serde_json;
 use kube::core::Status;
-use mcr_core::{ClusterName, ClusterNotFound, internal::is_format};
+use mcr_core::{
+    ClusterName, ClusterNotFound,
+    internal::{describe_json_error, is_format},
+};
 
 use crate::TerminalError;
 
@@ -51,6 +55,10 @@ impl Failure {
                 text.push_str(": ");
                 text.push_str(&cause);
             }
+        }
+        // The text of a JSON error quotes values, which may be those of a Secret.
+        for json in causes().filter_map(|error| error.downcast_ref::<serde_json::Error>()) {
+            text = text.replace(&json.to_string(), &describe_json_error(json));
         }
         let failure = Self::new(&text);
         Self {
@@ -208,6 +216,35 @@ mod tests {
             classes,
             [(403, "Forbidden".to_owned()), (403, "Forbidden".to_owned())]
         );
+    }
+
+    #[test]
+    fn a_response_of_another_shape_is_described_without_its_values() {
+        let json = || serde_json::from_str::<Vec<u8>>(r#"[1, "hunter2"]"#).unwrap_err();
+        assert!(json().to_string().contains("hunter2"));
+        let described = "valid JSON of another shape than expected (line 1, column 13)";
+        let of_kube = || kube::Error::SerdeError(json());
+        let anyhow = anyhow::Error::from(of_kube()).context("can't read");
+        for (error, text) in [
+            (
+                Box::new(json()) as Box<dyn Error + Send + Sync>,
+                described.to_owned(),
+            ),
+            (
+                Box::new(of_kube()),
+                format!("Error deserializing response: {described}"),
+            ),
+            (
+                Box::new(Shown(of_kube())),
+                format!("can't patch: Error deserializing response: {described}"),
+            ),
+            (
+                anyhow.into(),
+                format!("can't read: Error deserializing response: {described}"),
+            ),
+        ] {
+            assert_eq!(Failure::of(error.as_ref()).text, text);
+        }
     }
 
     #[test]

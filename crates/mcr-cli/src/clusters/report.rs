@@ -101,8 +101,8 @@ impl Report {
         })
     }
 
-    /// Whether every provider is synced without an error, and every cluster is Ready, without blocked kinds and failing
-    /// objects.
+    /// Whether every provider is synced without an error, and every cluster is Ready, without blocked kinds that controllers
+    /// need and failing objects.
     pub(crate) fn is_ready(&self) -> bool {
         self.providers
             .iter()
@@ -244,7 +244,18 @@ impl Row {
     }
 
     fn is_ready(&self) -> bool {
-        self.state == "Ready" && self.blocked().is_none() && self.failing().unwrap_or(0) == 0
+        self.state == "Ready" && !self.lacks_a_kind() && self.failing().unwrap_or(0) == 0
+    }
+
+    /// Whether a blocked kind keeps a controller waiting, or was listed before it was blocked.
+    ///
+    /// Other blocked kinds are optional: no controller waits for them. If no controller works on the cluster, nothing says which
+    /// kinds are optional, and all count.
+    fn lacks_a_kind(&self) -> bool {
+        let controllers = self.controllers();
+        let mut waited_for = controllers.iter().flat_map(|of| &of.waits_for);
+        let counts = |kind: &Kind<'_>| kind.blocked && (kind.synced || controllers.is_empty());
+        waited_for.any(|kind| kind.blocked) || self.kinds().iter().any(counts)
     }
 }
 

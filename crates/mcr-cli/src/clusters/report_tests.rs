@@ -110,6 +110,30 @@ fn blocked_kinds_and_failing_objects_are_not_ready() {
 }
 
 #[test]
+fn a_blocked_kind_that_no_controller_waits_for_is_ready() {
+    let us = |controllers: Value, synced: bool| {
+        let mut report = recorded();
+        report.clusters.retain(|row| row.name == "us");
+        let row = &mut report.clusters[0].rest;
+        row["controllers"] = controllers;
+        row["kinds"][1]["synced"] = synced.into();
+        report
+    };
+    let blocked = json!({"watch": "configmaps", "blocked": true});
+    let waiting = json!({"old": {"gate": "open"}, "new": {"gate": "blocked", "kinds": [blocked]}});
+    let open = || json!({"old": {"gate": "open"}});
+    assert!(us(open(), false).is_ready(), "the kind is optional");
+    let why = us(open(), false).clusters[0].why();
+    assert!(why.starts_with("configmaps: 403"), "it is still shown: {why}");
+    assert!(!us(waiting, false).is_ready(), "a controller waits for it");
+    assert!(!us(open(), true).is_ready(), "the right to list it was withdrawn");
+    assert!(
+        !us(json!({}), false).is_ready(),
+        "no controller says that it is optional"
+    );
+}
+
+#[test]
 fn what_is_not_known_is_passed_on_as_it_is() {
     let value = serde_json::to_value(report()).unwrap();
     assert_eq!(value["clusters"][0]["objects"], 3);

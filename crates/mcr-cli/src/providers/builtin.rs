@@ -50,7 +50,6 @@ fn kubeconfig() -> Linked {
                 .client(options.hub().await?)
                 .label(flags.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL), "true")
                 .key(flags.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
-                .access_policy(flags.policy())
                 // No events: the command only reads, and the controller's provider writes them.
                 .events(false);
             if let Some(namespace) = &flags.namespace {

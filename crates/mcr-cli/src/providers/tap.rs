@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use mcr_core::{Change, ClusterSpec, Discovery, Provider, explain_error, internal::lock};
+use mcr_core::{AccessPolicy, Change, ClusterSpec, Discovery, Provider, explain_error, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use super::Kind;
@@ -87,18 +87,25 @@ impl Provider for Tap {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
         let heard = self.heard.clone();
         let ended = (heard.clone(), stop.clone());
         let update = |heard: &Mutex<Heard>, change: &dyn Fn(&mut Heard)| {
             change(&mut lock(heard));
         };
-        let said = self.provider.discover(stop).inspect(move |item| match item {
-            Ok(change) => update(&heard, &|heard| heard.hear(change)),
-            Err(error) => {
-                let why = explain_all(error.as_ref());
-                update(&heard, &|heard| heard.error = Some(why.clone()));
-            }
-        });
+        let said = self
+            .provider
+            .discover_with_policy(stop, policy)
+            .inspect(move |item| match item {
+                Ok(change) => update(&heard, &|heard| heard.hear(change)),
+                Err(error) => {
+                    let why = explain_all(error.as_ref());
+                    update(&heard, &|heard| heard.error = Some(why.clone()));
+                }
+            });
         // A discovery that ends by itself has failed too.
         let end = stream::once(async move {
             let (heard, stop) = ended;

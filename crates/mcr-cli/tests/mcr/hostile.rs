@@ -246,7 +246,6 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     let provider = KubeconfigProvider::builder()
         .client(hub.client())
         .namespace("fleet")
-        .access_policy(locally.clone())
         .build()
         .or_fail();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -250,7 +250,6 @@ async fn engages(hub: &ControlPlane) {
     let provider = KubeconfigProvider::builder()
         .client(hub.client())
         .namespace("fleet")
-        .access_policy(locally.clone())
         .build()
         .or_fail();
     let fleet = Fleet::builder()

@@ -93,7 +93,8 @@ impl Discoveries {
 
     /// Applies the changes of one discovery until it ends. Returns why it ended.
     async fn listen(self: &Arc<Self>, id: ProviderId, provider: &dyn Provider) -> String {
-        let mut attempt = match Attempt::begin(provider, self.token().child_token()) {
+        let stop = self.token().child_token();
+        let mut attempt = match Attempt::begin(provider, stop, self.access_policy()) {
             Ok(attempt) => attempt,
             Err(error) => return error,
         };

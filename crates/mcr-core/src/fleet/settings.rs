@@ -28,7 +28,7 @@ pub struct FleetSettings {
     pub reconnect_cap: Duration,
     /// How long fetching a credential may take. Default 35 seconds.
     pub credential_timeout: Duration,
-    /// What untrusted kubeconfigs may do.
+    /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// The settings of lists and watches.
     pub watch: Arc<WatchSettings>,

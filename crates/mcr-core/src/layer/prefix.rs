@@ -1,7 +1,7 @@
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxError, BrokenCluster, Change, ClusterName, Discovery, Provider};
+use crate::{AccessPolicy, BoxError, BrokenCluster, Change, ClusterName, Discovery, Provider};
 
 /// A provider that puts a prefix in front of the names of another. [`prefix`] creates it.
 #[derive(Debug, Clone)]
@@ -38,9 +38,13 @@ impl<P: Provider> Provider for Prefix<P> {
     }
 
     fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
         let prefix = self.prefix.clone();
         self.inner
-            .discover(stop)
+            .discover_with_policy(stop, policy)
             .filter_map(move |item| std::future::ready(rename(&prefix, item).transpose()))
             .boxed()
     }

@@ -12,7 +12,8 @@ fn rules() -> Rules {
         key: "kubeconfig".into(),
         qualified: false,
         trust: Trust::Untrusted,
-        policy: AccessPolicy::default(),
+        policy: None,
+        fleet_policy: AccessPolicy::default(),
     }
 }
 
@@ -206,16 +207,35 @@ fn each_kind_of_hostile_kubeconfig_is_broken_with_what_to_do() {
 #[test]
 fn what_a_policy_allows_is_good_and_what_it_could_allow_says_where() {
     let insecure = kubeconfig("a").replace("6443'", "6443', insecure-skip-tls-verify: true");
-    let said = put(&mut inventory(), with(&insecure));
+    let (strict, lenient) = (AccessPolicy::default, || {
+        AccessPolicy::default().allow_insecure_tls(true)
+    });
+    let said = |policy: Option<AccessPolicy>, fleet_policy: AccessPolicy| {
+        let rules = Rules {
+            policy,
+            fleet_policy,
+            ..rules()
+        };
+        put(&mut Inventory::new(Arc::new(rules)), with(&insecure)).remove(0)
+    };
+    let allow = "allow it with AccessPolicy::allow_insecure_tls";
+    let refused = said(None, strict());
     assert!(
-        said[0].ends_with(
-            "allow it with AccessPolicy::allow_insecure_tls, here (`access_policy`) and in the fleet's settings"
-        ),
-        "{said:?}"
+        refused.ends_with(&format!(
+            "{allow}; the policy is in `FleetSettings::access_policy`"
+        )),
+        "{refused}"
     );
-    let mut rules = rules();
-    rules.policy = AccessPolicy::default().allow_insecure_tls(true);
-    assert_eq!(put(&mut Inventory::new(Arc::new(rules)), with(&insecure)), ["+a"]);
+    assert_eq!(said(None, lenient()), "+a", "the fleet's policy");
+    let refused = said(Some(strict()), lenient());
+    let both =
+        "both policies must allow it: the `access_policy` of the provider and `FleetSettings::access_policy`";
+    assert!(refused.ends_with(&format!("{allow}; {both}")), "{refused}");
+    assert_eq!(
+        said(Some(lenient()), strict()),
+        "+a",
+        "the fleet refuses it when it connects"
+    );
 }
 
 #[test]

@@ -122,7 +122,6 @@ impl Hub {
         KubeconfigProvider::builder()
             .client(self.robot.client().await.or_fail())
             .namespace(self.namespace)
-            .access_policy(locally())
     }
 
     pub(crate) fn secrets(&self) -> Api<Secret> {

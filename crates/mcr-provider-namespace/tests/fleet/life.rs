@@ -9,9 +9,11 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use mcr::ClusterState;
-use mcr_core::{Change, HubWatch, Provider, WatchRequest};
+use mcr_core::{
+    Access, AccessPolicy, AddressPolicy, Change, HubWatch, KubeconfigAccess, Provider, Trust, WatchRequest,
+};
 use mcr_provider_namespace::NamespaceProvider;
-use mcr_testkit::control_plane::ControlPlane;
+use mcr_testkit::{control_plane::ControlPlane, sim::SimCluster};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -319,6 +321,23 @@ async fn a_host_that_can_not_be_reached_is_told_and_tried_again() {
         names,
         ["default", "kube-node-lease", "kube-public", "kube-system"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_untrusted_kubeconfig_of_the_host_may_do_what_the_policy_of_the_fleet_allows() {
+    let host = SimCluster::new().serve().await.or_fail();
+    let access = Access::from(KubeconfigAccess::new(host.kubeconfig(), Trust::Untrusted));
+    let provider = NamespaceProvider::builder().access(access).build().or_fail();
+    let locally = AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true));
+    let first = async |policy: &AccessPolicy| {
+        let mut discovery = provider.discover_with_policy(CancellationToken::new(), policy);
+        let first = tokio::time::timeout(PATIENCE, discovery.next()).await.or_fail();
+        first.unwrap().map_err(|error| error.to_string())
+    };
+    let allowed = first(&locally).await;
+    assert!(matches!(allowed, Ok(Change::Upsert(_))), "{allowed:?}");
+    let error = first(&AccessPolicy::default()).await.unwrap_err();
+    assert!(error.contains("loopback"), "{error}");
 }
 
 /// A provider that finds clusters in a cluster that is a namespace: it watches with an ordinary client.

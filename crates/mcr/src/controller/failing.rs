@@ -10,9 +10,10 @@ use std::{
     time::SystemTime,
 };
 
-use k8s_openapi::jiff::Timestamp;
-use mcr_core::{ObjectKey, internal::lock};
-use serde::Serializer;
+use mcr_core::{
+    ObjectKey,
+    internal::{lock, rfc3339, rfc3339_option},
+};
 use tokio::time::Instant;
 
 use super::damping::Damping;
@@ -46,21 +47,6 @@ pub struct FailingRequest {
     /// retried until its object changes.
     #[serde(serialize_with = "rfc3339_option")]
     pub retry_at: Option<SystemTime>,
-}
-
-fn timestamp(time: &SystemTime) -> String {
-    Timestamp::try_from(*time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
-}
-
-fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&timestamp(time))
-}
-
-fn rfc3339_option<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => rfc3339(time, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// A failing request, without its key.
