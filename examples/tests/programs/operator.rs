@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use kube::CustomResourceExt;
-use mcr::{Manager, ManagerError};
+use mcr::Manager;
 use mcr_testkit::{
     faults::Fault,
     sim::{SimCluster, SimRule},
-    waiting::Background,
 };
 use serde_json::{Value, json};
 
 use crate::{
     database_operator::{Database, controller},
-    world::{Place, World},
+    world::{Place, Running, World},
 };
 
 const DATABASES: &str = "databases.example.io";
@@ -54,12 +53,12 @@ async fn world() -> World {
     world
 }
 
-fn run(world: &World) -> Background<Result<(), ManagerError>> {
+fn run(world: &World) -> Running {
     world.run(Manager::builder().controller(controller(&world.fleet)))
 }
 
 /// A world whose databases are Ready.
-async fn ready() -> (World, Background<Result<(), ManagerError>>) {
+async fn ready() -> (World, Running) {
     let world = world().await;
     let running = run(&world);
     for place in [&world.eu, &world.us] {
@@ -75,6 +74,10 @@ async fn is(place: &Place, name: &str, phase: &str) {
     let key = format!("default/{name}");
     let phase_of = |cluster: &SimCluster| Some(cluster.get(DATABASES, &key)?["status"]["phase"] == phase);
     place.has(&what, |cluster| phase_of(cluster)?.then_some(())).await;
+}
+
+fn deletes(place: &Place) -> usize {
+    place.cluster.audit().count(|event| event.verb == "delete")
 }
 
 /// Waits for a StatefulSet with an image.
@@ -126,11 +129,10 @@ async fn operator_keeps_databases_from_creation_to_deletion() {
     world.eu.cluster.delete(DATABASES, "default/main").unwrap();
     world.eu.loses(DATABASES, "default/main").await;
     assert!(events(&world.eu).contains(&"Released".to_owned()));
-    running.stop().await.unwrap();
+    running.stop().await;
 }
 
 #[tokio::test]
-#[ignore = "until a watch of the hub gates all requests"]
 async fn operator_with_a_slow_hub_reports_no_missing_profile() {
     let world = world().await;
     world.hub.slow("configmaps").await;
@@ -139,7 +141,9 @@ async fn operator_with_a_slow_hub_reports_no_missing_profile() {
         is(place, "main", "Ready").await;
         assert_eq!(events(place), ["Ready"]);
     }
-    running.stop().await.unwrap();
+    // No database was looked at before the profiles were known.
+    assert_eq!(running.errors(), 0);
+    running.stop().await;
 }
 
 /// A profile without its label is no profile. What runs goes on running.
@@ -152,13 +156,14 @@ async fn operator_when_the_label_of_a_profile_is_taken_away_waits_and_tears_noth
     for place in [&world.eu, &world.us] {
         is(place, "main", "Waiting").await;
         runs(place, "main", "db:1").await;
+        assert_eq!(deletes(place), 0);
     }
     world.hub.put(profile("db:2"));
     for place in [&world.eu, &world.us] {
         is(place, "main", "Ready").await;
         runs(place, "main", "db:2").await;
     }
-    running.stop().await.unwrap();
+    running.stop().await;
 }
 
 #[tokio::test]
@@ -169,14 +174,20 @@ async fn operator_with_a_paused_cluster_goes_on_elsewhere_and_catches_up() {
     world.eu.put(database("second"));
     runs(&world.us, "main", "db:2").await;
     runs(&world.eu, "main", "db:1").await;
+    // Once it is known to be unreachable, its requests wait and take no place of others.
+    running.parks(&world.eu).await;
+    world.hub.put(profile("db:3"));
+    runs(&world.us, "main", "db:3").await;
     world.eu.proxy.clear().await;
     for name in ["main", "second"] {
-        runs(&world.eu, name, "db:2").await;
+        runs(&world.eu, name, "db:3").await;
         is(&world.eu, name, "Ready").await;
     }
-    running.stop().await.unwrap();
+    running.recovers(&world.eu).await;
+    running.stop().await;
 }
 
+/// On the simulator, which checks rights as an API server does: each real one would take seconds to start.
 #[tokio::test]
 async fn operator_without_rights_in_a_cluster_goes_on_elsewhere_and_catches_up() {
     let (world, running) = ready().await;
@@ -186,21 +197,31 @@ async fn operator_without_rights_in_a_cluster_goes_on_elsewhere_and_catches_up()
     world.hub.put(profile("db:2"));
     runs(&world.us, "main", "db:2").await;
     runs(&world.eu, "main", "db:1").await;
+    running.fails(&world.eu, "403").await;
+    // Nothing tells the program that it has the rights again.
     world.eu.rights([SimRule::all()]);
     runs(&world.eu, "main", "db:2").await;
-    running.stop().await.unwrap();
+    running.recovers(&world.eu).await;
+    running.stop().await;
 }
 
+/// On the simulator, which ends the watches of a removed kind and answers 404 as an API server does.
 #[tokio::test]
 async fn operator_without_its_crd_in_a_cluster_goes_on_elsewhere_and_comes_back_with_it() {
     let (world, running) = ready().await;
     let crds = "customresourcedefinitions.apiextensions.k8s.io";
     world.eu.cluster.delete(crds, DATABASES).unwrap();
+    world.blocked(&world.eu).await;
     world.hub.put(profile("db:2"));
     runs(&world.us, "main", "db:2").await;
     world.eu.put(crd());
-    world.eu.put(database("main"));
-    runs(&world.eu, "main", "db:2").await;
-    is(&world.eu, "main", "Ready").await;
-    running.stop().await.unwrap();
+    // `second` is known only from the watch, which nothing but a list of its own brings back.
+    for name in ["main", "second"] {
+        world.eu.put(database(name));
+        runs(&world.eu, name, "db:2").await;
+        is(&world.eu, name, "Ready").await;
+    }
+    running.recovers(&world.eu).await;
+    assert_eq!(deletes(&world.us), 0);
+    running.stop().await;
 }

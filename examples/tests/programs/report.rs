@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use mcr::{HUB, Manager, ManagerError};
+use mcr::{HUB, Manager};
 use mcr_testkit::{
     faults::{Fault, Match},
     sim::SimRule,
-    waiting::{Background, eventually},
+    waiting::eventually,
 };
 use serde_json::json;
 
 use crate::{
     fleet_report,
-    world::{PATIENCE, World},
+    world::{PATIENCE, Running, World},
 };
 
 const EVERY: Duration = Duration::from_millis(400);
@@ -27,28 +27,26 @@ async fn world() -> World {
     world
 }
 
-fn run(world: &World) -> Background<Result<(), ManagerError>> {
+fn run(world: &World) -> Running {
     world.run(Manager::builder().task("report", |fleet, stop| fleet_report::run(fleet, stop, EVERY)))
 }
 
-/// Waits until the report has these parts: of clusters that are counted, and of those that are missing.
-async fn reports(world: &World, counted: &[&str], missing: &[&str]) {
-    let what = format!("{counted:?} counted and {missing:?} missing");
+/// Waits until the report has these parts, in this order of the clusters.
+async fn reports(world: &World, eu: &str, us: &str) {
+    let what = format!("a report with {eu} and {us}");
     world
         .hub
         .has(&what, |hub| {
             let report = hub.get("configmaps", "default/fleet-report")?;
-            let has = |key: &str, parts: &[&str]| {
-                let text = report["data"][key].as_str().unwrap_or_default();
-                parts.iter().all(|part| text.contains(part)) && text.lines().count() == parts.len()
-            };
-            (has("counted", counted) && has("missing", missing)).then_some(())
+            let data = report["data"].as_object()?;
+            let has = |name: &str, part: &str| data.get(name)?.as_str()?.contains(part).then_some(());
+            (data.len() == 2).then_some(())?;
+            has("eu", eu).and(has("us", us))
         })
         .await;
 }
 
-const EU: &str = "eu: 2 nodes, 0 Pods";
-const US: &str = "us: 2 nodes, 0 Pods";
+const COUNTED: &str = "2 nodes, 0 Pods";
 
 /// The hub says late which members there are.
 #[tokio::test]
@@ -65,62 +63,67 @@ async fn report_with_a_slow_hub_names_every_cluster_from_the_first_on() {
         .hub
         .has("a report", |hub| hub.get("configmaps", "default/fleet-report"))
         .await;
-    let text = first["data"].to_string();
-    assert!(text.contains("eu: ") && text.contains("us: "), "{text}");
-    running.stop().await.unwrap();
+    let names = first["data"].as_object().unwrap().keys();
+    assert_eq!(names.collect::<Vec<_>>(), ["eu", "us"]);
+    running.stop().await;
 }
 
 #[tokio::test]
 async fn report_when_the_label_of_a_cluster_is_taken_away_still_counts_it() {
     let world = world().await;
     let running = run(&world);
-    reports(&world, &[EU, US], &[]).await;
+    reports(&world, COUNTED, COUNTED).await;
+    let before = world.fleet.get("eu").unwrap();
     world.unlabel(&world.eu);
-    world
-        .us
-        .put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "three"}}));
-    reports(&world, &[EU, "us: 3 nodes"], &[]).await;
-    running.stop().await.unwrap();
+    let unlabelled = || before.labels().is_empty().then_some(());
+    eventually(PATIENCE, "the label is taken away", unlabelled).await;
+    for place in [&world.eu, &world.us] {
+        place.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "three"}}));
+    }
+    reports(&world, "3 nodes", "3 nodes").await;
+    // It never left the fleet, so no report was without it.
+    assert!(world.fleet.get("eu").unwrap().is_same(&before));
+    running.stop().await;
 }
 
 #[tokio::test]
 async fn report_with_a_paused_cluster_names_it_and_counts_the_others() {
     let world = world().await;
     let running = run(&world);
-    reports(&world, &[EU, US], &[]).await;
+    reports(&world, COUNTED, COUNTED).await;
     world.eu.proxy.set(Fault::Silent).await;
-    reports(&world, &[US], &["eu: "]).await;
+    reports(&world, "missing: ", COUNTED).await;
     world.eu.proxy.clear().await;
-    reports(&world, &[EU, US], &[]).await;
-    running.stop().await.unwrap();
+    reports(&world, COUNTED, COUNTED).await;
+    running.stop().await;
 }
 
 #[tokio::test]
 async fn report_without_rights_in_a_cluster_names_it_and_counts_the_others() {
     let world = world().await;
     let running = run(&world);
-    reports(&world, &[EU, US], &[]).await;
+    reports(&world, COUNTED, COUNTED).await;
     world
         .eu
         .rights([SimRule::new(["*"], ["nodes", "namespaces"], ["*"])]);
-    reports(&world, &[US], &["forbidden"]).await;
+    reports(&world, "forbidden", COUNTED).await;
     world.eu.rights([SimRule::all()]);
-    reports(&world, &[EU, US], &[]).await;
-    running.stop().await.unwrap();
+    reports(&world, COUNTED, COUNTED).await;
+    running.stop().await;
 }
 
 #[tokio::test]
 async fn report_without_the_kind_in_a_cluster_names_it_and_counts_the_others() {
     let world = world().await;
     let running = run(&world);
-    reports(&world, &[EU, US], &[]).await;
+    reports(&world, COUNTED, COUNTED).await;
     world
         .eu
         .proxy
         .set(Fault::NotFound.on(Match::any().resource("nodes")))
         .await;
-    reports(&world, &[US], &["eu: "]).await;
+    reports(&world, "missing: ", COUNTED).await;
     world.eu.proxy.clear().await;
-    reports(&world, &[EU, US], &[]).await;
-    running.stop().await.unwrap();
+    reports(&world, COUNTED, COUNTED).await;
+    running.stop().await;
 }

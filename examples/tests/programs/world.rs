@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt};
 use mcr::{
-    ClusterName, ClusterSpec, Fleet, HUB, KubeconfigAccess, ManagerBuilder, ManagerError, Provider, Trust,
-    core::Discovery,
+    ClusterName, ClusterSpec, ControllerClusterStatus, ControllerHandle, Fleet, HUB, KubeconfigAccess,
+    ManagerBuilder, ManagerError, Provider, Trust, core::Discovery,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_provider_single::SingleProvider;
@@ -17,8 +17,9 @@ use mcr_testkit::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// The limit of waits that succeed. A condition of another cluster must not slow a cluster down to it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit of waits that succeed. It is below the time limits of the programs and of their clients, so that no cluster may wait
+/// for another one to run into them.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Place {
     pub(crate) cluster: SimCluster,
@@ -170,8 +171,76 @@ impl World {
         self.clusters.add(ClusterSpec::new(name, access.into()));
     }
 
-    pub(crate) fn run(&self, manager: ManagerBuilder) -> Background<Result<(), ManagerError>> {
+    /// Waits until a cluster of the fleet has a kind that it refuses to list.
+    pub(crate) async fn blocked(&self, place: &Place) {
+        let name = place.cluster.name();
+        let blocked = || {
+            let clusters = self.fleet.snapshot().clusters;
+            let mut found = clusters.iter().filter(|cluster| cluster.name == *name);
+            found.any(|cluster| cluster.kinds_blocked > 0).then_some(())
+        };
+        eventually(PATIENCE, &format!("{name} has a blocked kind"), blocked).await;
+    }
+
+    pub(crate) fn run(&self, manager: ManagerBuilder) -> Running {
         let manager = manager.fleet(self.fleet.clone()).build().unwrap();
-        Background::start(|stop| manager.run_until(stop))
+        Running {
+            controllers: manager.controllers(),
+            background: Background::start(|stop| manager.run_until(stop)),
+        }
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    controllers: Vec<ControllerHandle>,
+    background: Background<Result<(), ManagerError>>,
+}
+
+impl Running {
+    /// The number of reconciles that returned an error.
+    pub(crate) fn errors(&self) -> u64 {
+        let counts = self
+            .controllers
+            .iter()
+            .map(|controller| controller.status().counts);
+        counts.map(|counts| counts.errors).sum()
+    }
+
+    /// Waits for a state of a cluster in the controller.
+    async fn has(&self, place: &Place, what: &str, wanted: impl Fn(&ControllerClusterStatus) -> bool) {
+        let name = place.cluster.name();
+        let controller = self.controllers.first().unwrap();
+        let has = || {
+            let status = controller.status();
+            wanted(status.clusters.get(name)?).then_some(())
+        };
+        eventually(PATIENCE, &format!("{name} has {what}"), has).await;
+    }
+
+    /// Waits until the controller begins no reconcile in a cluster, because it is unreachable, although it has requests.
+    pub(crate) async fn parks(&self, place: &Place) {
+        self.has(place, "requests that wait", |status| {
+            status.parked && status.ready + status.delayed + status.running > 0
+        })
+        .await;
+    }
+
+    /// Waits until a request of a cluster fails with such an error, as `/clusters` shows it.
+    pub(crate) async fn fails(&self, place: &Place, error: &str) {
+        self.has(place, &format!("a request that fails with {error}"), |status| {
+            status.failing.iter().any(|failing| failing.error.contains(error))
+        })
+        .await;
+    }
+
+    /// Waits until no request of a cluster fails.
+    pub(crate) async fn recovers(&self, place: &Place) {
+        self.has(place, "no failing request", |status| status.failing_count == 0)
+            .await;
+    }
+
+    pub(crate) async fn stop(self) {
+        self.background.stop().await.unwrap();
     }
 }
