@@ -20,7 +20,9 @@
 //! async fn main() -> Result<(), BoxError> {
 //!     let args = Args::parse();
 //!     args.init_log();
-//!     let members = FileProvider::builder().files(&args.clusters.kubeconfigs).build()?;
+//!     let from = &args.clusters;
+//!     let members =
+//!         FileProvider::builder().files(&from.kubeconfigs).dirs(&from.kubeconfig_dirs).globs(&from.globs).build()?;
 //!     let fleet = args.fleet(members)?.build();
 //!     args.manager().fleet(fleet.clone()).controller(controller(&fleet)).build()?.run().await?;
 //!     Ok(())
