@@ -70,7 +70,8 @@ impl Election {
             // A holder needs time for another attempt before its deadline.
             limit: self.durations.renew_deadline / 3,
         };
-        let mut waiting = false;
+        // The holder of the round before: the log names each new one.
+        let mut named = None;
         while !stop.is_cancelled() {
             if let Step::Wait(until) = self.decision.step(clock::now()) {
                 self.during(&stop, clock::sleep_until(until)).await;
@@ -90,8 +91,12 @@ impl Election {
             };
             self.take(sent, response);
             self.publish();
-            if !std::mem::replace(&mut waiting, true) && !self.leadership.is_held() {
-                self.log_standby();
+            let holder = self.decision.holder().map(str::to_owned);
+            if named.as_ref() != Some(&holder) {
+                if !self.leadership.is_held() {
+                    self.log_standby();
+                }
+                named = Some(holder);
             }
         }
         self.release(&requests).await;
@@ -175,7 +180,7 @@ impl Election {
         match status.holder {
             Some(holder) if holder == *identity => {
                 let wait = self.durations.lease.as_secs_f32();
-                tracing::info!(%lease, %identity, "leader election: there was no Lease, so this process leads after {wait} s: if someone deleted the Lease, its last holder may still work until then");
+                tracing::info!(%lease, %identity, "leader election: the Lease is new, so this process leads after {wait} s: if someone has deleted the Lease, its last holder may work until then");
             }
             Some(holder) => {
                 tracing::info!(%lease, %identity, %holder, "leader election: this process is a standby")

@@ -2,6 +2,9 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use k8s_openapi::jiff::Timestamp;
+use serde::Serializer;
+
 /// Whether a candidate holds the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,7 +39,34 @@ pub struct LeaseStatus {
     /// The Lease, as `namespace/name`.
     pub lease: Arc<str>,
     /// The time of the last change of the role, by the clock of this machine. It is for display only.
+    #[serde(serialize_with = "rfc3339")]
     pub since: SystemTime,
     /// Why the last request to the API server failed. `None` after a success.
     pub error: Option<Arc<str>>,
+}
+
+fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    match Timestamp::try_from(*time) {
+        Ok(time) => serializer.collect_str(&format_args!("{time:.3}")),
+        Err(_) => serializer.serialize_str("unknown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_text_in_json() {
+        let status = LeaseStatus {
+            role: Role::Leader,
+            holder: None,
+            identity: "a".into(),
+            lease: "ns/l".into(),
+            since: SystemTime::UNIX_EPOCH,
+            error: None,
+        };
+        let json = serde_json::to_value(status).unwrap();
+        assert_eq!(json["since"], "1970-01-01T00:00:00.000Z");
+    }
 }

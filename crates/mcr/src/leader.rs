@@ -3,7 +3,7 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use kube::Client;
+use kube::{Client, Config};
 use mcr_core::BoxError;
 use mcr_lease::{Candidate, Election, InvalidCandidate, Leadership};
 use tokio::{
@@ -41,22 +41,32 @@ pub struct LeaderElection {
     client: MakeClient,
 }
 
-/// Makes the client when the manager runs: it may read files and run a credential plugin.
-pub(crate) type MakeClient = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, BoxError>> + Send + Sync>;
+/// Makes the client when the manager runs, because it may read files and run a credential plugin. The text names the cluster.
+pub(crate) type MakeClient =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<(Client, Option<String>), BoxError>> + Send + Sync>;
+
+async fn default_client() -> Result<(Client, Option<String>), BoxError> {
+    let config = Config::infer().await?;
+    let address = config.cluster_url.to_string();
+    Ok((Client::try_from(config)?, Some(address)))
+}
 
 impl LeaderElection {
     /// An election on the Lease of this name. Replicas of one program use the same name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             candidate: Candidate::new(name),
-            client: Arc::new(|| Client::try_default().map(|made| Ok(made?)).boxed()),
+            client: Arc::new(|| default_client().boxed()),
         }
     }
 
     /// Sets the client of the cluster that has the Lease. Default: the cluster in which the Pod runs, or else the current
     /// context of the kubeconfig, as in `Client::try_default`.
+    ///
+    /// All replicas must use the same cluster. Outside of a Pod, set the client: the current context can change between two
+    /// starts, and each replica would then lead with a Lease of its own.
     pub fn client(self, client: Client) -> Self {
-        self.client_from(Arc::new(move || ready(Ok(client.clone())).boxed()))
+        self.client_from(Arc::new(move || ready(Ok((client.clone(), None))).boxed()))
     }
 
     pub(crate) fn client_from(mut self, client: MakeClient) -> Self {
@@ -126,9 +136,12 @@ impl Elected {
 
     /// Starts to take part in the election.
     pub(crate) async fn start(self) -> Result<RunningElection, ManagerError> {
-        let client = (self.client)()
+        let (client, cluster) = (self.client)()
             .await
             .map_err(|source| ManagerError::LeaderElectionClient { source })?;
+        if let Some(cluster) = cluster {
+            tracing::info!(cluster, "leader election: the Lease is in this cluster");
+        }
         let (stop, mut task) = (CancellationToken::new(), JoinSet::new());
         task.spawn(self.election.run(client, stop.clone()));
         Ok(RunningElection { task, stop })

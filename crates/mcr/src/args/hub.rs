@@ -205,7 +205,13 @@ impl Hub {
     /// context of the hub is left out.
     pub fn members_of<P: Provider>(&self, provider: P) -> layer::Filter<P> {
         let hub = self.clone();
-        layer::filter(provider, move |spec| !hub.is(spec))
+        layer::filter(provider, move |spec| {
+            let is_hub = hub.is(spec);
+            if is_hub {
+                tracing::info!(cluster = %spec.name, "this context is the hub, so it is no member");
+            }
+            !is_hub
+        })
     }
 
     fn is(&self, spec: &ClusterSpec) -> bool {
@@ -236,6 +242,18 @@ impl Provider for Hub {
             .chain(stream::pending())
             .take_until(stop.cancelled_owned())
             .boxed()
+    }
+}
+
+/// The hub in words, for logs.
+impl fmt::Display for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Kubeconfig { file, context, .. } => {
+                write!(f, "context {context} of {}", file.display())
+            }
+            Source::Pod(_) => f.write_str("the cluster of the Pod"),
+        }
     }
 }
 

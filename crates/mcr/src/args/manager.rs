@@ -15,7 +15,8 @@ pub struct ManagerArgs {
     /// Serve /clusters, /metrics, /healthz and /readyz there, for example at 127.0.0.1:8080
     #[arg(long, value_name = "ADDRESS")]
     pub serve: Option<SocketAddr>,
-    /// Reconcile only while this process holds the Lease of this name; other replicas with the same flag are standbys
+    /// Reconcile only while this process holds the Lease of this name in the hub; other replicas with the same flag and
+    /// the same hub are standbys
     #[arg(long, value_name = "LEASE")]
     pub leader_election: Option<String>,
 }
@@ -33,7 +34,11 @@ impl ManagerArgs {
         self.build(|lease| {
             LeaderElection::new(lease).client_from(Arc::new(move || {
                 let hub = hub.clone();
-                async move { Ok(hub.hub()?.client().await?) }.boxed()
+                async move {
+                    let hub = hub.hub()?;
+                    Ok((hub.client().await?, Some(hub.to_string())))
+                }
+                .boxed()
             }))
         })
     }
