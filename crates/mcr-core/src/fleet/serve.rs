@@ -242,7 +242,7 @@ impl Engagement<'_> {
 
     /// Shows a problem as a warning. The cluster continues with the spec and the credential in use.
     fn keep_last_good(&self, problem: &str) {
-        let warning: Arc<str> = format!("{problem}; the last good one goes on").into();
+        let warning: Arc<str> = format!("{problem}; its previous settings stay in use").into();
         let known = self.cluster.info().warning.as_ref() == Some(&warning);
         if !known {
             tracing::warn!(cluster = %self.cluster.name(), %warning, "the cluster continues as before");

@@ -102,7 +102,7 @@ async fn a_bad_rotation_leaves_the_working_credentials_in_place_and_says_so() {
     .await;
     assert_eq!(
         &*warning,
-        "its new credentials are not taken: the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked; the last good one goes on"
+        "its new credentials are not taken: the API server refuses the credentials (401 Unauthorized); they may have expired or been revoked; its previous settings stay in use"
     );
     create(&plane, "still-seen").await;
     eventually(SOON, "the old credentials go on", || {
