@@ -25,7 +25,7 @@ Examples:
 
 /// Start API servers on this machine, each a cluster of its own, and keep them until Ctrl-C.
 ///
-/// Prints one line on stdout: `export KUBECONFIG=…`. The file has a context for each cluster, cluster-1, cluster-2
+/// Prints one line on stdout: `export KUBECONFIG=…`, and on stderr what to try with it. The file has a context for each cluster, cluster-1, cluster-2
 /// and so on, whose user has all rights. Ctrl-C ends the servers and removes the file and all data. No Pod runs in
 /// these clusters. Without the binaries of Kubernetes, the API servers are simulated.
 #[derive(Parser)]
@@ -113,6 +113,24 @@ impl Servers {
     }
 }
 
+/// Below the line for the shell: the contexts, kubectl where it came with the binaries, and a first command.
+fn next_steps(count: u16) -> String {
+    let contexts = match count {
+        1 => "Its context is cluster-1.".to_owned(),
+        2 => "The contexts are cluster-1 and cluster-2.".to_owned(),
+        3 => "The contexts are cluster-1, cluster-2 and cluster-3.".to_owned(),
+        count => format!("The contexts are cluster-1 to cluster-{count}."),
+    };
+    let kubectl = Binaries::find().map(|binaries| binaries.folder().join("kubectl"));
+    let kubectl = match kubectl {
+        Ok(kubectl) if kubectl.is_file() => format!("\nA kubectl is at {}", kubectl.display()),
+        _ => String::new(),
+    };
+    format!(
+        "{contexts}{kubectl}\nTo see the ConfigMaps of all of them, type there: cargo run -p examples --example configmaps"
+    )
+}
+
 /// Each simulated server listens, and each of its connections is an open file, too.
 fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -150,6 +168,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         servers.text()
     );
     writeln!(std::io::stdout(), "{export}").context("can't print")?;
+    eprintln!("{}", next_steps(args.count));
     stop.cancelled().await;
     folder.close().context("can't remove the kubeconfig")
 }

@@ -48,6 +48,13 @@ impl Kubectl {
 
     /// Runs it as a user would: its output, and what it says on stderr, where it must succeed.
     async fn run(&self, line: &str) -> String {
+        let (succeeded, said) = self.try_run(line).await;
+        assert!(succeeded, "kubectl {line}: {said}");
+        said
+    }
+
+    /// As [`run`](Self::run), with whether it succeeded.
+    async fn try_run(&self, line: &str) -> (bool, String) {
         let output = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(self.path().join("kubeconfig"))
@@ -61,9 +68,11 @@ impl Kubectl {
             .output()
             .await
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "kubectl {line}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned() + &said
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (
+            output.status.success(),
+            said + &String::from_utf8_lossy(&output.stderr),
+        )
     }
 }
 
@@ -125,4 +134,48 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
         &["\"filed\" deleted", "\"made\" deleted"],
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_is_told_what_to_do_instead_where_the_simulator_does_not_do_it() {
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
+    let apply = "use `--dry-run=client -o yaml | kubectl apply -f -`";
+    let create = "use `kubectl create -f FILE -o yaml`";
+    for (line, parts) in [
+        (
+            "create deployment web --image=nginx",
+            ["takes no protobuf for Deployment: ", apply],
+        ),
+        (
+            "create role reader --verb=get --resource=pods",
+            ["takes no protobuf for Role: ", apply],
+        ),
+        (
+            "auth can-i get pods",
+            ["takes no protobuf for SelfSubjectAccessReview: ", create],
+        ),
+        ("create token default", ["issues no tokens", "--backend real"]),
+    ] {
+        let (succeeded, said) = kubectl.try_run(line).await;
+        assert!(!succeeded, "kubectl {line}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "kubectl {line}: no {part:?} in {said}");
+        }
+    }
+
+    // Both pieces of advice lead somewhere.
+    let path = kubectl.path().join("file.yaml");
+    let deployment = kubectl
+        .run("create deployment web --image=nginx --dry-run=client -o yaml")
+        .await;
+    std::fs::write(&path, deployment).unwrap();
+    let said = kubectl.run("apply -f file.yaml").await;
+    assert!(said.contains("deployment.apps/web created"), "{said}");
+    let review = "apiVersion: authorization.k8s.io/v1\nkind: SelfSubjectAccessReview\n\
+                  spec: {resourceAttributes: {verb: get, resource: pods}}\n";
+    std::fs::write(&path, review).unwrap();
+    let said = kubectl.run("create -f file.yaml -o yaml").await;
+    assert!(said.contains("allowed: true"), "{said}");
 }

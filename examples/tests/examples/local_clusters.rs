@@ -11,6 +11,7 @@ use kube::{
     api::ListParams,
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
+use mcr_testkit::control_plane::Binaries;
 
 use crate::program::{Program, run, run_with};
 
@@ -71,6 +72,21 @@ async fn clusters_live_until_ctrl_c(backend: &str) {
     let program = Program::start_text_with("clusters", ["2", "--backend", backend], LANG);
     let file = exported(&program);
     assert_eq!(contexts(&file), ["cluster-1", "cluster-2"]);
+    // So that `kubectl config set-cluster` takes the names that are printed.
+    let kubeconfig = Kubeconfig::read_from(&file).unwrap();
+    let clusters: Vec<_> = kubeconfig
+        .clusters
+        .iter()
+        .map(|cluster| cluster.name.as_str())
+        .collect();
+    assert_eq!(clusters, ["cluster-1", "cluster-2"]);
+    program.logged("The contexts are cluster-1 and cluster-2.", 1);
+    program.logged("cargo run -p examples --example configmaps", 1);
+    if let Ok(binaries) = Binaries::find() {
+        let kubectl = binaries.folder().join("kubectl");
+        let printed = usize::from(kubectl.is_file());
+        program.logged(&format!("A kubectl is at {}", kubectl.display()), printed);
+    }
     let apis = every_context_is_a_cluster(&file).await;
     let lines = program.interrupt_text();
     assert_eq!(

@@ -115,6 +115,25 @@ impl SimError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// A real API server reads protobuf of all built-in kinds. This one says how kubectl sends something else.
+    pub(super) fn no_protobuf(kind: &Kind) -> Self {
+        let instead = if kind.create_only {
+            "`kubectl create -f FILE -o yaml`"
+        } else {
+            "`--dry-run=client -o yaml | kubectl apply -f -`"
+        };
+        let kind = &kind.kind;
+        let message = format!("this simulated API server takes no protobuf for {kind}: use {instead}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// A token without rights would be of no use, and RBAC is not evaluated.
+    pub(super) fn no_tokens() -> Self {
+        let message = "this simulated API server issues no tokens for service accounts: \
+                       use a real one (`cargo xtask clusters N --backend real` starts some)";
+        Self::new(405, "MethodNotAllowed", message).with(json!({}))
+    }
+
     pub(super) fn not_acceptable_to_built_in() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
         Self::new(406, "NotAcceptable", message).with(json!({}))

@@ -181,6 +181,9 @@ impl Request<'_> {
         if kind.create_only && !target.name.is_empty() {
             return Err(SimError::no_such_resource());
         }
+        if &*kind.resource == "serviceaccounts" && target.subresource == "token" && verb == "create" {
+            return Err(SimError::no_tokens());
+        }
         let fits = match verb {
             "get" | "update" | "patch" | "delete" => !target.name.is_empty(),
             "create" => target.name.is_empty(),

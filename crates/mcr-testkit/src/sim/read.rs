@@ -28,6 +28,9 @@ pub(super) fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, Sim
             check_kind(kind, &object)?;
             return Ok(object);
         }
+        if media == PROTOBUF {
+            return Err(SimError::no_protobuf(kind));
+        }
         let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
         return Err(SimError::unsupported_media_type(accepted));
     }

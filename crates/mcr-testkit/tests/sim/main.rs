@@ -260,3 +260,40 @@ async fn discovery_says_its_form_and_openapi_says_that_fields_are_validated() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_refusal_of_what_is_not_simulated_says_so() {
+    let cluster = SimCluster::new();
+    let service = cluster.service().with_token(&cluster.admin_token());
+    let post = async |path: &str, media: &str| {
+        let request = http::Request::post(path).header("content-type", media);
+        let body = http_body_util::Full::new(bytes::Bytes::from_static(b"k8s\0{}"));
+        let response = service.answer(request.body(body).unwrap()).await;
+        let body = http_body_util::BodyExt::collect(response.into_body())
+            .await
+            .unwrap();
+        let status: Value = serde_json::from_slice(&body.to_bytes()).unwrap();
+        (
+            status["code"].clone(),
+            status["message"].as_str().unwrap().to_owned(),
+        )
+    };
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let (code, message) = post(deployments, protobuf).await;
+    assert_eq!(code, 415);
+    assert_eq!(
+        message,
+        "this simulated API server takes no protobuf for Deployment: use `--dry-run=client -o yaml | kubectl apply -f -`"
+    );
+    let (code, message) = post(deployments, "text/plain").await;
+    assert_eq!(code, 415);
+    assert!(message.contains("unknown format"), "{message}");
+    let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let (code, message) = post(token, "application/json").await;
+    assert_eq!(code, 405);
+    assert!(
+        message.contains("issues no tokens") && message.contains("--backend real"),
+        "{message}"
+    );
+}
