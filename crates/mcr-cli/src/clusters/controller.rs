@@ -1,6 +1,6 @@
 //! Gets the report of a running controller.
 
-use std::time::Duration;
+use std::{error::Error, io, time::Duration};
 
 use anyhow::{Context, bail};
 use http::{Request, Uri};
@@ -39,6 +39,10 @@ impl Controller {
         let address = &self.address;
         let text = match timeout(self.within, self.client.request_text(request)).await {
             Ok(Ok(text)) => text,
+            Ok(Err(error)) if is_refused(&error) => bail!(
+                "{address}clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or \
+                 correct --server"
+            ),
             Ok(Err(error)) => bail!("{address}clusters: {}", said(&error)),
             Err(_) => bail!("{address}clusters: no answer within {}", seconds(self.within)),
         };
@@ -47,4 +51,17 @@ impl Controller {
             format!("{address}clusters: this is not the report of a controller; check the address")
         })
     }
+}
+
+/// Whether nothing listens at the address.
+fn is_refused(error: &kube::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let found = error.downcast_ref::<io::Error>();
+        if found.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }

@@ -110,6 +110,12 @@ pub(super) fn kinds(row: &Map<String, Value>) -> Vec<Kind<'_>> {
         .collect()
 }
 
+/// The watches of a cluster: kinds, with their namespaces and selectors.
+pub(super) fn watches(row: &Map<String, Value>) -> Vec<&str> {
+    let watch = |kind| text(kind, "watch").or_else(|| text(kind, "kind"));
+    list(row.get("kinds")).iter().filter_map(watch).collect()
+}
+
 /// The controllers that work on a cluster.
 pub(super) fn controllers(row: &Map<String, Value>) -> Vec<InController<'_>> {
     let Some(controllers) = row.get("controllers").and_then(Value::as_object) else {

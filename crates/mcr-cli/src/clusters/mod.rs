@@ -13,7 +13,7 @@ use http::Uri;
 
 pub(crate) use self::{
     controller::Controller,
-    details::InController,
+    details::{Failing, Gating, InController},
     report::{Report, Row},
 };
 use crate::{

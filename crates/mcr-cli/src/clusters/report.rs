@@ -101,6 +101,14 @@ impl Report {
         })
     }
 
+    /// Where to ask instead, if the controller is a standby in a leader election.
+    pub(crate) fn leader(&self) -> Option<String> {
+        Some(match details::standby(&self.rest)? {
+            Some(holder) => format!("this process is a standby: ask the leader {holder}, with --server at its address"),
+            None => "this process is a standby, and there is no leader now: repeat when one of the processes leads".to_owned(),
+        })
+    }
+
     /// Whether every provider is synced without an error, and every cluster is Ready, without blocked kinds that controllers
     /// need and failing objects.
     pub(crate) fn is_ready(&self) -> bool {
@@ -205,6 +213,11 @@ impl Row {
     /// The watched kinds.
     pub(crate) fn kinds(&self) -> Vec<Kind<'_>> {
         details::kinds(&self.rest)
+    }
+
+    /// The watches, with their namespaces and selectors.
+    pub(crate) fn watches(&self) -> Vec<&str> {
+        details::watches(&self.rest)
     }
 
     /// The controllers that work on the cluster.

@@ -138,12 +138,12 @@ pub(super) fn unreached(origin: &Origin, connection: &Connection, failure: &Fail
     match (origin, failure.kind) {
         (Origin::KindCluster { name, engine }, _) => on_node(engine, "start", name).into(),
         (_, FailureKind::Refused) => Fix::action("start the API server, or correct the address, then try")
-            .and_run(get(connection, "/livez")),
+            .and_run(get(origin, connection, "/livez")),
         (_, FailureKind::TimedOut) => Fix::action(format!(
             "look at firewalls and routes between here and {}",
             connection.address
         )),
-        _ => get(connection, "/livez").into(),
+        _ => get(origin, connection, "/livez").into(),
     }
 }
 
@@ -154,8 +154,8 @@ pub(super) fn unanswered(origin: &Origin, connection: &Connection, failure: &Fai
             on_node(engine, "restart", name).into()
         }
         (_, FailureKind::TimedOut) => Fix::action("restart the API server, or correct the port, then try")
-            .and_run(get(connection, "/livez")),
-        _ => get(connection, "/version").into(),
+            .and_run(get(origin, connection, "/livez")),
+        _ => get(origin, connection, "/version").into(),
     }
 }
 
@@ -166,13 +166,23 @@ pub(super) fn look_closer(facts: &ClusterFacts) -> Option<Fix> {
         Some(plugin) => Fix::action(format!(
             "run the program {plugin} by hand: the credentials come from it"
         )),
-        None => get(found, "/livez?verbose").into(),
+        None => get(&facts.origin, found, "/livez?verbose").into(),
     })
 }
 
-/// A request without credentials. It skips the verification of the certificate only if the certificate is known to be
-/// good: otherwise the certificate may be the fault, and skipping would hide it.
-fn get(connection: &Connection, path: &str) -> Command {
+/// A request with the context, if that is known, because its kubeconfig has the certificate authority. Otherwise a request
+/// without credentials. That one skips the verification of the certificate only if the certificate is known to be good:
+/// otherwise the certificate may be the fault, and skipping would hide it.
+fn get(origin: &Origin, connection: &Connection, path: &str) -> Command {
+    if let Origin::File { path: file, context } = origin
+        && !context.is_empty()
+    {
+        return Command::GetRaw {
+            file: file.clone(),
+            context: context.clone(),
+            path: path.to_owned(),
+        };
+    }
     let greeted = connection.reach.as_ref().and_then(|reach| reach.greeted.as_ref());
     let good = matches!(greeted, Some(Ok(tls)) if tls.verdict == Some(Verdict::Good));
     Command::Get {

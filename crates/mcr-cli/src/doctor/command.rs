@@ -31,11 +31,17 @@ pub(super) enum Command {
     },
     ShowContexts,
     ShowHub,
-    /// A request without credentials.
+    /// A request without a kubeconfig.
     Get {
         url: String,
         /// Whether the certificate of the server is left unverified.
         insecure: bool,
+    },
+    /// A request with the credentials and the certificate authority of a context.
+    GetRaw {
+        file: String,
+        context: String,
+        path: String,
     },
     Resolve(String),
     ListFile(String),
@@ -109,6 +115,13 @@ impl fmt::Display for Command {
             Self::Get { url, insecure } => {
                 write!(f, "curl {} {}", if *insecure { "-vk" } else { "-v" }, word(url))
             }
+            Self::GetRaw { file, context, path } => write!(
+                f,
+                "kubectl --kubeconfig {} --context {} get --raw {}",
+                word(file),
+                word(context),
+                word(path)
+            ),
             Self::Resolve(host) => write!(f, "getent hosts {}", word(host)),
             Self::ListFile(path) => write!(f, "ls -l {}", word(path)),
             Self::ShowUser => f.write_str("id"),

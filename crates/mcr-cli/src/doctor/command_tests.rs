@@ -32,6 +32,7 @@ fn tested(command: &Command) -> Tested {
         | Command::CreateNamespace(_)
         | Command::Grant(_)
         | Command::WhoAmI { .. }
+        | Command::GetRaw { .. }
         | Command::ShowContexts
         | Command::ShowHub => Tested::OnServer,
         Command::Get { .. } | Command::Resolve(_) | Command::ListFile(_) | Command::ShowUser => Tested::Here,
@@ -58,6 +59,11 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
         Command::WhoAmI {
             path: format!("{folder}/CONTEXT.kubeconfig"),
             context: "CONTEXT".into(),
+        },
+        Command::GetRaw {
+            file: format!("{folder}/CONTEXT.kubeconfig"),
+            context: "CONTEXT".into(),
+            path: "/livez?verbose".into(),
         },
         Command::ShowContexts,
         Command::ShowHub,

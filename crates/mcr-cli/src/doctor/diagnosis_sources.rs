@@ -124,6 +124,8 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
             Some(create.into())
         }
         Source::Engine => Some(Command::CreateKindCluster.into()),
+        // The finding about the file has the advice.
+        Source::Files(files) if files.iter().any(|file| file.is_problem(files)) => None,
         Source::Files(_) => Some(Command::ShowContexts.into()),
         Source::NoHub | Source::Other => None,
     }

@@ -130,6 +130,13 @@ fn a_mistyped_kubeconfig_variable_is_a_problem() {
         (Check::Files, "/nope does not exist ($KUBECONFIG names it)")
     );
     assert!(found.fix_text().unwrap().contains("KUBECONFIG"));
+    let mut empty = facts(Source::Files(vec![file("/nope", FileIs::Missing)]));
+    empty.clusters = 0;
+    let fixes: Vec<_> = provider(&empty).iter().filter_map(Finding::fix_text).collect();
+    let [first] = fixes.as_slice() else {
+        panic!("the finding about the file has the only fix: {fixes:?}")
+    };
+    assert!(first.contains("KUBECONFIG"), "{first}");
     // As for kubectl, some files of a list may be missing.
     let list = vec![file("/nope", FileIs::Missing), file("/there", FileIs::There)];
     let found = provider(&facts(Source::Files(list)));

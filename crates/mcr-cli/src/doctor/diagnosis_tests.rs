@@ -1,6 +1,6 @@
 use super::{
     super::{
-        facts::{Answer, FailureKind},
+        facts::{Answer, FailureKind, Origin, Reach},
         only_finding::only,
         sample_cluster::{DAY, at, failure, unreached, well},
     },
@@ -160,6 +160,26 @@ fn curl_verifies_a_certificate_that_nobody_has_verified() {
         fix(Some(Verdict::Good)),
         "curl -vk 'https://eu-1:6443/livez?verbose'"
     );
+}
+
+/// curl does not know a private certificate authority, and the kubeconfig has it.
+#[test]
+fn a_known_context_is_asked_with_its_kubeconfig() {
+    let fix = |context: &str, change: fn(&mut Reach)| {
+        let mut facts = unreached(change);
+        facts.origin = Origin::File {
+            path: "/kc/all configs".into(),
+            context: context.into(),
+        };
+        only(&diagnose(&facts), Level::Problem).fix_text().unwrap()
+    };
+    let kubectl = "kubectl --kubeconfig '/kc/all configs' --context eu get --raw";
+    assert_eq!(fix("eu", |_| {}), format!("{kubectl} '/livez?verbose'"));
+    let refused = fix("eu", |reach| reach.connected = failure(FailureKind::Refused));
+    assert!(refused.ends_with(&format!("{kubectl} /livez")), "{refused}");
+    let broken = fix("eu", |reach| reach.answered = failure(FailureKind::Other));
+    assert_eq!(broken, format!("{kubectl} /version"));
+    assert!(fix("", |_| {}).starts_with("curl "));
 }
 
 #[test]

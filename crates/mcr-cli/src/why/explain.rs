@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::target::Target;
 use crate::{
-    clusters::{InController, Report, Row},
+    clusters::{Failing, Gating, InController, Report, Row},
     colour::{Colours, Tone},
     level::Level,
     output::printable,
@@ -23,6 +23,9 @@ pub(super) struct Explanation {
     pub(super) problems: usize,
     warnings: usize,
     findings: Vec<Finding>,
+    /// If the process is a standby, where to ask instead.
+    #[serde(skip)]
+    standby: Option<String>,
 }
 
 /// One fact about the object, its cluster or a controller there.
@@ -42,20 +45,29 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         now,
         found: Vec::new(),
     };
-    if let Some(standby) = report.standby() {
-        explaining.say(None, "leader", Level::Warning, standby);
+    let standby = report.standby();
+    if let Some(standby) = &standby {
+        explaining.say(None, "leader", Level::Warning, standby.as_str());
     }
     let rows = report.clusters.iter().filter(|row| row.name == target.cluster);
     for row in rows.filter(|_| target.is_known) {
         explaining.cluster(row);
-        for controller in row.controllers() {
+        let controllers = row.controllers();
+        let is_named = |of: &InController<'_>| {
+            !explaining.failing_of(of).is_empty() || running(report, target, of.name).is_some()
+        };
+        if !controllers.iter().any(is_named) {
+            explaining.watched(row);
+        }
+        for controller in controllers {
             for gating in report.gating() {
                 if gating.controller == controller.name {
-                    let level = match gating.kind.blocked {
+                    // A standby reconciles nothing anyway.
+                    let level = match gating.kind.blocked || standby.is_none() {
                         true => Level::Problem,
                         false => Level::Warning,
                     };
-                    explaining.say(Some(controller.name), "gate", level, gating.said());
+                    explaining.say(Some(controller.name), "gate", level, gate(&gating));
                 }
             }
             explaining.controller(&controller, running(report, target, controller.name));
@@ -77,7 +89,15 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         problems: count(Level::Problem),
         warnings: count(Level::Warning),
         findings,
+        standby: report.leader(),
     }
+}
+
+fn gate(gating: &Gating<'_>) -> String {
+    let (cluster, kind) = (gating.cluster, gating.kind.said());
+    format!(
+        "gate of cluster {cluster}: closed: all requests of the controller wait for a watch there: {kind}"
+    )
 }
 
 fn unknown(report: &Report) -> String {
@@ -153,26 +173,34 @@ impl Explaining<'_> {
         }
     }
 
+    /// The watches of the controllers, for an object that the report does not name: it may match none of them.
+    fn watched(&mut self, row: &Row) {
+        let watches = row.watches();
+        if !watches.is_empty() {
+            let saw = format!(
+                "the controllers watch {}; kubectl get shows whether {} is there and matches",
+                watches.join("; "),
+                self.object
+            );
+            self.say(None, "watched", Level::Ok, saw);
+        }
+    }
+
     fn controller(&mut self, of: &InController<'_>, running: Option<u64>) {
         let name = Some(of.name);
         let kinds: Vec<String> = of.waits_for.iter().map(|kind| kind.said()).collect();
         match of.gate {
-            "open" => self.say(
-                name,
-                "gate",
-                Level::Ok,
-                "open: all kinds that it needs are listed",
-            ),
+            "open" => self.say(name, "kinds", Level::Ok, "kinds of this cluster: listed"),
             gate => {
                 let level = match gate {
                     "blocked" => Level::Problem,
                     _ => Level::Warning,
                 };
                 let saw = format!(
-                    "closed: no object of the cluster is reconciled before these kinds are listed: {}",
+                    "kinds of this cluster: no object of the cluster is reconciled before these are listed: {}",
                     kinds.join("; ")
                 );
-                self.say(name, "gate", level, saw);
+                self.say(name, "kinds", level, saw);
             }
         }
         if of.parked {
@@ -196,13 +224,18 @@ impl Explaining<'_> {
         self.failing(of);
     }
 
-    fn failing(&mut self, of: &InController<'_>) {
-        let name = Some(of.name);
+    /// The failing objects that are the object, or have its name if the command line has no namespace.
+    fn failing_of<'a>(&self, of: &InController<'a>) -> Vec<Failing<'a>> {
         let known = of.failing.iter().filter(|failing| {
             let plain = failing.object.rsplit('/').next();
             failing.object == self.object || !self.object.contains('/') && plain == Some(self.object)
         });
-        let known: Vec<_> = known.copied().collect();
+        known.copied().collect()
+    }
+
+    fn failing(&mut self, of: &InController<'_>) {
+        let name = Some(of.name);
+        let known = self.failing_of(of);
         for failing in &known {
             let mut saw = format!("attempt {} failed: {}", failing.attempt, failing.error);
             if failing.object != self.object {
@@ -275,16 +308,20 @@ impl Explanation {
                 printable(&finding.saw)
             );
         }
-        let _ = match (self.problems, self.warnings) {
-            (0, 0) => writeln!(
+        let _ = match (self.problems, self.warnings, &self.standby) {
+            (0, _, Some(_)) => Ok(()),
+            (0, 0, None) => writeln!(
                 text,
-                "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or no \
-                 controller watches it"
+                "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or does not \
+                 exist, or no controller watches it"
             ),
-            (0, _) => writeln!(text, "no problems"),
-            (1, _) => writeln!(text, "1 problem"),
-            (count, _) => writeln!(text, "{count} problems"),
+            (0, _, None) => writeln!(text, "no problems"),
+            (1, ..) => writeln!(text, "1 problem"),
+            (count, ..) => writeln!(text, "{count} problems"),
         };
+        if let Some(standby) = &self.standby {
+            let _ = writeln!(text, "{}", printable(standby));
+        }
         text
     }
 }

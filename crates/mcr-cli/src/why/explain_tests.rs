@@ -7,7 +7,7 @@ fn recorded() -> Report {
     let forbidden =
         "forbidden: configmaps is forbidden. Grant list and watch on it to the credentials in use";
     let configmaps = |synced: bool| {
-        json!([{"watch": "configmaps", "kind": "configmaps", "synced": synced, "blocked": !synced,
+        json!([{"watch": "configmaps with labels greet=yes", "kind": "configmaps", "synced": synced, "blocked": !synced,
                 "problem": (!synced).then_some(forbidden)}])
     };
     let open = |failing: Value, count: u64| json!({"gate": "open", "parked": false, "ready": 1, "delayed": 2, "running": 1, "failing": failing, "failingCount": count});
@@ -61,11 +61,11 @@ fn a_failing_object_is_explained_with_its_error_and_its_next_try() {
          \x20 ok       cluster      Ready for 60 minutes\n\
          \x20 ok       kinds        1 of 1 kinds are listed\n\
          controller animals\n\
-         \x20 ok       gate         open: all kinds that it needs are listed\n\
+         \x20 ok       kinds        kinds of this cluster: listed\n\
          \x20 ok       queue        1 ready, 2 delayed, 1 running in this cluster\n\
          \x20 PROBLEM  failing      attempt 4 failed: 403 Forbidden: no; failing for 10 minutes; next try in 30 seconds\n\
          controller many\n\
-         \x20 ok       gate         open: all kinds that it needs are listed\n\
+         \x20 ok       kinds        kinds of this cluster: listed\n\
          \x20 ok       queue        1 ready, 2 delayed, 1 running in this cluster\n\
          \x20 warning  failing      the report has only 1 of 340 failing objects, and red/lab is not among them\n\
          1 problem\n"
@@ -99,7 +99,12 @@ fn a_failing_object_is_explained_with_its_error_and_its_next_try() {
 fn a_closed_gate_and_a_cluster_that_does_not_answer_are_why_an_object_waits() {
     let blocked = why("us/red/lab");
     says(&blocked, None, Level::Problem, "configmaps: forbidden");
-    says(&blocked, Some("animals"), Level::Problem, "closed: ");
+    says(
+        &blocked,
+        Some("animals"),
+        Level::Problem,
+        "kinds of this cluster: no object of the cluster is reconciled before these are listed: configmaps: forbidden",
+    );
     let parked = why("eu/red/lab");
     says(
         &parked,
@@ -122,9 +127,16 @@ fn it_says_if_nothing_is_known() {
         "red/blue is not among the failing objects",
     );
     assert!(well.text(Colours::Off).ends_with(
-        "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or no controller \
-         watches it\n"
+        "nothing is known of this object that keeps it waiting: it was reconciled, or is in the queue, or does not \
+         exist, or no controller watches it\n"
     ));
+    let watched =
+        "the controllers watch configmaps with labels greet=yes; kubectl get shows whether red/blue is there";
+    says(&well, None, Level::Ok, watched);
+    for named in ["za/red/lab", "well/red/lab"] {
+        let findings = why(named).findings;
+        assert!(findings.iter().all(|found| found.check != "watched"), "{named}");
+    }
     says(
         &why("well/red/lab"),
         Some("animals"),
@@ -154,24 +166,45 @@ fn it_says_if_nothing_is_known() {
     );
 }
 
+/// The cluster `well` while the controller waits for a watch in the hub.
+fn gated(blocked: bool, leader_election: Value) -> Explanation {
+    let mut report = recorded();
+    report.rest["controllers"][0]["gatedBy"] =
+        json!([{"cluster": "hub", "watch": "secrets", "reason": "forbidden", "blocked": blocked}]);
+    report.rest.insert("leaderElection".into(), leader_election);
+    let target = Target::find("well/red/blue", &report).unwrap();
+    explain(&report, &target, Timestamp::UNIX_EPOCH)
+}
+
+const GATE_OF_HUB: &str =
+    "gate of cluster hub: closed: all requests of the controller wait for a watch there: secrets: forbidden";
+
 #[test]
-fn a_watch_of_the_hub_and_a_standby_are_why_nothing_runs() {
-    let watch = |blocked: bool| json!([{"cluster": "hub", "watch": "secrets", "reason": "forbidden", "blocked": blocked}]);
-    for (blocked, level) in [(true, Level::Problem), (false, Level::Warning)] {
-        let mut report = recorded();
-        report.rest["controllers"][0]["gatedBy"] = watch(blocked);
-        report.rest.insert(
-            "leaderElection".into(),
-            json!({"role": "standby", "holder": null}),
-        );
-        let target = Target::find("well/red/lab", &report).unwrap();
-        let explanation = explain(&report, &target, Timestamp::UNIX_EPOCH);
+fn a_watch_of_the_hub_that_all_requests_wait_for_is_a_problem() {
+    for blocked in [true, false] {
+        let explanation = gated(blocked, json!(null));
+        says(&explanation, Some("animals"), Level::Problem, GATE_OF_HUB);
         says(
             &explanation,
             Some("animals"),
-            level,
-            "wait for a watch in cluster hub: secrets: forbidden",
+            Level::Ok,
+            "kinds of this cluster: listed",
         );
+        assert_eq!(explanation.problems, 1);
+        let text = explanation.text(Colours::Off);
+        assert!(
+            text.ends_with("\n1 problem\n") && !text.contains(": open"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_standby_says_last_whom_to_ask() {
+    let standby = |blocked: bool, holder: Value| gated(blocked, json!({"role": "standby", "holder": holder}));
+    for (blocked, level) in [(true, Level::Problem), (false, Level::Warning)] {
+        let explanation = standby(blocked, json!(null));
+        says(&explanation, Some("animals"), level, GATE_OF_HUB);
         says(
             &explanation,
             None,
@@ -180,4 +213,15 @@ fn a_watch_of_the_hub_and_a_standby_are_why_nothing_runs() {
         );
         assert_eq!(explanation.problems, usize::from(blocked));
     }
+    let last = |explanation: &Explanation| explanation.text(Colours::Off).lines().last().map(str::to_owned);
+    for blocked in [true, false] {
+        let led = standby(blocked, json!("pod-1"));
+        assert_eq!(
+            last(&led).unwrap(),
+            "this process is a standby: ask the leader pod-1, with --server at its address"
+        );
+        assert!(!led.text(Colours::Off).contains("no problems"));
+    }
+    let none = last(&standby(false, json!(null))).unwrap();
+    assert!(none.contains("there is no leader now: repeat"), "{none}");
 }

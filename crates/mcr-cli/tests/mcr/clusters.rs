@@ -301,7 +301,8 @@ async fn a_controller_that_runs_is_asked() {
     assert!(said.out.contains(" 1/1 "), "{}", said.out);
     let why = async |object: &str| user.mcr(["why", object, "--server", &server]).await;
     let said = why("eu x/red/lab").await.ended(0).prints("Ready for ");
-    said.prints("1 of 1 kinds are listed").prints("controller c");
+    let said = said.prints("1 of 1 kinds are listed").prints("controller c");
+    said.prints("the controllers watch configmaps; kubectl get");
     let said = why("down/red/lab").await.ended(1);
     said.prints("connection refused").prints("1 problem");
     let said = why("eu-9/red/lab").await.ended(1);
@@ -323,7 +324,7 @@ async fn a_controller_that_runs_is_asked() {
     user.mcr(["clusters", "--server", &server])
         .await
         .ended(3)
-        .tells("connection refused");
+        .tells("clusters: connection refused: no controller serves there; start it with --serve ADDRESS, or correct --server");
     user.mcr(["clusters", "--server", &eu.url()]).await.ended(3);
     user.mcr(["clusters", "--server", "localhost:8080"])
         .await
