@@ -102,6 +102,16 @@ pub(super) fn standby(report: &Map<String, Value>) -> Option<Option<&str>> {
     (text(election, "role")? == "standby").then(|| text(election, "holder"))
 }
 
+/// Whether the process has its name in a new Lease and waits until no earlier holder can be working.
+pub(super) fn begins_to_lead(report: &Map<String, Value>) -> bool {
+    let of_election = |field| {
+        report
+            .get("leaderElection")
+            .and_then(|election| text(election, field))
+    };
+    of_election("holder").is_some_and(|holder| of_election("identity") == Some(holder))
+}
+
 /// The watched kinds of a cluster.
 pub(super) fn kinds(row: &Map<String, Value>) -> Vec<Kind<'_>> {
     list(row.get("kinds"))

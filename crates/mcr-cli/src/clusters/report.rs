@@ -12,6 +12,8 @@ use crate::{
     values::short,
 };
 
+const BEGINS_TO_LEAD: &str = "this process has written its name into a new Lease, and leads when no earlier holder can be working any more: after the duration of the Lease, 15 s by default";
+
 /// The state of a fleet, as data.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -94,6 +96,7 @@ impl Report {
     /// Who leads, if the controller is a standby in a leader election.
     pub(crate) fn standby(&self) -> Option<String> {
         Some(match details::standby(&self.rest)? {
+            Some(_) if details::begins_to_lead(&self.rest) => BEGINS_TO_LEAD.to_owned(),
             Some(holder) => {
                 format!("this controller is a standby and reconciles nothing; the leader is {holder}")
             }
@@ -104,6 +107,7 @@ impl Report {
     /// Where to ask instead, if the controller is a standby in a leader election.
     pub(crate) fn leader(&self) -> Option<String> {
         Some(match details::standby(&self.rest)? {
+            Some(_) if details::begins_to_lead(&self.rest) => BEGINS_TO_LEAD.to_owned(),
             Some(holder) => format!("this process is a standby: ask the leader {holder}, with --server at its address"),
             None => "this process is a standby, and there is no leader now: repeat when one of the processes leads".to_owned(),
         })

@@ -183,7 +183,7 @@ fn a_watch_of_the_hub_that_keeps_all_requests_waiting_and_a_standby_are_told() {
         Report::of(json!({
             "clusters": [{"name": "eu", "state": "Ready"}],
             "controllers": [{"name": "old"}, {"name": "animals", "gatedBy": [watch]}],
-            "leaderElection": {"role": role, "holder": "pod-1"},
+            "leaderElection": {"role": role, "holder": "pod-1", "identity": "pod-2"},
         }))
         .unwrap()
     };
@@ -198,4 +198,12 @@ fn a_watch_of_the_hub_that_keeps_all_requests_waiting_and_a_standby_are_told() {
             "this controller is a standby and reconciles nothing; the leader is pod-1"
         ]
     );
+}
+
+#[test]
+fn a_process_that_waits_for_its_own_new_lease_is_not_sent_to_itself() {
+    let election = json!({"role": "standby", "holder": "pod-1", "identity": "pod-1"});
+    let report = Report::of(json!({"clusters": [], "leaderElection": election})).unwrap();
+    assert!(report.troubles()[0].contains("leads when no earlier holder can be working"));
+    assert_eq!(report.leader(), report.standby());
 }
