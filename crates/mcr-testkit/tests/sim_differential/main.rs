@@ -113,6 +113,12 @@ impl Sim {
     fn start() -> Self {
         let cluster = SimCluster::new();
         cluster.create(scripts::crd()).unwrap();
+        // A real server starts with versions of several digits, by which the comparison of messages knows them.
+        while cluster.resource_version() < 10 {
+            let early = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "early", "namespace": "default"}});
+            cluster.create(early).unwrap();
+            cluster.delete("configmaps", "default/early").unwrap();
+        }
         let bob = SimUser::new("bob")
             .rule(SimRule::new([""], ["configmaps"], ["get", "list", "watch"]))
             .rule(SimRule::new(["example.com"], ["widgets/status"], ["patch"]));
