@@ -12,6 +12,7 @@ use crate::{
     values::short,
 };
 
+/// Replaces the name of the leader where that is the process itself.
 const BEGINS_TO_LEAD: &str = "this process has written its name into a new Lease, and leads when no earlier holder can be working any more: after the duration of the Lease, 15 s by default";
 
 /// The state of a fleet, as data.

@@ -1,4 +1,4 @@
-//! Bodies in protobuf, which `kubectl create configmap` and the like send. The kinds with small messages only.
+//! Reads the protobuf bodies that `kubectl create` sends, for a few kinds with small messages, such as ConfigMap.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

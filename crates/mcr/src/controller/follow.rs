@@ -23,7 +23,7 @@ use super::{
 };
 use crate::queue::Priority;
 
-/// So long no cluster of the fleet may be selected until the log says so.
+/// How long a controller may select no cluster of the fleet before the log says so.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Follows the fleet until `stop` is cancelled.
