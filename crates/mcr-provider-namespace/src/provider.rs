@@ -164,7 +164,7 @@ impl Running {
                 }
             };
             match event {
-                HubEvent::Applied(namespace) => {
+                HubEvent::Applied(_, namespace) => {
                     if let Some(change) = self.applied(&namespace)? {
                         return Ok(change);
                     }

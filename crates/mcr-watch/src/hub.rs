@@ -1,31 +1,33 @@
 //! A watch on its own, for objects that describe clusters.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard},
-};
+mod pending;
+mod projections;
+mod target;
+
+use std::sync::Arc;
 
 use kube::Client;
-use mcr_access::{AccessPolicy, ClusterName, internal::lock};
+use mcr_access::{AccessPolicy, ClusterName};
 use mcr_client::{Dialer, Transport};
-use mcr_store::{Object, ObjectChange, ObjectKey, TemplateRegistry};
-use tokio::sync::{Notify, Semaphore};
+use mcr_store::{Object, ObjectKey, TemplateRegistry};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::target::{HubTarget, Projection};
 use crate::{
-    ChangeSink, WatchProblem, WatchRequest, WatchSettings, WatchStatus,
+    WatchProblem, WatchRequest, WatchSettings, WatchStatus,
     driver::{DriverEnv, drive},
     health::{Health, Phase},
-    shared::SharedWatch,
+    target::WatchTarget,
 };
 
 /// An event of a [`HubWatch`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum HubEvent {
-    /// The object was created or changed, or existed at the start.
-    Applied(Arc<Object>),
-    /// The object was deleted.
+pub enum HubEvent<T = Arc<Object>> {
+    /// The object was created or changed, or existed at the start. With its projection, or the whole object.
+    Applied(ObjectKey, T),
+    /// The object was deleted, or its projection became `None`.
     Deleted(ObjectKey),
     /// All objects that existed at the start have been reported. Comes once.
     Synced,
@@ -40,6 +42,9 @@ pub enum HubEvent {
 /// is only [`Deleted`](HubEvent::Deleted) if the API server has reported it, or if a complete list lacks the object. After
 /// a failure the watch tries again, with growing pauses. Dropping the `HubWatch` ends it.
 ///
+/// [`new`](HubWatch::new) keeps whole objects. [`projected`](HubWatch::projected) keeps the part of each object that matters,
+/// and reports no other changes.
+///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::Secret;
 /// use mcr_watch::{HubEvent, HubWatch, WatchRequest};
@@ -49,9 +54,9 @@ pub enum HubEvent {
 /// let mut secrets = HubWatch::new(client, request);
 /// loop {
 ///     match secrets.next().await {
-///         HubEvent::Applied(object) => {
+///         HubEvent::Applied(key, object) => {
 ///             let secret: Secret = object.decode()?;
-///             println!("{} describes a cluster", object.key());
+///             println!("{key} has {} keys", secret.data.map_or(0, |data| data.len()));
 ///         }
 ///         HubEvent::Deleted(key) => println!("{key} is gone"),
 ///         HubEvent::Synced => println!("the first list is complete"),
@@ -61,65 +66,17 @@ pub enum HubEvent {
 /// }
 /// # }
 /// ```
-pub struct HubWatch {
+pub struct HubWatch<T = Arc<Object>> {
     client: Client,
     settings: Arc<WatchSettings>,
-    watch: Arc<SharedWatch>,
-    pending: Arc<Pending>,
+    projection: Arc<Projection<T>>,
+    target: Arc<HubTarget<T>>,
     _stop: DropGuard,
 }
 
-/// The events that [`HubWatch::next`] has not returned yet: at most one for each object, however slow the caller is.
-#[derive(Debug, Default)]
-struct Pending {
-    queue: Mutex<Queue>,
-    notify: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    items: VecDeque<Item>,
-    keys: HashSet<ObjectKey>,
-    synced: bool,
-    problem: Option<WatchProblem>,
-}
-
-#[derive(Debug)]
-enum Item {
-    Key(ObjectKey),
-    Synced,
-}
-
-impl Pending {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        lock(&self.queue)
-    }
-}
-
-impl ChangeSink for Pending {
-    fn changed(&self, change: &ObjectChange) {
-        let Some(key) = change.key() else { return };
-        let mut queue = self.queue();
-        if queue.keys.insert(key.clone()) {
-            queue.items.push_back(Item::Key(key.clone()));
-        }
-        drop(queue);
-        self.notify.notify_one();
-    }
-
-    fn status_changed(&self, status: &WatchStatus) {
-        let mut queue = self.queue();
-        if status.synced && !std::mem::replace(&mut queue.synced, true) {
-            queue.items.push_back(Item::Synced);
-        }
-        queue.problem.clone_from(&status.problem);
-        drop(queue);
-        self.notify.notify_one();
-    }
-}
-
 impl HubWatch {
-    /// Starts a watch. Log lines name its cluster `hub`, unless [`name`](Self::name) sets another name.
+    /// Starts a watch that keeps whole objects and reports each change of them. Log lines name its cluster `hub`, unless
+    /// [`name`](Self::name) sets another name.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -130,27 +87,105 @@ impl HubWatch {
     /// Starts a watch with other timeouts. Not part of the API.
     #[doc(hidden)]
     pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
-        Self::start(ClusterName::unchecked("hub"), client, request, settings)
+        let projection = Projection {
+            project: Box::new(|object: &Arc<Object>| Some(object.clone())),
+            same: |held: &Arc<Object>, new: &Arc<Object>| {
+                held.same_uid(new) && held.resource_version() == new.resource_version()
+            },
+        };
+        Self::start(hub(), client, request, settings, projection.into())
+    }
+}
+
+impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
+    /// Starts a watch that keeps `project(object)` of each object instead of the object.
+    ///
+    /// A change of an object that leaves its projection equal brings no event, such as a heartbeat in its status. `None`:
+    /// the object counts as not there. It takes no memory, and brings no event, or [`Deleted`](HubEvent::Deleted) if it was
+    /// there before. An object that is deleted and created again with an equal projection may bring no event; add its UID to
+    /// the projection to notice that.
+    ///
+    /// `project` runs in the task of the watch, so it must be quick and must not block. If it panics, the panic is logged;
+    /// the watch keeps the projection that it has, counts the object in [`WatchStatus::skipped`], and calls `project` again
+    /// when the object changes or is listed again. `T` is cloned for each event: an `Arc` keeps that cheap.
+    ///
+    /// ```no_run
+    /// use std::collections::BTreeMap;
+    ///
+    /// use mcr_watch::{HubEvent, HubWatch, WatchRequest};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Clone, PartialEq, Deserialize)]
+    /// struct Node {
+    ///     spec: Spec,
+    /// }
+    /// #[derive(Clone, PartialEq, Deserialize)]
+    /// struct Spec {
+    ///     #[serde(default)]
+    ///     unschedulable: bool,
+    /// }
+    ///
+    /// # async fn example(client: kube::Client) {
+    /// // The kubelet updates the status of its Node every few minutes. That brings no event here.
+    /// let request = WatchRequest::of::<k8s_openapi::api::core::v1::Node>();
+    /// let mut nodes = HubWatch::projected(client, request, |object| object.decode::<Node>().ok());
+    /// loop {
+    ///     if let HubEvent::Applied(key, node) = nodes.next().await {
+    ///         println!("{key}: {}", if node.spec.unschedulable { "cordoned" } else { "in use" });
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If called outside of a tokio runtime.
+    pub fn projected(
+        client: Client,
+        request: WatchRequest,
+        project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        Self::projected_with_settings(client, request, Arc::default(), project)
     }
 
+    /// Like [`projected`](Self::projected), with other timeouts. Not part of the API.
+    #[doc(hidden)]
+    pub fn projected_with_settings(
+        client: Client,
+        request: WatchRequest,
+        settings: Arc<WatchSettings>,
+        project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        let projection = Projection {
+            project: Box::new(move |object: &Arc<Object>| project(object)),
+            same: T::eq,
+        };
+        Self::start(hub(), client, request, settings, projection.into())
+    }
+}
+
+impl<T: Clone + Send + 'static> HubWatch<T> {
     /// Sets the name of the cluster in log lines. Call it before the first [`next`](Self::next): it starts the watch anew.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
     #[must_use]
     pub fn name(self, name: ClusterName) -> Self {
-        let request = self.watch.request().clone();
-        Self::start(name, self.client, request, self.settings)
+        let request = self.target.query().clone();
+        Self::start(name, self.client, request, self.settings, self.projection)
     }
 
-    fn start(name: ClusterName, client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
+    fn start(
+        name: ClusterName,
+        client: Client,
+        request: WatchRequest,
+        settings: Arc<WatchSettings>,
+        projection: Arc<Projection<T>>,
+    ) -> Self {
         let stop = CancellationToken::new();
         let templates = Arc::new(TemplateRegistry::new(request.encoding()));
-        let watch = Arc::new(SharedWatch::new(request, stop.clone()));
-        let pending = Arc::new(Pending::default());
-        watch.subscribe(pending.clone());
-        if let Err(error) = watch.request().check() {
-            watch.refuse(error);
+        let target = Arc::new(HubTarget::new(request, projection.clone(), stop.clone()));
+        if let Err(error) = target.query().check() {
+            target.failed(error);
         } else {
             let transport = Transport::new(name.clone());
             transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(client.clone()));
@@ -163,13 +198,13 @@ impl HubWatch {
                 counts: Arc::default(),
                 templates,
             };
-            tokio::spawn(drive(watch.clone(), env));
+            tokio::spawn(drive(target.clone(), env));
         }
         Self {
             client,
             settings,
-            watch,
-            pending,
+            projection,
+            target,
             _stop: stop.drop_guard(),
         }
     }
@@ -177,46 +212,35 @@ impl HubWatch {
     /// Waits for the next event. Cancel safe. The events never end.
     ///
     /// Several changes of one object may be one event.
-    pub async fn next(&mut self) -> HubEvent {
+    pub async fn next(&mut self) -> HubEvent<T> {
         loop {
-            if let Some(event) = self.try_next() {
+            if let Some(event) = self.target.try_next() {
                 return event;
             }
-            self.pending.notify.notified().await;
+            self.target.notified().await;
         }
     }
 
-    fn try_next(&mut self) -> Option<HubEvent> {
-        let mut queue = self.pending.queue();
-        match queue.items.pop_front() {
-            Some(Item::Synced) => Some(HubEvent::Synced),
-            Some(Item::Key(key)) => {
-                queue.keys.remove(&key);
-                drop(queue);
-                Some(match self.watch.cache().store().get(&key) {
-                    Some(object) => HubEvent::Applied(object),
-                    None => HubEvent::Deleted(key),
-                })
-            }
-            None => queue.problem.take().map(HubEvent::Failing),
-        }
-    }
-
-    /// The object as it is now, if it exists.
-    pub fn get(&self, key: &ObjectKey) -> Option<Arc<Object>> {
-        self.watch.cache().store().get(key)
+    /// The projection of the object as it is now, if there is one; from [`new`](HubWatch::new), the object.
+    pub fn get(&self, key: &ObjectKey) -> Option<T> {
+        self.target.get(key)
     }
 
     /// The status of the watch.
     pub fn status(&self) -> WatchStatus {
-        self.watch.status()
+        self.target.status()
     }
 }
 
-impl std::fmt::Debug for HubWatch {
+fn hub() -> ClusterName {
+    ClusterName::unchecked("hub")
+}
+
+impl<T: Send + 'static> std::fmt::Debug for HubWatch<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HubWatch")
-            .field("watch", &self.watch)
+            .field("request", self.target.query())
+            .field("objects", &self.target.objects())
             .finish_non_exhaustive()
     }
 }

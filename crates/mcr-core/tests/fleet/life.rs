@@ -155,10 +155,10 @@ async fn a_hub_watch_tells_what_is_there_then_changes_and_survives_an_outage() {
         .namespace("default")
         .labels("fleet=yes");
     let mut hub = HubWatch::new(plane.client(), request);
-    assert!(matches!(next(&mut hub).await, HubEvent::Applied(object) if &*object.key().name == "one"));
+    assert!(matches!(next(&mut hub).await, HubEvent::Applied(key, _) if &*key.name == "one"));
     assert!(matches!(next(&mut hub).await, HubEvent::Synced));
     create_with(&plane, "two", &[("fleet", "yes")]).await;
-    assert!(matches!(next(&mut hub).await, HubEvent::Applied(object) if &*object.key().name == "two"));
+    assert!(matches!(next(&mut hub).await, HubEvent::Applied(key, _) if &*key.name == "two"));
     plane.stop().await.or_fail();
     let problem = loop {
         if let HubEvent::Failing(problem) = next(&mut hub).await {

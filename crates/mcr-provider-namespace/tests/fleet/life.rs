@@ -358,7 +358,7 @@ async fn the_client_of_such_a_cluster_carries_a_watch_of_its_own() {
     ));
     lives(&plane.client(), "island", "crusoe", "human").await;
     match tokio::time::timeout(PATIENCE, watch.next()).await.or_fail() {
-        mcr_core::HubEvent::Applied(map) => assert_eq!(map.key().to_string(), "default/crusoe"),
+        mcr_core::HubEvent::Applied(key, _) => assert_eq!(key.to_string(), "default/crusoe"),
         other => panic!("{other:?}"),
     }
     let listed = maps(&island.client(), "default")

@@ -1,0 +1,213 @@
+//! The objects of a hub, as a driver keeps them.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use mcr_access::internal::lock;
+use mcr_client::internal::Observable;
+use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    HubEvent,
+    pending::{Pending, PendingEvent},
+    projections::Projections,
+};
+use crate::{
+    WatchRequest, WatchStatus,
+    counters::count,
+    target::{PlacedObject, UnreadableObject, WatchTarget},
+};
+
+/// The part of an object that is kept.
+pub(super) struct Projection<T> {
+    /// None if the object counts as not there. May panic.
+    pub(super) project: Box<dyn Fn(&Arc<Object>) -> Option<T> + Send + Sync>,
+    /// Whether two projections are the same, so that nothing has changed. May panic.
+    pub(super) same: fn(&T, &T) -> bool,
+}
+
+/// The projections of the objects, and the events that the caller has not taken yet.
+pub(super) struct HubTarget<T> {
+    request: WatchRequest,
+    projection: Arc<Projection<T>>,
+    /// Locked together, so that an event and the projection that it brings belong together.
+    state: Mutex<State<T>>,
+    notify: Notify,
+    status: Observable<WatchStatus>,
+    skipped: AtomicU64,
+    stop: CancellationToken,
+}
+
+struct State<T> {
+    projections: Projections<T>,
+    pending: Pending,
+}
+
+impl<T> HubTarget<T> {
+    pub(super) fn new(
+        request: WatchRequest,
+        projection: Arc<Projection<T>>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            request,
+            state: Mutex::new(State {
+                projections: Projections::new(projection.same),
+                pending: Pending::default(),
+            }),
+            projection,
+            notify: Notify::new(),
+            status: Observable::default(),
+            skipped: AtomicU64::new(0),
+            stop,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        lock(&self.state)
+    }
+
+    pub(super) fn status(&self) -> WatchStatus {
+        let mut status = self.status.read(WatchStatus::clone);
+        status.skipped = self.skipped.load(Ordering::Relaxed);
+        status
+    }
+
+    /// Resolves after an event came.
+    pub(super) async fn notified(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Calls the projection, without a lock.
+    fn project(&self, object: &Arc<Object>) -> Result<Option<T>, NotAnObject> {
+        let project = || (self.projection.project)(object);
+        std::panic::catch_unwind(AssertUnwindSafe(project)).map_err(|_| panicked(object.key()))
+    }
+
+    fn place(&self, key: &ObjectKey, projection: Option<T>) -> Result<(), NotAnObject> {
+        let place = || {
+            let mut state = self.state();
+            if state.projections.put(key, projection) {
+                state.pending.changed(key);
+                drop(state);
+                self.notify.notify_one();
+            }
+        };
+        // The comparison is the caller's code, too.
+        std::panic::catch_unwind(AssertUnwindSafe(place)).map_err(|_| panicked(key))
+    }
+
+    /// Counts an object that exists and could not be read, so that a listing does not delete it.
+    fn skip(&self, error: &NotAnObject) {
+        if let Some(key) = &error.key {
+            self.state().projections.saw(key);
+        }
+        count(&self.skipped);
+    }
+}
+
+impl<T: Clone> HubTarget<T> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<T> {
+        self.state().projections.get(key).cloned()
+    }
+
+    pub(super) fn try_next(&self) -> Option<HubEvent<T>> {
+        let mut state = self.state();
+        Some(match state.pending.take()? {
+            PendingEvent::Changed(key) => match state.projections.get(&key) {
+                Some(projection) => HubEvent::Applied(key, projection.clone()),
+                None => HubEvent::Deleted(key),
+            },
+            PendingEvent::Synced => HubEvent::Synced,
+            PendingEvent::Failing(problem) => HubEvent::Failing(problem),
+        })
+    }
+}
+
+fn panicked(key: &ObjectKey) -> NotAnObject {
+    let mut error = NotAnObject::nameless(
+        "the projection of this HubWatch panicked; the panic's message, which is logged before, says where",
+    );
+    error.key = Some(key.clone());
+    error
+}
+
+impl<T: Send + 'static> WatchTarget for HubTarget<T> {
+    fn query(&self) -> &WatchRequest {
+        &self.request
+    }
+
+    fn stopped(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    fn objects(&self) -> usize {
+        self.state().projections.len()
+    }
+
+    fn begin_listing(&self) {
+        self.state().projections.begin_listing();
+    }
+
+    fn finish_listing(&self, complete: bool) {
+        if complete {
+            let mut state = self.state();
+            for key in state.projections.finish_listing() {
+                state.pending.changed(&key);
+            }
+        }
+        // Wakes the caller, too.
+        self.listed();
+    }
+
+    // The next listing begins anew.
+    fn abort_listing(&self) {}
+
+    fn put(
+        &self,
+        item: Item<'_>,
+        _initial: bool,
+        encoder: &mut Encoder,
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
+        let put = || {
+            let object = Arc::new(item?.encode(None, encoder)?);
+            let projection = self.project(&object)?;
+            self.place(object.key(), projection)?;
+            Ok(object)
+        };
+        let object = put().inspect_err(|error| self.skip(error))?;
+        Ok(Some(PlacedObject { place: None, object }))
+    }
+
+    fn delete(
+        &self,
+        item: Item<'_>,
+        encoder: &mut Encoder,
+    ) -> Result<Option<PlacedObject>, UnreadableObject> {
+        let object = Arc::new(item?.encode(None, encoder)?);
+        let mut state = self.state();
+        if state.projections.remove(object.key()) {
+            state.pending.changed(object.key());
+            drop(state);
+            self.notify.notify_one();
+        }
+        Ok(Some(PlacedObject { place: None, object }))
+    }
+
+    fn driver_status(&self) -> &Observable<WatchStatus> {
+        &self.status
+    }
+
+    fn status_changed(&self) {
+        let status = self.status();
+        self.state().pending.status_changed(&status);
+        self.notify.notify_one();
+    }
+}
