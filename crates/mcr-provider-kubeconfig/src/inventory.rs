@@ -5,11 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, Object, ObjectKey};
+use mcr_core::{BrokenCluster, Change, ClusterName, KubeconfigAccess, ObjectKey};
 
 use crate::{
     notice::Notice,
-    secret::{Described, Problem, Rules, Secret},
+    secret::{Described, Problem, Rules, SecretFacts},
 };
 
 /// The last announcement of each Secret's cluster.
@@ -21,7 +21,7 @@ pub(crate) struct Inventory {
 
 #[derive(Debug)]
 enum Announced {
-    Good(Described),
+    Good(Arc<Described>),
     Bad(Problem),
 }
 
@@ -41,34 +41,39 @@ impl Inventory {
     }
 
     /// A Secret was created or changed. Blocks while the kubeconfig is parsed.
-    pub(crate) fn applied(&mut self, object: &Object) -> Outcome {
-        let key = object.key();
-        match object.decode::<Secret>() {
-            Ok(secret) => self.secret(key, secret),
-            Err(error) => self.bad(key, "", Problem::unusable(error.to_string())),
-        }
-    }
-
-    fn secret(&mut self, key: &ObjectKey, secret: Secret) -> Outcome {
-        let uid = secret.uid().to_owned();
-        let described = match self.rules.describe(key, secret) {
+    pub(crate) fn applied(&mut self, key: &ObjectKey, secret: SecretFacts) -> Outcome {
+        let uid = secret.uid;
+        let described = match secret.described {
             Ok(described) => described,
-            Err(problem) => return self.bad(key, &uid, problem),
+            Err(problem) => return self.bad(key, uid, problem),
         };
+        // Taken in any case, so that the text is not kept.
+        let access = described.take_access();
         if matches!(self.said.get(key), Some(Announced::Good(said)) if *said == described) {
             return Outcome::default();
         }
-        match self.rules.check(&described) {
-            Ok(()) => self.good(key, &uid, described),
-            Err(problem) => self.bad(key, &uid, problem),
+        // The watch reports each change of the facts once, so the text has not been taken before.
+        let Some(access) = access else {
+            return Outcome::default();
+        };
+        match self.rules.check(&access) {
+            Ok(()) => self.good(key, uid, described, access),
+            Err(problem) => self.bad(key, uid, problem),
         }
     }
 
-    fn good(&mut self, key: &ObjectKey, uid: &str, described: Described) -> Outcome {
+    fn good(
+        &mut self,
+        key: &ObjectKey,
+        uid: Arc<str>,
+        described: Arc<Described>,
+        mut access: KubeconfigAccess,
+    ) -> Outcome {
         let Some(name) = self.name(key) else {
             return Outcome::default();
         };
-        let spec = described.spec(name, self.rules.trust);
+        access.trust = self.rules.trust;
+        let spec = described.spec(name, access);
         self.said.insert(key.clone(), Announced::Good(described));
         Outcome {
             changes: vec![Change::Upsert(spec)],
@@ -76,7 +81,7 @@ impl Inventory {
         }
     }
 
-    fn bad(&mut self, key: &ObjectKey, uid: &str, problem: Problem) -> Outcome {
+    fn bad(&mut self, key: &ObjectKey, uid: Arc<str>, problem: Problem) -> Outcome {
         let Some(name) = self.name(key) else {
             return Outcome::default();
         };

@@ -23,22 +23,22 @@ pub(crate) enum Kind {
 }
 
 impl Notice {
-    pub(crate) fn broken(key: &ObjectKey, uid: &str, text: Arc<str>) -> Self {
+    pub(crate) fn broken(key: &ObjectKey, uid: Arc<str>, text: Arc<str>) -> Self {
         Self::new(key, uid, Kind::Broken(text))
     }
 
-    pub(crate) fn well(key: &ObjectKey, uid: &str) -> Self {
+    pub(crate) fn well(key: &ObjectKey, uid: Arc<str>) -> Self {
         Self::new(key, uid, Kind::Well)
     }
 
     pub(crate) fn gone(key: &ObjectKey) -> Self {
-        Self::new(key, "", Kind::Gone)
+        Self::new(key, Arc::default(), Kind::Gone)
     }
 
-    fn new(key: &ObjectKey, uid: &str, kind: Kind) -> Self {
+    fn new(key: &ObjectKey, uid: Arc<str>, kind: Kind) -> Self {
         Self {
             key: key.clone(),
-            uid: uid.into(),
+            uid,
             kind,
         }
     }
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn each_problem_is_told_once_and_so_is_its_end() {
         let (ledger, key) = (Ledger::default(), ObjectKey::namespaced("fleet", "a"));
-        let broken = |uid: &str, text: &str| ledger.is_news(&Notice::broken(&key, uid, text.into()));
-        let well = |uid: &str| ledger.is_news(&Notice::well(&key, uid));
+        let broken = |uid: &str, text: &str| ledger.is_news(&Notice::broken(&key, uid.into(), text.into()));
+        let well = |uid: &str| ledger.is_news(&Notice::well(&key, uid.into()));
         assert!(!well("1"), "always was");
         assert!(broken("1", "no key"));
         assert!(!broken("1", "no key"));

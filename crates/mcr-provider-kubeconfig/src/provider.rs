@@ -2,7 +2,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream};
 use mcr_core::{
-    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Object, ObjectKey, Provider, WatchProblem,
+    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, ObjectKey, Provider, WatchProblem,
 };
 use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use crate::{
     config::Config,
     event_publisher::EventPublisher,
     inventory::{Inventory, Outcome},
-    secret::Rules,
+    secret::{Rules, SecretFacts},
 };
 
 /// So many Secrets are looked at in one go at most, so that the first of thousands are announced at once.
@@ -80,7 +80,7 @@ impl Provider for KubeconfigProvider {
 
 struct Running {
     config: Arc<Config>,
-    watch: HubWatch,
+    watch: HubWatch<SecretFacts>,
     event_publisher: EventPublisher,
     /// None while Secrets are looked at.
     inventory: Option<Inventory>,
@@ -97,21 +97,24 @@ struct Outage {
 
 /// A change in the hub, for the thread that may block.
 enum HubChange {
-    Applied(Arc<Object>),
+    Applied(ObjectKey, SecretFacts),
     Deleted(ObjectKey),
     Synced,
 }
 
 impl Running {
     fn start(config: Arc<Config>, rules: Rules) -> Self {
+        let rules = Arc::new(rules);
+        let reads = rules.clone();
         Self {
-            watch: HubWatch::with_settings(
+            watch: HubWatch::projected_with_settings(
                 config.client.clone(),
                 config.request.clone(),
                 config.watch.clone(),
+                move |object| Some(reads.read(object)),
             ),
             event_publisher: EventPublisher::new(config.clone()),
-            inventory: Some(Inventory::new(rules.into())),
+            inventory: Some(Inventory::new(rules)),
             ready: VecDeque::new(),
             outage: None,
             config,
@@ -133,7 +136,7 @@ impl Running {
             let mut inventory = self.inventory.take()?;
             let work = spawn_blocking(move || {
                 let outcomes: Vec<Outcome> = batch
-                    .iter()
+                    .into_iter()
                     .map(|change| outcome(&mut inventory, change))
                     .collect();
                 (inventory, outcomes)
@@ -165,7 +168,7 @@ impl Running {
         let mut event = first;
         loop {
             match event {
-                Some(HubEvent::Applied(object)) => batch.push(HubChange::Applied(object)),
+                Some(HubEvent::Applied(key, secret)) => batch.push(HubChange::Applied(key, secret)),
                 Some(HubEvent::Deleted(key)) => batch.push(HubChange::Deleted(key)),
                 Some(HubEvent::Synced) => batch.push(HubChange::Synced),
                 Some(HubEvent::Failing(problem)) => self.failing(&problem),
@@ -222,10 +225,10 @@ impl Running {
     }
 }
 
-fn outcome(inventory: &mut Inventory, change: &HubChange) -> Outcome {
+fn outcome(inventory: &mut Inventory, change: HubChange) -> Outcome {
     match change {
-        HubChange::Applied(object) => inventory.applied(object),
-        HubChange::Deleted(key) => inventory.deleted(key),
+        HubChange::Applied(key, secret) => inventory.applied(&key, secret),
+        HubChange::Deleted(key) => inventory.deleted(&key),
         HubChange::Synced => Outcome {
             changes: vec![Change::Synced],
             notice: None,

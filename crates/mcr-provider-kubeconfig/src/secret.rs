@@ -1,12 +1,16 @@
 //! What a Secret says of a cluster. No I/O.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
-    AccessError, AccessPolicy, AddressPolicy, ClusterName, ClusterSpec, CredentialPluginPolicy,
-    InvalidClusterName, KubeconfigAccess, ObjectKey, Trust, check,
+    AccessError, AccessPolicy, AddressPolicy, ClusterName, ClusterSpec, CredentialPluginPolicy, Fingerprint,
+    InvalidClusterName, KubeconfigAccess, Object, ObjectKey, Trust, check, internal::lock,
 };
 use serde::Deserialize;
 
@@ -54,12 +58,6 @@ struct Metadata {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-impl Secret {
-    pub(crate) fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
-    }
-}
-
 /// What counts of a Secret, and what it may say.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
@@ -74,11 +72,21 @@ pub(crate) struct Rules {
     pub(crate) fleet_policy: AccessPolicy,
 }
 
+/// What the provider keeps of a Secret. Clones share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SecretFacts {
+    /// Empty if the Secret can't be read.
+    pub(crate) uid: Arc<str>,
+    pub(crate) described: Result<Arc<Described>, Problem>,
+}
+
 /// A cluster as its Secret describes it.
-#[derive(Clone)]
 pub(crate) struct Described {
-    /// Untrusted; see [`Described::access`].
-    access: KubeconfigAccess,
+    /// The kubeconfig until it is taken, because the text takes more memory than all the rest.
+    text: Mutex<Option<Vec<u8>>>,
+    /// Tells kubeconfigs apart when their texts are gone.
+    fingerprint: Fingerprint,
+    context: Option<Arc<str>>,
     labels: BTreeMap<String, String>,
     properties: BTreeMap<String, String>,
 }
@@ -107,8 +115,25 @@ impl Rules {
         format!("Secret {key}, key {:?}", self.key)
     }
 
-    /// Takes out what counts. What the kubeconfig says is not looked at yet.
-    pub(crate) fn describe(&self, key: &ObjectKey, mut secret: Secret) -> Result<Described, Problem> {
+    /// Takes out the facts that count. The kubeconfig is not parsed yet.
+    pub(crate) fn read(&self, object: &Object) -> SecretFacts {
+        match object.decode::<Secret>() {
+            Ok(secret) => self.facts(object.key(), secret),
+            Err(error) => SecretFacts {
+                uid: Arc::default(),
+                described: Err(Problem::unusable(error.to_string())),
+            },
+        }
+    }
+
+    pub(crate) fn facts(&self, key: &ObjectKey, mut secret: Secret) -> SecretFacts {
+        SecretFacts {
+            uid: secret.metadata.uid.take().unwrap_or_default().into(),
+            described: self.describe(key, secret).map(Arc::new),
+        }
+    }
+
+    fn describe(&self, key: &ObjectKey, mut secret: Secret) -> Result<Described, Problem> {
         let encoded = secret.data.as_mut().and_then(|data| data.remove(&self.key));
         let Some(encoded) = encoded else {
             return Err(Problem::nothing(format!(
@@ -145,21 +170,21 @@ impl Rules {
         properties.insert(SECRET.into(), key.to_string());
         let mut labels = secret.metadata.labels.unwrap_or_default();
         labels.remove(&self.label);
-        let mut access = KubeconfigAccess::new(yaml, Trust::Untrusted);
-        access.context = context;
         Ok(Described {
-            access,
+            fingerprint: Fingerprint::of(&yaml),
+            text: Mutex::new(Some(yaml)),
+            context,
             labels,
             properties,
         })
     }
 
     /// Whether the kubeconfig can be used and may be. Looks at no file that it names.
-    pub(crate) fn check(&self, described: &Described) -> Result<(), Problem> {
+    pub(crate) fn check(&self, access: &KubeconfigAccess) -> Result<(), Problem> {
         let policy = self.policy.as_ref().unwrap_or(&self.fleet_policy);
         let checked = match self.trust {
-            Trust::Untrusted => check(&described.access(Trust::Untrusted), policy),
-            Trust::Trusted => check_form(described),
+            Trust::Untrusted => check(access, policy),
+            Trust::Trusted => check_form(access),
         };
         checked.map_err(|error| self.problem(&error))
     }
@@ -185,28 +210,29 @@ impl Rules {
 
 /// Whether what stands in a trusted kubeconfig is well-formed. The files it names may come later, which the fleet notices
 /// and nobody tells here, so they are not looked at.
-fn check_form(described: &Described) -> Result<(), AccessError> {
+fn check_form(access: &KubeconfigAccess) -> Result<(), AccessError> {
     let policy = AccessPolicy::default()
         .credential_plugins(CredentialPluginPolicy::AllowAll)
         .allow_files_under("/")
         .allow_insecure_tls(true)
         .addresses(AddressPolicy::any());
-    match check(&described.access(Trust::Untrusted), &policy) {
+    match check(access, &policy) {
         Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
         other => other,
     }
 }
 
 impl Described {
-    /// A clone each time, so that what a check found in it is there for whoever connects.
-    fn access(&self, trust: Trust) -> KubeconfigAccess {
-        let mut access = self.access.clone();
-        access.trust = trust;
-        access
+    /// The access by the kubeconfig, untrusted. None if it was taken before.
+    pub(crate) fn take_access(&self) -> Option<KubeconfigAccess> {
+        let text = lock(&self.text).take()?;
+        let mut access = KubeconfigAccess::new(text, Trust::Untrusted);
+        access.context.clone_from(&self.context);
+        Some(access)
     }
 
-    pub(crate) fn spec(&self, name: ClusterName, trust: Trust) -> ClusterSpec {
-        let mut spec = ClusterSpec::new(name, self.access(trust).into());
+    pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+        let mut spec = ClusterSpec::new(name, access.into());
         spec.labels.clone_from(&self.labels);
         spec.properties.clone_from(&self.properties);
         spec
@@ -233,21 +259,22 @@ impl Problem {
 
 impl PartialEq for Described {
     fn eq(&self, other: &Self) -> bool {
-        self.access.yaml == other.access.yaml
-            && self.access.context == other.access.context
+        self.fingerprint == other.fingerprint
+            && self.context == other.context
             && self.labels == other.labels
             && self.properties == other.properties
     }
 }
 
+impl Eq for Described {}
+
 // Holds credentials, so none of its content is shown.
 impl fmt::Debug for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Described")
-            .field("bytes", &self.access.yaml.len())
-            .field("context", &self.access.context)
+            .field("context", &self.context)
             .field("labels", &self.labels)
             .field("properties", &self.properties)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -100,9 +100,9 @@ enum Step {
 
 struct Running {
     provider: NamespaceProvider,
-    watch: HubWatch,
+    watch: HubWatch<Result<Arc<Facts>, String>>,
     host: HostCluster,
-    said: HashMap<ClusterName, Facts>,
+    said: HashMap<ClusterName, Arc<Facts>>,
     synced: bool,
     /// The start of the last logged problem.
     failing: Option<SystemTime>,
@@ -129,6 +129,11 @@ struct Status {
     phase: String,
 }
 
+fn facts(namespace: &Object) -> Result<Arc<Facts>, String> {
+    let facts = namespace.decode().map(Arc::new);
+    facts.map_err(|error| error.to_string())
+}
+
 impl Running {
     async fn start(provider: NamespaceProvider, policy: AccessPolicy) -> Result<Self, BoxError> {
         let config = &provider.config;
@@ -144,7 +149,7 @@ impl Running {
         if let Some(labels) = &config.labels {
             request = request.labels(labels);
         }
-        let watch = HubWatch::new(host.cluster.client(), request);
+        let watch = HubWatch::projected(host.cluster.client(), request, |namespace| Some(facts(namespace)));
         Ok(Self {
             provider,
             watch,
@@ -164,8 +169,8 @@ impl Running {
                 }
             };
             match event {
-                HubEvent::Applied(_, namespace) => {
-                    if let Some(change) = self.applied(&namespace)? {
+                HubEvent::Applied(key, facts) => {
+                    if let Some(change) = self.applied(&key, facts)? {
                         return Ok(change);
                     }
                 }
@@ -198,13 +203,16 @@ impl Running {
         }
     }
 
-    fn applied(&mut self, namespace: &Object) -> Result<Option<Change>, BoxError> {
-        let key = namespace.key();
+    fn applied(
+        &mut self,
+        key: &ObjectKey,
+        facts: Result<Arc<Facts>, String>,
+    ) -> Result<Option<Change>, BoxError> {
         if !self.provider.config.choice.takes(&key.name) {
             return Ok(None);
         }
         let name = ClusterName::new(&key.name)?;
-        let facts: Facts = namespace.decode()?;
+        let facts = facts?;
         if self.said.get(&name) == Some(&facts) {
             return Ok(None);
         }

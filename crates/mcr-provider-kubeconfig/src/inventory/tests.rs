@@ -39,10 +39,17 @@ fn key() -> ObjectKey {
     ObjectKey::namespaced("fleet", "a")
 }
 
+/// A Secret was created or changed.
+fn applied(inventory: &mut Inventory, secret: Value) -> Outcome {
+    let facts = inventory
+        .rules
+        .facts(&key(), serde_json::from_value(secret).unwrap());
+    inventory.applied(&key(), facts)
+}
+
 /// What an inventory makes of a Secret, in short.
 fn put(inventory: &mut Inventory, secret: Value) -> Vec<String> {
-    let outcome = inventory.secret(&key(), serde_json::from_value(secret).unwrap());
-    shown(&outcome)
+    shown(&applied(inventory, secret))
 }
 
 fn shown(outcome: &Outcome) -> Vec<String> {
@@ -60,7 +67,7 @@ fn with(kubeconfig: impl AsRef<[u8]>) -> Value {
 }
 
 fn spec(inventory: &mut Inventory, secret: Value) -> ClusterSpec {
-    let mut outcome = inventory.secret(&key(), serde_json::from_value(secret).unwrap());
+    let mut outcome = applied(inventory, secret);
     match outcome.changes.pop() {
         Some(Change::Upsert(spec)) => spec,
         other => panic!("{other:?}"),
@@ -308,11 +315,7 @@ fn in_all_namespaces_names_have_the_namespace() {
 #[test]
 fn what_is_told_on_a_secret_has_nothing_of_its_kubeconfig() {
     let mut inventory = inventory();
-    let notice = |inventory: &mut Inventory, secret: Value| {
-        inventory
-            .secret(&key(), serde_json::from_value(secret).unwrap())
-            .notice
-    };
+    let notice = |inventory: &mut Inventory, secret: Value| applied(inventory, secret).notice;
     let wrong = kubeconfig("a").replace("cluster: c, user: u", "cluster: sesame, user: u");
     let told = notice(&mut inventory, with(&wrong)).unwrap();
     assert_eq!(&*told.uid, "1");
@@ -384,11 +387,10 @@ fn every_short_history_of_a_secret_ends_with_what_it_is() {
         let (mut inventory, mut shown, mut expected, mut last) =
             (inventory(), (None, false), (None, false), Step::Gone);
         for &step in &history {
-            let secret = |content: &str| serde_json::from_value(with(content)).unwrap();
             let outcome = match step {
-                Step::Good(token) => inventory.secret(&key(), secret(&kubeconfig(token))),
-                Step::Bad(text) => inventory.secret(&key(), secret(text)),
-                Step::Empty => inventory.secret(&key(), secret("")),
+                Step::Good(token) => applied(&mut inventory, with(kubeconfig(token))),
+                Step::Bad(text) => applied(&mut inventory, with(text)),
+                Step::Empty => applied(&mut inventory, with("")),
                 Step::Gone => inventory.deleted(&key()),
             };
             expected = match step {
