@@ -87,13 +87,7 @@ impl HubWatch {
     /// Starts a watch with other timeouts. Not part of the API.
     #[doc(hidden)]
     pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
-        let projection = Projection {
-            project: Box::new(|object: &Arc<Object>| Some(object.clone())),
-            same: |held: &Arc<Object>, new: &Arc<Object>| {
-                held.same_uid(new) && held.resource_version() == new.resource_version()
-            },
-        };
-        Self::start(hub(), client, request, settings, projection.into())
+        Self::start(hub(), client, request, settings, Projection::whole().into())
     }
 }
 
@@ -155,11 +149,7 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
         settings: Arc<WatchSettings>,
         project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        let projection = Projection {
-            project: Box::new(move |object: &Arc<Object>| project(object)),
-            same: T::eq,
-        };
-        Self::start(hub(), client, request, settings, projection.into())
+        Self::start(hub(), client, request, settings, Projection::of(project).into())
     }
 }
 

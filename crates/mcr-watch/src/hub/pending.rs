@@ -56,3 +56,59 @@ impl Pending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WatchError;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::cluster_scoped(name)
+    }
+
+    fn all(pending: &mut Pending) -> Vec<String> {
+        let shown = |event| match event {
+            PendingEvent::Changed(key) => key.to_string(),
+            PendingEvent::Synced => "synced".to_owned(),
+            PendingEvent::Failing(problem) => problem.error.to_string(),
+        };
+        std::iter::from_fn(|| pending.take().map(shown)).collect()
+    }
+
+    #[test]
+    fn an_object_is_pending_once_and_synced_comes_once_after_what_was_listed() {
+        let mut pending = Pending::default();
+        for _ in 0..1_000 {
+            pending.changed(&key("a"));
+            pending.changed(&key("b"));
+        }
+        let mut status = WatchStatus::default();
+        status.listed();
+        pending.status_changed(&status);
+        pending.status_changed(&status);
+        pending.changed(&key("c"));
+        pending.changed(&key("a"));
+        assert_eq!((pending.items.len(), pending.keys.len()), (4, 3));
+        assert_eq!(all(&mut pending), ["a", "b", "synced", "c"]);
+        assert!(pending.keys.is_empty());
+        pending.changed(&key("a"));
+        assert_eq!(all(&mut pending), ["a"]);
+    }
+
+    #[test]
+    fn a_problem_comes_last_and_not_after_its_end() {
+        let mut pending = Pending::default();
+        let (mut fails, well) = (WatchStatus::default(), WatchStatus::default());
+        fails.failed(WatchError::Malformed("no list".into()));
+        pending.status_changed(&fails);
+        pending.changed(&key("a"));
+        let events = all(&mut pending);
+        assert!(
+            events.len() == 2 && events[0] == "a" && events[1].contains("no list"),
+            "{events:?}"
+        );
+        pending.status_changed(&fails);
+        pending.status_changed(&well);
+        assert_eq!(all(&mut pending), [""; 0]);
+    }
+}

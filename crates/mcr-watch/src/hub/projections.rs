@@ -86,3 +86,50 @@ impl<T> Projections<T> {
         unseen
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::namespaced("fleet", name)
+    }
+
+    #[test]
+    fn only_another_projection_is_a_change() {
+        let mut projections = Projections::new(i32::eq);
+        let a = key("a");
+        assert!(!projections.put(&a, None), "it never counted as there");
+        assert!(projections.put(&a, Some(1)));
+        assert!(!projections.put(&a, Some(1)));
+        assert!(projections.put(&a, Some(2)));
+        assert_eq!(projections.get(&a), Some(&2));
+        assert!(projections.put(&a, None));
+        assert!(!projections.put(&a, None));
+        assert_eq!((projections.get(&a), projections.len()), (None, 0));
+        assert!(projections.put(&a, Some(2)));
+        assert!(projections.remove(&a));
+        assert!(!projections.remove(&a));
+    }
+
+    #[test]
+    fn a_list_removes_what_it_lacks_and_nothing_that_it_has() {
+        let mut projections = Projections::new(i32::eq);
+        for name in ["same", "other", "unreadable", "lacking"] {
+            projections.put(&key(name), Some(1));
+        }
+        // This listing breaks off.
+        projections.begin_listing();
+        projections.put(&key("same"), Some(1));
+
+        projections.begin_listing();
+        projections.put(&key("same"), Some(1));
+        projections.put(&key("other"), Some(2));
+        projections.put(&key("new"), Some(1));
+        projections.put(&key("ignored"), None);
+        projections.saw(&key("unreadable"));
+        projections.saw(&key("never read"));
+        assert_eq!(projections.finish_listing(), [key("lacking")]);
+        assert_eq!(projections.len(), 4);
+    }
+}

@@ -28,9 +28,28 @@ use crate::{
 /// The part of an object that is kept.
 pub(super) struct Projection<T> {
     /// None if the object counts as not there. May panic.
-    pub(super) project: Box<dyn Fn(&Arc<Object>) -> Option<T> + Send + Sync>,
+    project: Box<dyn Fn(&Arc<Object>) -> Option<T> + Send + Sync>,
     /// Whether two projections are the same, so that nothing has changed. May panic.
-    pub(super) same: fn(&T, &T) -> bool,
+    same: fn(&T, &T) -> bool,
+}
+
+impl Projection<Arc<Object>> {
+    /// The whole object, which changes with its UID or its resource version.
+    pub(super) fn whole() -> Self {
+        Self {
+            project: Box::new(|object| Some(object.clone())),
+            same: |held, new| held.same_uid(new) && held.resource_version() == new.resource_version(),
+        }
+    }
+}
+
+impl<T: PartialEq> Projection<T> {
+    pub(super) fn of(project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static) -> Self {
+        Self {
+            project: Box::new(move |object| project(object)),
+            same: T::eq,
+        }
+    }
 }
 
 /// The projections of the objects, and the events that the caller has not taken yet.
@@ -211,3 +230,6 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         self.notify.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests;
