@@ -1,5 +1,6 @@
 //! What a fleet needs of memory, to the byte: a peak that does not depend on how many clusters join at once,
-//! nothing that is left of those that have left, and no second copy of the files they are found in.
+//! nothing that is left of those that have left, and no second copy of the files they are found in. And what a watch of a
+//! hub needs that keeps a small part of each object.
 //!
 //! By itself in its process, for the allocator counts what all of it allocates. API servers are simulated behind
 //! `kube::Client`, with what they hold in memory before anything is measured, and time is tokio's paused clock.
@@ -22,8 +23,8 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use mcr_core::{
-    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, KubeconfigFile, Kubeconfigs,
-    WatchHandle, WatchRequest, contexts,
+    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, HubEvent, HubWatch, KubeconfigFile,
+    Kubeconfigs, WatchHandle, WatchRequest, contexts,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
@@ -333,5 +334,55 @@ fn contexts_taken_one_at_a_time_need_no_second_copy_of_their_file() {
             one_at_a_time < len / 4 && len < all,
             "a file of {len} bytes took {one_at_a_time} at most, and {all} all at once"
         );
+    });
+}
+
+/// Objects as providers find them in a hub: of 6 kB, of which some bytes say where a cluster is.
+#[test]
+fn a_hub_watch_holds_the_projections_of_its_objects_and_nothing_else() {
+    const OBJECTS: usize = 1_000;
+    alone(async || {
+        let hub = SimCluster::builder().audit_limit(0).build();
+        let map = |i: usize, region: &str| {
+            let data = json!({"region": region, "status": format!("{i:06}").repeat(1_000)});
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": format!("map-{i}"), "namespace": "default"}, "data": data})
+        };
+        for i in 0..OBJECTS {
+            hub.create(map(i, "eu")).unwrap();
+        }
+        let bytes = async |region: &'static str| {
+            let before = MEMORY.current_usage();
+            let request = WatchRequest::of::<ConfigMap>();
+            let mut watch = HubWatch::projected(hub.client(), request, move |object| {
+                let data = object.decode::<ConfigMap>().ok()?.data?;
+                data.get("region").filter(|found| *found == region).cloned()
+            });
+            let mut applied = 0;
+            loop {
+                match watch.next().await {
+                    HubEvent::Applied(..) => applied += 1,
+                    HubEvent::Synced => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            eventually(Duration::from_secs(600), "it watches", || {
+                (hub.watches() == 1).then_some(())
+            })
+            .await;
+            let after = MEMORY.current_usage();
+            drop(watch);
+            eventually(Duration::from_secs(600), "it has ended", || {
+                (hub.watches() == 0).then_some(())
+            })
+            .await;
+            (applied, after.saturating_sub(before) / OBJECTS)
+        };
+        // The first watch pays for the caches of the hub and of the thread, too.
+        bytes("eu").await;
+        let (all, none) = (bytes("eu").await, bytes("none").await);
+        println!("bytes for each projection, and for each object without one: {all:?}, {none:?}");
+        assert!(all.0 == OBJECTS && all.1 < 1_000, "{all:?}");
+        assert!(none.0 == 0 && none.1 < 50, "{none:?}");
     });
 }

@@ -8,6 +8,7 @@
 
 mod dead;
 mod harness;
+mod hub;
 mod leaving;
 mod lists;
 mod namespaces;

@@ -1,0 +1,162 @@
+//! A watch of a hub that keeps a projection of each object. The hub is simulated.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{HubEvent, HubWatch, ObjectKey, WatchRequest, WatchSettings};
+use mcr_testkit::sim::SimCluster;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::harness::eventually;
+
+/// Many heartbeats while nobody reads.
+const HEARTBEATS: usize = 200;
+
+/// A ConfigMap counts only with a label `team`, and nothing else of it matters. The team `panic` makes the projection panic.
+fn team(client: kube::Client) -> HubWatch<Arc<str>> {
+    let request = WatchRequest::of::<ConfigMap>().labels("test");
+    let mut settings = WatchSettings::default();
+    settings.retry_cap = Duration::from_millis(50);
+    HubWatch::projected_with_settings(client, request, settings.into(), |object| {
+        let map: ConfigMap = object.decode().ok()?;
+        let team = map.metadata.labels?.remove("team")?;
+        assert!(team != "panic", "a panic of the caller");
+        Some(team.into())
+    })
+}
+
+fn key(name: &str) -> String {
+    format!("default/{name}")
+}
+
+fn put(hub: &SimCluster, name: &str, team: Option<&str>) {
+    let mut labels = json!({"test": "yes"});
+    if let Some(team) = team {
+        labels["team"] = team.into();
+    }
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", "labels": labels}});
+    match hub.get("configmaps", &key(name)) {
+        Some(_) => hub.update(map),
+        None => hub.create(map),
+    }
+    .unwrap();
+}
+
+fn delete(hub: &SimCluster, name: &str) {
+    hub.delete("configmaps", &key(name)).unwrap();
+}
+
+fn heartbeat(hub: &SimCluster, name: &str, count: usize) {
+    let mut map = hub.get("configmaps", &key(name)).unwrap();
+    map["metadata"]["annotations"] = json!({"heartbeat": count.to_string()});
+    hub.update(map).unwrap();
+}
+
+/// Ends the watch, and drops the history before the next one begins: that one is answered with 410.
+async fn relist(hub: &SimCluster, watch: &HubWatch<Arc<str>>, during: impl FnOnce()) {
+    let lists = watch.status().lists;
+    hub.end_watches();
+    during();
+    hub.compact(hub.resource_version());
+    eventually("it lists again", || (watch.status().lists > lists).then_some(())).await;
+}
+
+/// The next event but for problems that pass.
+async fn next(watch: &mut HubWatch<Arc<str>>) -> String {
+    loop {
+        let event = timeout(Duration::from_secs(60), watch.next())
+            .await
+            .expect("an event");
+        return match event {
+            HubEvent::Applied(key, team) => format!("{}: {team}", key.name),
+            HubEvent::Deleted(key) => format!("-{}", key.name),
+            HubEvent::Synced => "synced".to_owned(),
+            HubEvent::Failing(_) => continue,
+            other => panic!("{other:?}"),
+        };
+    }
+}
+
+/// Nothing came before this event.
+async fn marker(hub: &SimCluster, watch: &mut HubWatch<Arc<str>>, name: &str) {
+    put(hub, name, Some("marker"));
+    assert_eq!(next(watch).await, format!("{name}: marker"));
+}
+
+#[tokio::test]
+async fn heartbeats_and_lists_without_a_new_projection_bring_no_event() {
+    let hub = SimCluster::new();
+    put(&hub, "a", Some("red"));
+    put(&hub, "b", Some("blue"));
+    put(&hub, "none", None);
+    let mut watch = team(hub.client());
+    let mut first = [next(&mut watch).await, next(&mut watch).await];
+    first.sort();
+    assert_eq!(first, ["a: red", "b: blue"]);
+    assert_eq!(next(&mut watch).await, "synced", "after all that was there");
+    for count in 0..HEARTBEATS {
+        heartbeat(&hub, "a", count);
+        heartbeat(&hub, "none", count);
+    }
+    marker(&hub, &mut watch, "after-heartbeats").await;
+    relist(&hub, &watch, || heartbeat(&hub, "b", 0)).await;
+    marker(&hub, &mut watch, "after-a-list").await;
+    put(&hub, "a", Some("green"));
+    assert_eq!(next(&mut watch).await, "a: green");
+    let get = |name: &str| watch.get(&ObjectKey::namespaced("default", name));
+    assert_eq!(get("a").as_deref(), Some("green"));
+    assert_eq!(get("none"), None);
+}
+
+#[tokio::test]
+async fn an_object_that_counts_no_more_is_deleted_and_so_is_one_that_a_list_lacks() {
+    let hub = SimCluster::new();
+    for name in ["a", "b", "never"] {
+        put(&hub, name, None);
+    }
+    let mut watch = team(hub.client());
+    assert_eq!(next(&mut watch).await, "synced");
+    put(&hub, "a", Some("red"));
+    assert_eq!(next(&mut watch).await, "a: red");
+    put(&hub, "a", None);
+    assert_eq!(next(&mut watch).await, "-a");
+    delete(&hub, "a");
+    delete(&hub, "never");
+    put(&hub, "b", Some("blue"));
+    assert_eq!(next(&mut watch).await, "b: blue");
+    put(&hub, "c", Some("blue"));
+    assert_eq!(next(&mut watch).await, "c: blue");
+    // Between two watches, so that only the list says it.
+    relist(&hub, &watch, || {
+        put(&hub, "b", None);
+        delete(&hub, "c");
+    })
+    .await;
+    let mut gone = [next(&mut watch).await, next(&mut watch).await];
+    gone.sort();
+    assert_eq!(gone, ["-b", "-c"]);
+    marker(&hub, &mut watch, "marker").await;
+}
+
+#[tokio::test]
+async fn a_projection_that_panics_ends_no_watch_and_deletes_nothing() {
+    let hub = SimCluster::new();
+    put(&hub, "a", Some("red"));
+    put(&hub, "b", Some("panic"));
+    let mut watch = team(hub.client());
+    assert_eq!(next(&mut watch).await, "a: red");
+    assert_eq!(next(&mut watch).await, "synced");
+    put(&hub, "a", Some("panic"));
+    marker(&hub, &mut watch, "after-a-panic").await;
+    relist(&hub, &watch, || {}).await;
+    marker(&hub, &mut watch, "after-a-list").await;
+    let a = ObjectKey::namespaced("default", "a");
+    assert_eq!(watch.get(&a).as_deref(), Some("red"), "as it was before");
+    assert!(watch.status().skipped >= 4, "{:?}", watch.status());
+    put(&hub, "a", Some("green"));
+    put(&hub, "b", Some("blue"));
+    assert_eq!(next(&mut watch).await, "a: green");
+    assert_eq!(next(&mut watch).await, "b: blue");
+}
