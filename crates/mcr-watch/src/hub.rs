@@ -96,8 +96,9 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
     ///
     /// A change of an object that leaves its projection equal brings no event, such as a heartbeat in its status. `None`:
     /// the object counts as not there. It takes no memory, and brings no event, or [`Deleted`](HubEvent::Deleted) if it was
-    /// there before. An object that is deleted and created again with an equal projection may bring no event; add its UID to
-    /// the projection to notice that.
+    /// there before. To report an object that can't be decoded, project a `Result`: with `None` it would count as deleted.
+    /// An object that is deleted and created again with an equal projection may bring no event; add its UID to the projection
+    /// to notice that.
     ///
     /// `project` runs in the task of the watch, so it must be quick and must not block. If it panics, the panic is logged;
     /// the watch keeps the projection that it has, counts the object in [`WatchStatus::skipped`], and calls `project` again

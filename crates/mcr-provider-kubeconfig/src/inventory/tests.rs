@@ -39,11 +39,16 @@ fn key() -> ObjectKey {
     ObjectKey::namespaced("fleet", "a")
 }
 
+/// What the watch keeps of a Secret.
+fn facts(inventory: &Inventory, secret: Value) -> SecretFacts {
+    inventory
+        .rules
+        .facts(&key(), serde_json::from_value(secret).unwrap())
+}
+
 /// A Secret was created or changed.
 fn applied(inventory: &mut Inventory, secret: Value) -> Outcome {
-    let facts = inventory
-        .rules
-        .facts(&key(), serde_json::from_value(secret).unwrap());
+    let facts = facts(inventory, secret);
     inventory.applied(&key(), facts)
 }
 
@@ -301,6 +306,57 @@ fn labels_and_annotations_are_those_of_the_cluster() {
         said[0].contains("context \"three\" is not defined (there are \"one\", \"two\")"),
         "{said:?}"
     );
+}
+
+/// The watch reports a Secret only if its facts have changed.
+#[test]
+fn the_facts_of_a_secret_are_all_that_has_an_effect() {
+    let inventory = inventory();
+    let of = |change: &dyn Fn(&mut Value)| {
+        let mut secret = with(kubeconfig("a"));
+        change(&mut secret);
+        facts(&inventory, secret)
+    };
+    let before = of(&|_| {});
+    assert_eq!(
+        before,
+        of(&|secret| secret["data"]["other"] = base64("other").into())
+    );
+    assert_eq!(
+        before,
+        of(&|secret| secret["metadata"]["annotations"] = json!({"example.com/touched": "now"}))
+    );
+    // A problem is reported on the Secret with this UID, and again if there is another one.
+    assert_ne!(before, of(&|secret| secret["metadata"]["uid"] = "2".into()));
+    assert_ne!(
+        before,
+        of(&|secret| secret["metadata"]["labels"]["region"] = "eu".into())
+    );
+    assert_ne!(
+        before,
+        of(&|secret| secret["data"]["kubeconfig"] = base64(kubeconfig("b")).into())
+    );
+    for annotation in ["mcr.dev/context", "property.mcr.dev/region"] {
+        assert_ne!(
+            before,
+            of(&|secret| secret["metadata"]["annotations"] = json!({annotation: "two"}))
+        );
+    }
+}
+
+#[test]
+fn no_text_of_a_kubeconfig_is_kept() {
+    let mut inventory = inventory();
+    for (kubeconfig, changes) in [
+        (kubeconfig("a"), 1),
+        (kubeconfig("a"), 0),
+        ("half: [".to_owned(), 1),
+        (kubeconfig("a"), 1),
+    ] {
+        let facts = facts(&inventory, with(&kubeconfig));
+        assert_eq!(inventory.applied(&key(), facts.clone()).changes.len(), changes);
+        assert!(facts.described.unwrap().take_access().is_none(), "{kubeconfig}");
+    }
 }
 
 #[test]
