@@ -1,5 +1,6 @@
 //! A watch on its own, for objects that describe clusters.
 
+mod event;
 mod pending;
 mod projections;
 mod target;
@@ -13,28 +14,14 @@ use mcr_store::{Object, ObjectKey, TemplateRegistry};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::event::HubEvent;
 use self::target::{HubTarget, Projection};
 use crate::{
-    WatchProblem, WatchRequest, WatchSettings, WatchStatus,
+    WatchRequest, WatchSettings, WatchStatus,
     driver::{DriverEnv, drive},
     health::{Health, Phase},
     target::WatchTarget,
 };
-
-/// An event of a [`HubWatch`].
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum HubEvent<T = Arc<Object>> {
-    /// The object was created or changed, or existed at the start. With its projection, or the whole object.
-    Applied(ObjectKey, T),
-    /// The object was deleted, or its projection became `None`.
-    Deleted(ObjectKey),
-    /// All objects that existed at the start have been reported. Comes once.
-    Synced,
-    /// The objects can't be listed or watched at the moment. The watch tries again by itself, and keeps the objects that it
-    /// has.
-    Failing(WatchProblem),
-}
 
 /// Watches objects of one kind in a hub, for providers that find clusters in Secrets or custom resources.
 ///

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HubEvent,
+    event::HubEvent,
     pending::{Pending, PendingEvent},
     projections::Projections,
 };
@@ -25,10 +25,13 @@ use crate::{
     target::{PlacedObject, UnreadableObject, WatchTarget},
 };
 
-/// The part of an object that is kept.
+/// Returns the part of an object that is kept; none if the object counts as not there.
+type Project<T> = dyn Fn(&Arc<Object>) -> Option<T> + Send + Sync;
+
+/// How the part of an object that is kept is made and compared.
 pub(super) struct Projection<T> {
-    /// None if the object counts as not there. May panic.
-    project: Box<dyn Fn(&Arc<Object>) -> Option<T> + Send + Sync>,
+    /// May panic.
+    project: Box<Project<T>>,
     /// Whether two projections are the same, so that nothing has changed. May panic.
     same: fn(&T, &T) -> bool,
 }
