@@ -13,6 +13,7 @@ mod labels;
 mod endpoint;
 mod endpoint_access;
 mod kubeconfig;
+mod kubeconfig_problem;
 mod resolve;
 mod resolved;
 
@@ -63,6 +64,7 @@ pub mod internal {
         endpoint::redacted_uri,
         error::list_names,
         exec::output as exec_output,
+        kubeconfig_problem::{KubeconfigProblem, check_announced},
         resolve::resolve_with,
         sync::lock,
         time::{rfc3339, rfc3339_option},

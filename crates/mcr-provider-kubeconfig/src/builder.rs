@@ -6,7 +6,6 @@ use mcr_core::{AccessPolicy, Trust, WatchRequest, WatchSettings};
 use crate::{
     KubeconfigError, KubeconfigProvider,
     config::Config,
-    notice::Ledger,
     secret::{Rules, secrets},
 };
 
@@ -191,7 +190,7 @@ impl KubeconfigProviderBuilder {
                     fleet_policy: AccessPolicy::default(),
                 }),
                 events: self.events,
-                ledger: Ledger::default(),
+                ledger: Arc::default(),
                 watch: self.watch,
                 blocked_for: self.blocked_for,
             }),

@@ -1,9 +1,9 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{WatchRequest, WatchSettings};
+use mcr_core::{WatchRequest, WatchSettings, internal::Ledger};
 
-use crate::{notice::Ledger, secret::Rules};
+use crate::secret::Rules;
 
 /// The options of a provider, checked.
 pub(crate) struct Config {
@@ -11,7 +11,7 @@ pub(crate) struct Config {
     pub(crate) request: WatchRequest,
     pub(crate) rules: Arc<Rules>,
     pub(crate) events: bool,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) watch: Arc<WatchSettings>,
     pub(crate) blocked_for: Duration,
 }

@@ -5,12 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{BrokenCluster, Change, ClusterName, KubeconfigAccess, ObjectKey};
+use mcr_core::{BrokenCluster, Change, ClusterName, KubeconfigAccess, ObjectKey, internal::Notice};
 
-use crate::{
-    notice::Notice,
-    secret::{Described, Problem, Rules, SecretFacts},
-};
+use crate::secret::{Described, Problem, Rules, SecretFacts};
 
 /// The last announcement of each Secret's cluster.
 #[derive(Debug)]

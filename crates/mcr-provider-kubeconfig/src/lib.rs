@@ -6,11 +6,8 @@
 mod builder;
 mod config;
 mod error;
-mod event_publisher;
 mod inventory;
-mod notice;
 mod provider;
-mod public;
 mod secret;
 
 pub use builder::{KubeconfigProviderBuilder, SECRET_KEY, SECRET_LABEL};

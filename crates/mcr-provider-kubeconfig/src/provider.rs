@@ -1,23 +1,23 @@
-use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use futures::{FutureExt, StreamExt, stream};
 use mcr_core::{
-    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, ObjectKey, Provider, WatchProblem,
+    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, ObjectKey, Provider,
+    internal::{EventPublisher, LoggedWatch},
 };
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
-    event_publisher::EventPublisher,
     inventory::{Inventory, Outcome},
     secret::{Rules, SecretFacts},
 };
 
 /// So many Secrets are looked at in one go at most, so that the first of thousands are announced at once.
 const BATCH: usize = 32;
-/// How often it is looked whether the hub answers again.
-const OUTAGE_TICK: Duration = Duration::from_secs(2);
+/// A qualified name, as the API of events wants it.
+const CONTROLLER: &str = "mcr.dev/provider-kubeconfig";
 
 /// A provider that finds clusters in Secrets of a hub; see the [documentation of the crate](crate).
 ///
@@ -79,20 +79,11 @@ impl Provider for KubeconfigProvider {
 }
 
 struct Running {
-    config: Arc<Config>,
-    watch: HubWatch<SecretFacts>,
+    watch: LoggedWatch<SecretFacts>,
     event_publisher: EventPublisher,
     /// None while Secrets are looked at.
     inventory: Option<Inventory>,
     ready: VecDeque<Change>,
-    /// The trouble with the hub that was told last and is not over.
-    outage: Option<Outage>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Outage {
-    /// Whether somebody has to do something.
-    blocked: bool,
 }
 
 /// A change in the hub, for the thread that may block.
@@ -106,18 +97,18 @@ impl Running {
     fn start(config: Arc<Config>, rules: Rules) -> Self {
         let rules = Arc::new(rules);
         let reads = rules.clone();
+        let watch = HubWatch::projected_with_settings(
+            config.client.clone(),
+            config.request.clone(),
+            config.watch.clone(),
+            move |object| Some(reads.read(object)),
+        );
+        let writes_events = config.events.then(|| config.client.clone());
         Self {
-            watch: HubWatch::projected_with_settings(
-                config.client.clone(),
-                config.request.clone(),
-                config.watch.clone(),
-                move |object| Some(reads.read(object)),
-            ),
-            event_publisher: EventPublisher::new(config.clone()),
+            watch: LoggedWatch::new(watch, config.request.clone(), config.blocked_for),
+            event_publisher: EventPublisher::new(writes_events, CONTROLLER, config.ledger.clone()),
             inventory: Some(Inventory::new(rules)),
             ready: VecDeque::new(),
-            outage: None,
-            config,
         }
     }
 
@@ -162,7 +153,6 @@ impl Running {
         let first = tokio::select! {
             event = self.watch.next() => Some(event),
             never = self.event_publisher.run() => match never {},
-            () = sleep(OUTAGE_TICK), if self.outage.is_some() => None,
         };
         let mut batch = Vec::new();
         let mut event = first;
@@ -171,8 +161,7 @@ impl Running {
                 Some(HubEvent::Applied(key, secret)) => batch.push(HubChange::Applied(key, secret)),
                 Some(HubEvent::Deleted(key)) => batch.push(HubChange::Deleted(key)),
                 Some(HubEvent::Synced) => batch.push(HubChange::Synced),
-                Some(HubEvent::Failing(problem)) => self.failing(&problem),
-                // Whatever else there may be once is no change of a Secret.
+                // An outage, which the watch logs, is no change of a Secret.
                 Some(_) | None => {}
             }
             if batch.len() >= BATCH {
@@ -183,45 +172,7 @@ impl Running {
                 break;
             }
         }
-        self.look_after_outage();
         batch
-    }
-
-    /// Says once that the hub does not answer.
-    fn failing(&mut self, problem: &WatchProblem) {
-        if self.outage.is_none() {
-            self.tell(problem);
-        }
-    }
-
-    /// Says that an outage is over; or once more what is wrong, if it turns out that it will not end by itself. An API
-    /// server that has just started forbids everything for a moment.
-    fn look_after_outage(&mut self) {
-        let Some(outage) = self.outage else { return };
-        match self.watch.status().problem {
-            None => {
-                self.outage = None;
-                tracing::info!(watch = %self.config.request, "the hub answers again");
-            }
-            Some(problem) => {
-                let blocked_for = self.config.blocked_for;
-                let lasts = problem.since.elapsed().is_ok_and(|lasts| lasts >= blocked_for);
-                if !outage.blocked && problem.error.is_blocked() && lasts {
-                    self.tell(&problem);
-                }
-            }
-        }
-    }
-
-    fn tell(&mut self, problem: &WatchProblem) {
-        self.outage = Some(Outage {
-            blocked: problem.error.is_blocked(),
-        });
-        tracing::warn!(
-            watch = %self.config.request, error = %problem.error,
-            "the Secrets with kubeconfigs can't be watched in the hub at the moment; clusters stay as they are, and it is \
-             tried again"
-        );
     }
 }
 

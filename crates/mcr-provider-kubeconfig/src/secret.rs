@@ -9,12 +9,11 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kube::core::ApiResource;
 use mcr_core::{
-    AccessError, AccessPolicy, AddressPolicy, ClusterName, ClusterSpec, CredentialPluginPolicy, Fingerprint,
-    InvalidClusterName, KubeconfigAccess, Object, ObjectKey, Trust, check, internal::lock,
+    AccessPolicy, ClusterName, ClusterSpec, Fingerprint, InvalidClusterName, KubeconfigAccess, Object,
+    ObjectKey, Trust,
+    internal::{check_announced, lock},
 };
 use serde::Deserialize;
-
-use crate::public;
 
 /// The annotation on a Secret that chooses a context of its kubeconfig. Without it the current context is used.
 pub const CONTEXT_ANNOTATION: &str = "mcr.dev/context";
@@ -181,44 +180,13 @@ impl Rules {
 
     /// Whether the kubeconfig can be used and may be. Looks at no file that it names.
     pub(crate) fn check(&self, access: &KubeconfigAccess) -> Result<(), Problem> {
-        let policy = self.policy.as_ref().unwrap_or(&self.fleet_policy);
-        let checked = match self.trust {
-            Trust::Untrusted => check(access, policy),
-            Trust::Trusted => check_form(access),
-        };
-        checked.map_err(|error| self.problem(&error))
-    }
-
-    fn problem(&self, error: &AccessError) -> Problem {
-        let hint = match error {
-            // Of the few things refused that no policy allows.
-            AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => match self.policy {
-                Some(_) => {
-                    "; both policies must allow it: the `access_policy` of the provider and `FleetSettings::access_policy`"
-                }
-                None => "; the policy is in `FleetSettings::access_policy`",
-            },
-            _ => "",
-        };
-        Problem {
-            text: format!("{error}{hint}").into(),
-            public: format!("{}{hint}", public::text(error)).into(),
+        let mut access = access.clone();
+        access.trust = self.trust;
+        check_announced(&access, self.policy.as_ref(), &self.fleet_policy).map_err(|problem| Problem {
+            text: problem.text,
+            public: problem.public,
             nothing: false,
-        }
-    }
-}
-
-/// Whether what stands in a trusted kubeconfig is well-formed. The files it names may come later, which the fleet notices
-/// and nobody tells here, so they are not looked at.
-fn check_form(access: &KubeconfigAccess) -> Result<(), AccessError> {
-    let policy = AccessPolicy::default()
-        .credential_plugins(CredentialPluginPolicy::AllowAll)
-        .allow_files_under("/")
-        .allow_insecure_tls(true)
-        .addresses(AddressPolicy::any());
-    match check(access, &policy) {
-        Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
-        other => other,
+        })
     }
 }
 

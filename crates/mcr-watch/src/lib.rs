@@ -7,9 +7,12 @@ mod cache;
 mod counters;
 mod driver;
 mod error;
+mod event_publisher;
 mod health;
 mod hub;
 mod kinds;
+mod logged_watch;
+mod notice;
 mod permit;
 mod request;
 mod settings;
@@ -37,8 +40,11 @@ pub mod internal {
         cache::Cache,
         counters::{CountersByKind, KindCounters, count},
         driver::{DriverEnv, drive},
+        event_publisher::EventPublisher,
         health::{Health, Outcomes, Phase},
         kinds::KindTables,
+        logged_watch::LoggedWatch,
+        notice::{Ledger, Notice, NoticeKind},
         permit::Permit,
         shared::{Feed, SharedWatch},
         target::{PlacedObject, UnreadableObject, WatchTarget},

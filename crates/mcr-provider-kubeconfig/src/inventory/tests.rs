@@ -2,7 +2,7 @@ use mcr_core::{Access, AccessPolicy, ClusterSpec, Trust};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::notice::Kind;
+use mcr_core::internal::NoticeKind as Kind;
 
 const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 

@@ -1,15 +1,93 @@
-//! What is wrong with a kubeconfig, in words that hold nothing of it.
+//! Why a provider can't use a kubeconfig: in words for the log, and in words for everybody.
 //!
-//! The texts of mcr-core hold no secrets, but they do hold names: of contexts, clusters, users, programs, and an address. That is
-//! right for the log of this process. An event on a Secret can be read by everybody who may read events, and those are
+//! The texts of this crate hold no secrets, but they do hold names: of contexts, clusters, users, programs, and an address. That
+//! is right for the log of this process. An event on a Secret can be read by everybody who may read events, and those are
 //! usually not allowed to read Secrets.
 
-use mcr_core::AccessError;
+use std::sync::Arc;
+
+use crate::{
+    error::AccessError,
+    kubeconfig::KubeconfigAccess,
+    policy::{AccessPolicy, AddressPolicy, CredentialPluginPolicy},
+    resolve::check,
+    trust::Trust,
+};
 
 /// Stands for what is left out.
 const LEFT_OUT: &str = "\"…\"";
 
-pub(crate) fn text(error: &AccessError) -> String {
+/// Why a kubeconfig can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubeconfigProblem {
+    /// For logs and the fleet's state.
+    pub text: Arc<str>,
+    /// For an event, which more people may read than the Secret: nothing that stands in the kubeconfig.
+    pub public: Arc<str>,
+}
+
+impl KubeconfigProblem {
+    /// A problem whose text has nothing of the kubeconfig.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
+        Self {
+            public: text.clone(),
+            text,
+        }
+    }
+}
+
+/// Checks whether the kubeconfig can be used and may be, before a provider announces it. Looks at no file that it names.
+///
+/// `policy` is that of the provider, if it has one.
+///
+/// # Errors
+/// The first problem.
+pub fn check_announced(
+    access: &KubeconfigAccess,
+    policy: Option<&AccessPolicy>,
+    fleet_policy: &AccessPolicy,
+) -> Result<(), KubeconfigProblem> {
+    let mut untrusted = access.clone();
+    untrusted.trust = Trust::Untrusted;
+    let checked = match access.trust {
+        Trust::Untrusted => check(&untrusted, policy.unwrap_or(fleet_policy)),
+        Trust::Trusted => check_form(&untrusted),
+    };
+    checked.map_err(|error| {
+        let hint = match &error {
+            // Of the few things refused that no policy allows.
+            AccessError::Refused { problem, .. } if problem.contains("AccessPolicy::") => match policy {
+                Some(_) => {
+                    "; both policies must allow it: the `access_policy` of the provider and `FleetSettings::access_policy`"
+                }
+                None => "; the policy is in `FleetSettings::access_policy`",
+            },
+            _ => "",
+        };
+        KubeconfigProblem {
+            text: format!("{error}{hint}").into(),
+            public: format!("{}{hint}", public(&error)).into(),
+        }
+    })
+}
+
+/// Whether what stands in a trusted kubeconfig is well-formed. The files it names may come later, which the fleet notices
+/// and nobody tells here, so they are not looked at.
+fn check_form(untrusted: &KubeconfigAccess) -> Result<(), AccessError> {
+    let policy = AccessPolicy::default()
+        .credential_plugins(CredentialPluginPolicy::AllowAll)
+        .allow_files_under("/")
+        .allow_insecure_tls(true)
+        .addresses(AddressPolicy::any());
+    match check(untrusted, &policy) {
+        Err(AccessError::Refused { .. } | AccessError::Read { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// The problem in words that hold nothing of the kubeconfig.
+fn public(error: &AccessError) -> String {
     match error {
         AccessError::Empty | AccessError::Syntax { .. } => error.to_string(),
         // An address is quoted by nobody.
@@ -29,11 +107,10 @@ pub(crate) fn text(error: &AccessError) -> String {
                 without_quoted(field)
             )
         }
-        _ => "the kubeconfig can't be used; the log of the controller says why".into(),
     }
 }
 
-/// Leaves out everything between quotes, which is where mcr-core puts what somebody else has written.
+/// Leaves out everything between quotes, which is where this crate puts what somebody else has written.
 fn without_quoted(text: &str) -> String {
     let mut left = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -57,8 +134,6 @@ fn without_quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mcr_core::{AccessPolicy, KubeconfigAccess, Trust, check};
-
     use super::*;
 
     #[test]
@@ -126,7 +201,7 @@ mod tests {
                     continue;
                 };
                 wrong += 1;
-                let text = text(&error);
+                let text = public(&error);
                 for secret in ["CANARY", "169.254", "http://"] {
                     let advice = text
                         .replace("write http://host:port", "")

@@ -1,41 +1,52 @@
-//! Notices about Secrets, and the problems that were reported already. No I/O.
+//! Notices about Secrets with kubeconfigs, and the problems that were reported already. No I/O.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
 };
 
-use mcr_core::{ObjectKey, internal::lock};
+use mcr_access::internal::lock;
+use mcr_store::ObjectKey;
 
 /// The state of a Secret, for a Kubernetes event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Notice {
-    pub(crate) key: ObjectKey,
-    pub(crate) uid: Arc<str>,
-    pub(crate) kind: Kind,
+pub struct Notice {
+    /// The Secret.
+    pub key: ObjectKey,
+    /// Its UID, or an empty text.
+    pub uid: Arc<str>,
+    /// Its state.
+    pub kind: NoticeKind,
 }
 
+/// The state of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum NoticeKind {
+    /// Its kubeconfig can't be used, with the reason.
     Broken(Arc<str>),
+    /// Its kubeconfig can be used.
     Well,
+    /// It does not exist any more.
     Gone,
 }
 
 impl Notice {
-    pub(crate) fn broken(key: &ObjectKey, uid: Arc<str>, text: Arc<str>) -> Self {
-        Self::new(key, uid, Kind::Broken(text))
+    /// The kubeconfig of the Secret can't be used. Everybody who may read events can read the text.
+    pub fn broken(key: &ObjectKey, uid: Arc<str>, text: Arc<str>) -> Self {
+        Self::new(key, uid, NoticeKind::Broken(text))
     }
 
-    pub(crate) fn well(key: &ObjectKey, uid: Arc<str>) -> Self {
-        Self::new(key, uid, Kind::Well)
+    /// The kubeconfig of the Secret can be used.
+    pub fn well(key: &ObjectKey, uid: Arc<str>) -> Self {
+        Self::new(key, uid, NoticeKind::Well)
     }
 
-    pub(crate) fn gone(key: &ObjectKey) -> Self {
-        Self::new(key, Arc::default(), Kind::Gone)
+    /// The Secret does not exist any more.
+    pub fn gone(key: &ObjectKey) -> Self {
+        Self::new(key, Arc::default(), NoticeKind::Gone)
     }
 
-    fn new(key: &ObjectKey, uid: Arc<str>, kind: Kind) -> Self {
+    fn new(key: &ObjectKey, uid: Arc<str>, kind: NoticeKind) -> Self {
         Self {
             key: key.clone(),
             uid,
@@ -47,7 +58,7 @@ impl Notice {
 /// The problem that was last reported on each broken Secret. It outlives a discovery, so that the next discovery does not
 /// report it again.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Mutex<HashMap<ObjectKey, ReportedProblem>>);
+pub struct Ledger(Mutex<HashMap<ObjectKey, ReportedProblem>>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct ReportedProblem {
@@ -60,7 +71,7 @@ impl Ledger {
     pub(crate) fn is_news(&self, notice: &Notice) -> bool {
         let mut reported = lock(&self.0);
         match &notice.kind {
-            Kind::Broken(problem) => {
+            NoticeKind::Broken(problem) => {
                 let now = ReportedProblem {
                     uid: notice.uid.clone(),
                     problem: problem.clone(),
@@ -72,10 +83,10 @@ impl Ledger {
                 true
             }
             // A Secret that was never broken is no news, nor is another Secret with the name of a broken one.
-            Kind::Well => reported
+            NoticeKind::Well => reported
                 .remove(&notice.key)
                 .is_some_and(|reported| reported.uid == notice.uid),
-            Kind::Gone => {
+            NoticeKind::Gone => {
                 reported.remove(&notice.key);
                 false
             }

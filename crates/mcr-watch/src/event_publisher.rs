@@ -1,4 +1,4 @@
-//! Kubernetes events on the Secrets that can't be used.
+//! Kubernetes events on the Secrets whose kubeconfig can't be used.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,20 +10,19 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use mcr_core::{ObjectKey, explain_error, internal::Backoff};
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use mcr_client::{explain_error, internal::Backoff};
+use mcr_store::ObjectKey;
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    config::Config,
-    notice::{Kind, Notice},
-};
+use crate::notice::{Ledger, Notice, NoticeKind};
 
 const BROKEN: &str = "KubeconfigBroken";
 const WELL: &str = "KubeconfigUsable";
 const ACTION: &str = "ReadKubeconfig";
-/// A qualified name, as the API wants it.
-const CONTROLLER: &str = "mcr.dev/provider-kubeconfig";
 /// The longest text of an event that the API takes.
 const LONGEST_NOTE: usize = 1024;
 /// The longest name of an instance that the API takes.
@@ -36,8 +35,12 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 
 /// Writes Kubernetes events on Secrets, one after the other, while it is polled.
-pub(crate) struct EventPublisher {
-    config: Arc<Config>,
+pub struct EventPublisher {
+    /// None: nothing is written.
+    client: Option<Client>,
+    /// A qualified name, as the API wants it.
+    controller: &'static str,
+    ledger: Arc<Ledger>,
     waiting: VecDeque<Notice>,
     under_way: Option<BoxFuture<'static, Sent>>,
     /// The recorder of each Secret's last problem. One made for each problem, since a recorder goes on with an
@@ -54,9 +57,12 @@ enum Sent {
 }
 
 impl EventPublisher {
-    pub(crate) fn new(config: Arc<Config>) -> Self {
+    /// Writes with this client, if there is one, in the name of this controller: a DNS name, a slash and a word.
+    pub fn new(client: Option<Client>, controller: &'static str, ledger: Arc<Ledger>) -> Self {
         Self {
-            config,
+            client,
+            controller,
+            ledger,
             waiting: VecDeque::new(),
             under_way: None,
             recorders: HashMap::new(),
@@ -65,13 +71,13 @@ impl EventPublisher {
     }
 
     /// Queues an event for the notice if it is news. A newer notice of the same Secret replaces one that still waits.
-    pub(crate) fn take(&mut self, notice: Notice) {
-        let news = self.config.ledger.is_news(&notice);
-        if notice.kind == Kind::Gone {
+    pub fn take(&mut self, notice: Notice) {
+        let news = self.ledger.is_news(&notice);
+        if notice.kind == NoticeKind::Gone {
             self.waiting.retain(|waiting| waiting.key != notice.key);
             self.recorders.remove(&notice.key);
         }
-        if !news || !self.config.events {
+        if !news || self.client.is_none() {
             return;
         }
         self.waiting.retain(|waiting| waiting.key != notice.key);
@@ -83,11 +89,11 @@ impl EventPublisher {
     }
 
     /// Writes the events that wait. Never ends; cancel safe.
-    pub(crate) async fn run(&mut self) -> Infallible {
+    pub async fn run(&mut self) -> Infallible {
         loop {
             if self.under_way.is_none() {
                 match self.waiting.pop_front() {
-                    Some(notice) => self.under_way = Some(self.publish(notice)),
+                    Some(notice) => self.under_way = self.publish(notice),
                     None => std::future::pending().await,
                 }
             }
@@ -106,19 +112,17 @@ impl EventPublisher {
         }
     }
 
-    fn publish(&mut self, notice: Notice) -> BoxFuture<'static, Sent> {
+    fn publish(&mut self, notice: Notice) -> Option<BoxFuture<'static, Sent>> {
+        let client = self.client.clone()?;
         let known = self.recorders.remove(&notice.key);
         let (type_, reason, note) = match &notice.kind {
-            Kind::Broken(problem) => (EventType::Warning, BROKEN, problem.clone()),
+            NoticeKind::Broken(problem) => (EventType::Warning, BROKEN, problem.clone()),
             _ => (EventType::Normal, WELL, "the kubeconfig can be used again".into()),
         };
         let fits = |of: &Arc<str>| *of == note || type_ == EventType::Normal;
-        let (of, recorder) = known.filter(|(of, _)| fits(of)).unwrap_or_else(|| {
-            (
-                note.clone(),
-                Recorder::new(self.config.client.clone(), reporter()),
-            )
-        });
+        let (of, recorder) = known
+            .filter(|(of, _)| fits(of))
+            .unwrap_or_else(|| (note.clone(), Recorder::new(client, reporter(self.controller))));
         self.recorders.insert(notice.key.clone(), (of, recorder.clone()));
         let event = Event {
             type_,
@@ -135,7 +139,7 @@ impl EventPublisher {
             uid: Some(notice.uid.as_ref().into()).filter(|uid: &String| !uid.is_empty()),
             ..ObjectReference::default()
         };
-        send(recorder, event, reference, notice.key).boxed()
+        Some(send(recorder, event, reference, notice.key).boxed())
     }
 }
 
@@ -160,12 +164,12 @@ async fn send(recorder: Recorder, event: Event, reference: ObjectReference, key:
     Sent::Failed
 }
 
-fn reporter() -> Reporter {
+fn reporter(controller: &str) -> Reporter {
     let pod = ["CONTROLLER_POD_NAME", "POD_NAME", "HOSTNAME"]
         .into_iter()
         .find_map(|variable| env::var(variable).ok().filter(|value| !value.is_empty()));
     Reporter {
-        controller: CONTROLLER.into(),
+        controller: controller.into(),
         instance: pod.map(|pod| cut(&pod, LONGEST_INSTANCE).to_owned()),
     }
 }

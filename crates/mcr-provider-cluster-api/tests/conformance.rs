@@ -1,0 +1,163 @@
+//! What every provider must do; see `mcr_testkit::conformance`. The hub is a simulated API server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+
+use mcr_core::{ClusterName, Provider};
+use mcr_provider_cluster_api::ClusterApiProvider;
+use mcr_testkit::{
+    conformance::{Ability, Draft, Subject},
+    sim::SimCluster,
+};
+use serde_json::{Value, json};
+use support::{cluster, hub, initialized, locally, secret};
+
+/// With `KEEP`, clusters stay while their Clusters are being deleted. Without it they leave at once.
+struct Clusters<const ALL: bool, const KEEP: bool>(SimCluster);
+
+impl<const ALL: bool, const KEEP: bool> Clusters<ALL, KEEP> {
+    fn key(draft: &Draft) -> String {
+        format!("default/{}", draft.name())
+    }
+
+    fn name(draft: &Draft) -> ClusterName {
+        ClusterName::new(if ALL { Self::key(draft) } else { draft.name() }).unwrap()
+    }
+
+    fn put_cluster(&self, draft: &Draft, ready: bool) {
+        let mut wanted = cluster("default", &draft.name());
+        wanted["metadata"]["labels"]["version"] = draft.label().into();
+        if ready {
+            wanted = initialized(wanted);
+        }
+        self.0.apply(wanted).unwrap();
+    }
+
+    fn put_secret(&self, draft: &Draft, kubeconfig: &str) {
+        self.0
+            .apply(secret("default", &draft.name(), kubeconfig))
+            .unwrap();
+    }
+
+    fn put(&self, draft: &Draft) {
+        self.put_secret(draft, &draft.kubeconfig());
+        self.put_cluster(draft, true);
+    }
+
+    fn finalizers(&self, draft: &Draft, finalizers: Value) {
+        let mut there = self
+            .0
+            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
+            .unwrap();
+        there["metadata"]["finalizers"] = finalizers;
+        self.0.update(there).unwrap();
+    }
+
+    fn delete(&self, draft: &Draft) {
+        self.0
+            .delete("clusters.cluster.x-k8s.io", &Self::key(draft))
+            .unwrap();
+    }
+}
+
+impl<const ALL: bool, const KEEP: bool> Subject for Clusters<ALL, KEEP> {
+    const CAN: &'static [Ability] = if KEEP {
+        &[
+            Ability::Add,
+            Ability::Change,
+            Ability::Rotate,
+            Ability::Replace,
+            Ability::Break,
+            Ability::Delete,
+            Ability::Remove,
+        ]
+    } else {
+        &[
+            Ability::Add,
+            Ability::Change,
+            Ability::Rotate,
+            Ability::Replace,
+            Ability::Break,
+            Ability::Remove,
+        ]
+    };
+
+    async fn start() -> Self {
+        Self(hub())
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        let mut builder = ClusterApiProvider::builder()
+            .client(self.0.client())
+            .access_policy(locally());
+        if ALL {
+            builder = builder.all_namespaces();
+        }
+        if KEEP {
+            builder = builder.keep_while(|_| true);
+        }
+        Arc::new(builder.build().unwrap())
+    }
+
+    async fn add(&mut self, draft: &Draft) -> ClusterName {
+        self.put(draft);
+        Self::name(draft)
+    }
+
+    async fn change(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn rotate(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn replace(&mut self, draft: &Draft) {
+        self.delete(draft);
+        self.put(draft);
+    }
+
+    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
+        // Cut short, with the token in what is left.
+        let content = draft.kubeconfig();
+        let at = content.find(&draft.token()).unwrap() + draft.token().len();
+        self.put_secret(draft, &content[..at]);
+        self.put_cluster(draft, true);
+        Self::name(draft)
+    }
+
+    async fn repair(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn begin_deletion(&mut self, draft: &Draft) {
+        self.finalizers(draft, json!(["cluster.cluster.x-k8s.io"]));
+        self.delete(draft);
+        let there = self
+            .0
+            .get("clusters.cluster.x-k8s.io", &Self::key(draft))
+            .unwrap();
+        assert!(there["metadata"]["deletionTimestamp"].is_string());
+    }
+
+    async fn finish_deletion(&mut self, draft: &Draft) {
+        self.finalizers(draft, json!([]));
+    }
+
+    async fn remove(&mut self, draft: &Draft) {
+        self.delete(draft);
+    }
+}
+
+mod one_namespace {
+    type OneNamespace = super::Clusters<false, false>;
+    mcr_testkit::provider_conformance!(OneNamespace);
+}
+
+mod all_namespaces {
+    type AllNamespacesAndKept = super::Clusters<true, true>;
+    mcr_testkit::provider_conformance!(AllNamespacesAndKept);
+}

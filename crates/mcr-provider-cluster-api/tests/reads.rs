@@ -1,0 +1,270 @@
+//! Reads of Secrets that go wrong, and options that are wrong.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::{
+    convert::Infallible,
+    io::{self, Write},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::body::Bytes;
+use kube::client::Body;
+use mcr_core::WatchSettings;
+use mcr_provider_cluster_api::{ClusterApiError, ClusterApiProvider, SecretKeyRef};
+use mcr_testkit::sim::SimCluster;
+use serde_json::json;
+use support::{Heard, PATIENCE, builder, cluster, hub, initialized, kubeconfig, secret};
+use tokio::sync::Semaphore;
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// A client of a hub that answers reads of this Secret itself; `None`: never.
+fn client(
+    hub: &SimCluster,
+    name: &'static str,
+    answer: impl Fn() -> Option<Answer> + Clone + Send + 'static,
+) -> kube::Client {
+    let service = hub.service().with_token(&hub.admin_token());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (service, answer) = (service.clone(), answer.clone());
+        async move {
+            if request.uri().path().ends_with(&format!("/secrets/{name}")) {
+                return Ok::<_, Infallible>(match answer() {
+                    Some(answer) => answer,
+                    None => std::future::pending().await,
+                });
+            }
+            Ok(service.answer(request).await.map(BodyExt::boxed))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+fn ok(body: impl Into<Bytes>) -> Option<Answer> {
+    let response = Response::builder().header("content-type", "application/json");
+    Some(response.body(Full::new(body.into()).boxed()).unwrap())
+}
+
+fn two_clusters() -> SimCluster {
+    let hub = hub();
+    for name in ["a", "b"] {
+        hub.create(secret("default", name, kubeconfig("one"))).unwrap();
+        hub.create(initialized(cluster("default", name))).unwrap();
+    }
+    hub
+}
+
+/// What is said of the two clusters at the start, in the order of their names.
+async fn said(provider: ClusterApiProvider) -> Vec<String> {
+    let mut said = Heard::of(&provider).until("synced").await;
+    said.sort();
+    said
+}
+
+#[tokio::test]
+async fn a_secret_that_the_hub_never_gives_holds_up_nobody() {
+    let hub = two_clusters();
+    let short = Duration::from_millis(50);
+    let provider = builder(&hub)
+        .client(client(&hub, "a-kubeconfig", || None))
+        .times(WatchSettings::default(), PATIENCE, short, short)
+        .build()
+        .unwrap();
+    let said = said(provider).await;
+    assert!(
+        said[0].starts_with("!a") && said[0].ends_with("can't be read in the hub: no answer within 50ms"),
+        "{said:?}"
+    );
+    assert_eq!(&said[1..], ["+b", "synced"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
+    let hub = two_clusters();
+    let huge = || {
+        ok(format!(
+            "{{\"data\": {{\"value\": \"{}\"}}}}",
+            "A".repeat(5 << 20)
+        ))
+    };
+    let provider = builder(&hub)
+        .client(client(&hub, "a-kubeconfig", huge))
+        .build()
+        .unwrap();
+    let said = said(provider).await;
+    assert!(
+        said[0].starts_with("!a") && said[0].ends_with("it is larger than a Secret can be"),
+        "{said:?}"
+    );
+    assert_eq!(said[1], "+b");
+
+    // A value that fits the answer, but no Secret.
+    let version = hub.get("secrets", "default/a-kubeconfig").unwrap()["metadata"].clone();
+    let large = json!({"metadata": version, "data": {"value": support::base64(vec![b' '; (1 << 20) + 1])}})
+        .to_string();
+    let provider = builder(&hub)
+        .client(client(&hub, "a-kubeconfig", move || ok(large.clone())))
+        .build()
+        .unwrap();
+    let said = self::said(provider).await;
+    assert!(
+        said[0].starts_with("!a") && said[0].contains("more than 1 MiB"),
+        "{said:?}"
+    );
+}
+
+/// What is logged by this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(line)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_in_no_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let hub = two_clusters();
+    for answer in [
+        "{\"data\": {\"value\": [\"sesame\"]}, \"metadata\": \"sesame\"}",
+        "sesame",
+        "{\"data\": \"sesame",
+    ] {
+        let provider = builder(&hub)
+            .client(client(&hub, "a-kubeconfig", move || ok(answer)))
+            .build()
+            .unwrap();
+        let said = said(provider).await;
+        assert!(
+            said[0].starts_with("!a") && said[0].contains("the hub's answer is no Secret"),
+            "{said:?}"
+        );
+        assert!(!said[0].contains("sesame"), "{said:?}");
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("secrets"), "it is a log");
+    assert!(!log.contains("sesame"), "{log}");
+}
+
+#[tokio::test]
+async fn no_more_secrets_are_read_at_once_than_there_are_places() {
+    const MANY: usize = 40;
+    let hub = hub();
+    for n in 0..MANY {
+        let name = format!("member-{n:02}");
+        hub.create(secret("default", &name, kubeconfig("one"))).unwrap();
+        hub.create(initialized(cluster("default", &name))).unwrap();
+    }
+    let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let gate = Arc::new(Semaphore::new(0));
+    let service = hub.service().with_token(&hub.admin_token());
+    let service = tower::service_fn({
+        let (most, gate) = (most.clone(), gate.clone());
+        move |request: Request<Body>| {
+            let (service, at_once, most, gate) =
+                (service.clone(), at_once.clone(), most.clone(), gate.clone());
+            async move {
+                let is_read = request.uri().path().ends_with("-kubeconfig");
+                if is_read {
+                    let now = at_once.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    if now == 16 {
+                        // All others have their turn before the first goes on.
+                        for _ in 0..1000 {
+                            tokio::task::yield_now().await;
+                        }
+                        gate.add_permits(MANY);
+                    }
+                    let _ = gate.acquire().await.unwrap();
+                }
+                let answer = service.answer(request).await;
+                if is_read {
+                    at_once.fetch_sub(1, Ordering::SeqCst);
+                }
+                Ok::<_, Infallible>(answer)
+            }
+        }
+    });
+    let provider = builder(&hub)
+        .client(kube::Client::new(service, "default"))
+        .build()
+        .unwrap();
+    assert_eq!(said(provider).await.len(), MANY + 1);
+    assert_eq!(most.load(Ordering::SeqCst), 16);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_is_not_asked_for() {
+    let hub = hub();
+    let elsewhere = |_: &_| SecretKeyRef::new("../../kube-system/secrets/key", "value");
+    let mut heard = Heard::of(&builder(&hub).kubeconfig_secret(elsewhere).build().unwrap());
+    heard.until("synced").await;
+    hub.create(initialized(cluster("default", "a"))).unwrap();
+    let told = heard.line().await;
+    assert!(
+        told.starts_with("!a") && told.contains("can't be the name of a Secret; correct `kubeconfig_secret`"),
+        "{told}"
+    );
+    assert_eq!(support::gets(&hub), 0);
+}
+
+#[tokio::test]
+async fn the_reason_of_a_cluster_that_waits_has_what_cluster_api_says_and_an_end() {
+    let hub = hub();
+    let mut object = cluster("default", "a");
+    object["status"]["conditions"] = json!([{
+        "type": "RemoteConnectionProbe", "status": "False", "reason": "ProbeFailed", "message": "no route…".repeat(100),
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    hub.create(object).unwrap();
+    let said = said(builder(&hub).build().unwrap()).await;
+    let waits = &said[1];
+    assert!(
+        waits.starts_with("~a: the control plane is not initialized yet (phase Provisioning); Cluster API can't reach it: no route"),
+        "{waits}"
+    );
+    assert!(waits.chars().count() < 310, "{waits}");
+}
+
+#[tokio::test]
+async fn bad_options_are_refused_with_what_to_do() {
+    let hub = hub();
+    assert_eq!(
+        ClusterApiProvider::builder().build().unwrap_err().to_string(),
+        "there is no hub; give the client of the management cluster with `client`"
+    );
+    for namespace in ["", "a.b", "a/b", "-a", "?", "Fleet"] {
+        let refused = builder(&hub).namespace(namespace).build();
+        assert_eq!(refused.unwrap_err(), ClusterApiError::Namespace(namespace.into()));
+    }
+    for labels in ["", " ", "a\nb"] {
+        let refused = builder(&hub).labels(labels).build();
+        assert_eq!(refused.unwrap_err(), ClusterApiError::Labels(labels.into()));
+    }
+    assert!(
+        builder(&hub)
+            .labels("region in (eu,us),tier!=test")
+            .build()
+            .is_ok()
+    );
+}
