@@ -5,14 +5,17 @@
 
 mod build;
 mod cache;
+mod capi;
 mod download;
 mod recipe;
 
 pub(crate) use build::{build_one, go_is_installed};
+use cache::missing;
 pub(crate) use cache::{lock, user_cache};
+pub(crate) use capi::Capi;
 pub(crate) use recipe::{GO_VERSION, KUBERNETES, hex, linker_flags};
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
@@ -22,12 +25,29 @@ pub(crate) struct Args {
     /// Build from source even where envtest's archive could be downloaded
     #[arg(long)]
     pub(crate) build: bool,
+    /// Also build Cluster API's managers, and print their folder
+    #[arg(long)]
+    capi: bool,
 }
 
 /// Prints the folder of the binaries as the last line of stdout; progress goes to stderr.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    println!("{}", ensure(args)?.display());
+    let mut dir = ensure(args)?;
+    if args.capi {
+        match capi::ensure_capi(&dir)? {
+            Capi::Ready(capi) => dir = capi,
+            Capi::Missing(why) => bail!(why),
+        }
+    }
+    println!("{}", dir.display());
     Ok(())
+}
+
+/// Returns the folder with the binaries, and what there is of Cluster API. Fills the cache first if it has to.
+pub(crate) fn ensure_capi() -> Result<(PathBuf, Capi)> {
+    let dir = ensure(&Args::default())?;
+    let capi = capi::ensure_capi(&dir)?;
+    Ok((dir, capi))
 }
 
 /// Returns the folder with the binaries, filling the cache first if it has to.
@@ -100,15 +120,6 @@ fn not_downloaded(why: &str, go: bool) -> String {
 fn are(names: &[&str]) -> String {
     let verb = if names.len() == 1 { "is" } else { "are" };
     format!("{} {verb}", names.join(", "))
-}
-
-/// Which of `names` are not in `dir`.
-fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
-    names
-        .iter()
-        .copied()
-        .filter(|name| !dir.join(name).is_file())
-        .collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::assets::{self, Capi};
 use crate::engine::{Engine, OwnEngine};
 use crate::stage::{Beside, Done, Stages};
 use crate::{e2e, interrupt, lint, test};
@@ -25,12 +26,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ..test::Args::default()
         },
     );
-    // Both wait more than they work.
-    let planted = Beside::start("planted bugs", "planted");
+    // All three wait more than they work.
+    let planted = Beside::start("planted bugs", &["planted"]);
+    let cluster_api = cluster_api(&mut stages);
     let on_clusters = on_clusters(&mut stages);
     stages.wait(planted);
+    if let Some(cluster_api) = cluster_api {
+        stages.wait(cluster_api);
+    }
     on_clusters?;
     stages.finish()
+}
+
+/// The suite on the controllers of Cluster API, if they can be run here.
+fn cluster_api(stages: &mut Stages) -> Option<Result<Beside>> {
+    let mut ready = false;
+    // Here, and not beside the stages, because the table of the stages shows why it was skipped.
+    stages.run("cluster-api assets", || match assets::ensure_capi()? {
+        (_, Capi::Ready(_)) => {
+            ready = true;
+            Ok(Done::Passed)
+        }
+        (_, Capi::Missing(why)) => Ok(Done::Skipped(format!("nothing ran on Cluster API: {why}"))),
+    });
+    ready.then(|| Beside::start("e2e cluster-api", &["e2e", "--provider", "cluster-api"]))
 }
 
 /// The suites over real clusters, in the engine of this machine or in one that runs for as long.

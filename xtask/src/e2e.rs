@@ -1,8 +1,10 @@
-//! `cargo xtask e2e`: the suites that need real clusters, on kind clusters that are made for them.
+//! `cargo xtask e2e`: the suites that need real clusters, on kind clusters that are made for them, and the suite on the controllers of
+//! Cluster API.
 //!
-//! A suite is a test target named `e2e` of a package. Each of its cases is a process of its own, so one that hangs, aborts or prints
+//! A suite on kind clusters is a test target named `e2e` of a package. Each of its cases is a process of its own, so one that hangs, aborts or prints
 //! what it likes is still one result. What the suites find in their environment is told in `mcr-testkit/src/e2e`.
 
+mod capi;
 mod case;
 mod clusters;
 mod nodes;
@@ -33,7 +35,7 @@ const IF_AT_ONCE: &str = "clusters may stay, and the next `cargo xtask e2e` remo
 /// Arguments of `cargo xtask e2e`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only this provider's suite, or `examples`; may be given several times
+    /// Only this provider's suite, or `examples`; may be given several times. `cluster-api` needs no container engine
     #[arg(long = "provider", value_name = "NAME")]
     providers: Vec<String>,
     /// Keep the clusters, and print how to use and remove them
@@ -65,18 +67,36 @@ impl Default for Args {
 
 /// Runs the stages and prints their times.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let engine = Engine::find(None)?;
+    let mut names = args.providers.clone();
+    names.retain(|name| name != capi::NAME);
+    let with_capi = names.len() < args.providers.len() || args.providers.is_empty();
+    let with_clusters = !names.is_empty() || args.providers.is_empty();
+    let suites = Suite::chosen(&names)?;
+    let engine = with_clusters.then(|| Engine::find(None)).transpose()?;
     let mut stages = Stages::default();
-    add(&mut stages, args, &engine)?;
+    add_suites(&mut stages, args, |stages, report| {
+        if with_capi {
+            capi::add(stages, report);
+        }
+        if let Some(engine) = &engine {
+            on_clusters(stages, args, engine, suites, report);
+        }
+    })?;
     stages.finish()
 }
 
-/// Adds the stages.
+/// Adds the stages of the suites on kind clusters.
 pub(crate) fn add(stages: &mut Stages, args: &Args, engine: &Engine) -> Result<()> {
-    interrupt::watch(IF_AT_ONCE)?;
     let suites = Suite::chosen(&args.providers)?;
+    add_suites(stages, args, |stages, report| {
+        on_clusters(stages, args, engine, suites, report)
+    })
+}
+
+fn add_suites(stages: &mut Stages, args: &Args, add: impl FnOnce(&mut Stages, &mut Report)) -> Result<()> {
+    interrupt::watch(IF_AT_ONCE)?;
     let mut report = Report::new(args.format);
-    on_clusters(stages, args, engine, suites, &mut report);
+    add(stages, &mut report);
     report.finish();
     if let Some(file) = &args.junit {
         // Its folder is the user's: a result that is not where it was asked for is a failure.

@@ -46,7 +46,7 @@ enum Task {
     Clusters(demo::Clusters),
     /// Build a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
     NodeImage(node_image::Args),
-    /// Run the suites that need real kind clusters, on clusters of their own
+    /// Run the suites that need real kind clusters, on clusters of their own, and the suite on the controllers of Cluster API
     E2e(e2e::Args),
     /// Measure mcr beside kube-rs and Go, and write docs/benchmarks.md
     Bench(bench::Args),

@@ -48,16 +48,16 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts `cargo xtask <task>`. Its output goes to a file, which [`wait`](Self::wait) prints.
-    pub(crate) fn start(name: &'static str, task: &str) -> Result<Self> {
-        let output = workspace::target()?.join(format!("xtask-{task}.log"));
+    /// Starts `cargo xtask` with these arguments. Its output goes to a file, which [`wait`](Self::wait) prints.
+    pub(crate) fn start(name: &'static str, args: &[&str]) -> Result<Self> {
+        let output = workspace::target()?.join(format!("xtask-{}.log", name.replace(' ', "-")));
         let file = File::create(&output).with_context(|| output.display().to_string())?;
         let child = Command::new(std::env::current_exe()?)
-            .arg(task)
+            .args(args)
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .with_context(|| format!("starting `cargo xtask {task}`"))?;
+            .with_context(|| format!("starting `cargo xtask {}`", args.join(" ")))?;
         eprintln!("\n== {name}: beside what follows, {}", output.display());
         Ok(Self {
             name,

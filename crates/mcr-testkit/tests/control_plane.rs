@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, WatchParams};
 use kube::{Api, Client};
 use mcr_testkit::control_plane::{
-    ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, User, policy_rule,
+    CertificateAuthority, ControlPlane, ControlPlaneError, Credentials, Etcd, KubeconfigBuilder, Program,
+    User, policy_rule,
 };
 use mcr_testkit::waiting::OrFail;
 use serde_json::json;
@@ -434,4 +435,55 @@ fn missing_binaries_fail_and_say_what_to_do() {
         let message = run(name);
         assert!(message.contains("run `cargo xtask assets`"), "{message}");
     }
+}
+
+#[tokio::test]
+async fn a_chosen_authority_signs_the_server_and_its_users_and_the_audit_log_tells_credentials_apart() {
+    let authority = CertificateAuthority::new("kubernetes").or_fail();
+    let plane = ControlPlane::builder().authority(&authority).audit(true).start();
+    let plane = plane.await.or_fail();
+    assert_eq!(plane.ca_pem(), authority.certificate_pem());
+    let mut credentials = Vec::new();
+    for _ in 0..2 {
+        let user = plane
+            .user("eve")
+            .groups(["system:masters"])
+            .create()
+            .await
+            .or_fail();
+        let mark = plane.audit().await.or_fail().mark();
+        names(&user.client().await.or_fail()).await;
+        let log = plane.audit_since(mark).await.or_fail();
+        let list = log.events().find(|event| event.is_list("configmaps"));
+        credentials.push(list.map(|event| event.credential.clone()).unwrap_or_default());
+    }
+    assert!(
+        credentials
+            .iter()
+            .all(|credential| credential.starts_with("X509SHA256=")),
+        "{credentials:?}"
+    );
+    assert_ne!(credentials[0], credentials[1]);
+}
+
+#[tokio::test]
+async fn a_program_shows_its_log_and_ends_with_its_owner() {
+    let arguments = ["-c", "cat words; exec sleep 600"].map(str::to_owned);
+    let shell = std::path::Path::new("/bin/sh");
+    let program = Program::start("words", shell, &[("words", "in its folder")], &arguments).or_fail();
+    let started = Instant::now();
+    while program.log_tail() != "in its folder" {
+        assert!(started.elapsed() < SOON, "{}", program.log_tail());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    program.check_running().or_fail();
+    let alive = format!("/proc/{}", program.pid());
+    drop(program);
+    assert!(!std::path::Path::new(&alive).exists());
+
+    let fails = ["-c", "echo why; exit 3"].map(str::to_owned);
+    let program = Program::start("fails", shell, &[], &fails).or_fail();
+    let port = Program::free_port().or_fail();
+    let error = program.wait_ready(port, "/").await.unwrap_err().to_string();
+    assert!(error.contains("fails") && error.contains("why"), "{error}");
 }

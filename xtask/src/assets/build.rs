@@ -34,8 +34,25 @@ pub(super) fn build(dir: &Path, commands: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds one command of the Go module in the folder `module` of the workspace into `dir`.
+/// Builds one command of Kubernetes, of the Go module in the folder `module` of the workspace, into `dir`.
 pub(crate) fn build_one(module: &str, dir: &Path, command: &str) -> Result<()> {
+    build_package(
+        module,
+        dir,
+        command,
+        &recipe::package(command),
+        &recipe::linker_flags(),
+    )
+}
+
+/// Builds one package of the Go module in the folder `module` of the workspace into `dir`, as `command`.
+pub(super) fn build_package(
+    module: &str,
+    dir: &Path,
+    command: &str,
+    package: &str,
+    linker_flags: &str,
+) -> Result<()> {
     let partial = dir.join(format!(".{command}.partial"));
     let started = Instant::now();
     let mut child = Command::new("go")
@@ -50,10 +67,10 @@ pub(crate) fn build_one(module: &str, dir: &Path, command: &str) -> Result<()> {
             "-mod=readonly",
             "-ldflags",
         ])
-        .arg(recipe::linker_flags())
+        .arg(linker_flags)
         .arg("-o")
         .arg(&partial)
-        .arg(recipe::package(command))
+        .arg(package)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

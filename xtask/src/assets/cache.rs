@@ -63,3 +63,12 @@ pub(super) fn set_current(root: &Path, dir: &Path) -> Result<()> {
     std::fs::write(&partial, format!("{name}\n"))?;
     std::fs::rename(&partial, &path).with_context(|| format!("writing {}", path.display()))
 }
+
+/// Which of `names` are not in `dir`.
+pub(super) fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
+    names
+        .iter()
+        .copied()
+        .filter(|name| !dir.join(name).is_file())
+        .collect()
+}

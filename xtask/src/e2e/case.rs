@@ -57,6 +57,22 @@ pub(super) fn names(listed: &str) -> Vec<String> {
     listed.lines().filter_map(name).collect()
 }
 
+/// The case that ended, and whether it passed, in a line that libtest prints when it runs several at once.
+pub(super) fn ended(line: &str) -> Option<(String, bool)> {
+    let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    matches!(result, "ok" | "FAILED").then(|| (name.to_owned(), result == "ok"))
+}
+
+/// The part of libtest's output that a failed case printed.
+pub(super) fn section(output: &str, name: &str) -> String {
+    let begin = format!("---- {name} stdout ----");
+    let lines = output.lines().skip_while(|line| *line != begin).skip(1);
+    let lines = lines.take_while(|line| {
+        *line != "failures:" && !(line.starts_with("---- ") && line.ends_with(" stdout ----"))
+    });
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
 #[derive(Debug, Default, PartialEq)]
 struct Skipped {
     /// Why nothing ran.
@@ -113,6 +129,17 @@ mod tests {
     fn names_are_read_among_whatever_else_is_printed() {
         let listed = "warning: something\na: test\nm::b_1: test\nbench_it: benchmark\n\n: test of what\n";
         assert_eq!(names(listed), ["a", "m::b_1"]);
+    }
+
+    #[test]
+    fn cases_of_one_process_are_read_with_what_the_failed_ones_printed() {
+        let output = "running 2 tests\ntest a ... ok\ntest m::b ... FAILED\n\nfailures:\n\n---- m::b stdout ----\n\nwhy\n\n\
+                      ---- m::c stdout ----\nother\n\nfailures:\n    m::b\n\ntest result: FAILED. 1 passed";
+        let ended: Vec<_> = output.lines().filter_map(ended).collect();
+        assert_eq!(ended, [("a".to_owned(), true), ("m::b".to_owned(), false)]);
+        assert_eq!(section(output, "m::b"), "why");
+        assert_eq!(section(output, "m::c"), "other");
+        assert_eq!(section(output, "a"), "");
     }
 
     #[test]

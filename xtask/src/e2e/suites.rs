@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::capi;
 use super::case::{self, Case};
 use crate::process::{self, Rules};
 use crate::workspace::{self, TestProgram};
@@ -160,7 +161,7 @@ fn all(metadata: &Value) -> Vec<Suite> {
 }
 
 fn choose(suites: Vec<Suite>, names: &[String]) -> Result<Vec<Suite>> {
-    let known = suites.iter().map(|suite| suite.name.as_str());
+    let known = suites.iter().map(|suite| suite.name.as_str()).chain([capi::NAME]);
     let known = known.collect::<Vec<_>>().join(", ");
     for name in names {
         if !suites.iter().any(|suite| suite.name == *name) {
@@ -205,6 +206,9 @@ mod tests {
         assert_eq!(choose(some(), &[]).unwrap().len(), 3);
         assert_eq!(choose(some(), &["kind".to_owned()]).unwrap().len(), 1);
         let error = choose(some(), &["kinf".to_owned()]).unwrap_err().to_string();
-        assert_eq!(error, "no suite kinf; there are examples, file, kind");
+        assert_eq!(
+            error,
+            "no suite kinf; there are examples, file, kind, cluster-api"
+        );
     }
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -35,6 +36,8 @@ pub struct AuditEvent {
     pub uri: String,
     /// The user's name.
     pub user: String,
+    /// The certificate or token that the user was recognised by: `X509SHA256=…` or `JTI=…`; or empty.
+    pub credential: String,
     /// The `User-Agent` header.
     pub user_agent: String,
     /// The API group; empty for the core group and non-resource requests.
@@ -171,7 +174,12 @@ struct Raw {
 struct RawUser {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
+
+/// Where Kubernetes keeps the ID of a credential.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -195,6 +203,12 @@ impl From<Raw> for AuditEvent {
             stage: raw.stage,
             verb: raw.verb,
             uri: raw.request_uri,
+            credential: raw
+                .user
+                .extra
+                .get(CREDENTIAL)
+                .and_then(|ids| ids.first().cloned())
+                .unwrap_or_default(),
             user: raw.user.username,
             user_agent: raw.user_agent,
             group: raw.object_ref.api_group,

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 use super::plane::Settings;
-use super::{ControlPlane, ControlPlaneError, Etcd};
+use super::{CertificateAuthority, ControlPlane, ControlPlaneError, Etcd};
 
 /// Describes a [`ControlPlane`] to start.
 #[derive(Debug, Default)]
@@ -51,6 +51,13 @@ impl ControlPlaneBuilder {
     /// control planes on the same etcd do not see each other's data.
     pub fn etcd_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.etcd_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Signs the certificates of the server and of all users with this authority. Default: two new authorities, one for each.
+    /// [`replica_of`](Self::replica_of) overrides it.
+    pub fn authority(mut self, authority: &CertificateAuthority) -> Self {
+        self.settings.authority = Some(authority.inner());
         self
     }
 

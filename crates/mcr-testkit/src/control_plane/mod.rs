@@ -14,6 +14,7 @@
 
 mod api_server;
 mod audit;
+mod authority;
 mod binaries;
 mod builder;
 mod controller_manager;
@@ -26,17 +27,20 @@ mod pki;
 mod plane;
 mod port;
 mod process;
+mod program;
 mod rbac;
 mod service_accounts;
 mod users;
 
 pub use audit::{AuditEvent, AuditLog, AuditMark};
+pub use authority::CertificateAuthority;
 pub use binaries::Binaries;
 pub use builder::ControlPlaneBuilder;
 pub use error::ControlPlaneError;
 pub use etcd::Etcd;
 pub use kubeconfig::{Credentials, KubeconfigBuilder};
 pub use plane::ControlPlane;
+pub use program::Program;
 pub use rbac::policy_rule;
 pub use service_accounts::{ServiceAccountBuilder, ServiceAccountUser};
 pub use users::{User, UserBuilder};

@@ -40,6 +40,10 @@ impl Authority {
         self.issuer.pem()
     }
 
+    pub(super) fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// A certificate for a server on this machine.
     pub(super) fn server(&self) -> Result<Pair, ControlPlaneError> {
         let make = || -> Result<Pair, rcgen::Error> {

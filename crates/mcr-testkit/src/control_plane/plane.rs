@@ -52,6 +52,7 @@ struct Running {
 pub(super) struct Settings {
     pub(super) etcd_prefix: Option<String>,
     pub(super) identity: Option<Arc<Identity>>,
+    pub(super) authority: Option<Arc<Authority>>,
     pub(super) controller_manager: bool,
     pub(super) audit: bool,
     pub(super) port: Option<u16>,
@@ -62,17 +63,29 @@ pub(super) struct Settings {
 #[derive(Debug)]
 pub(super) struct Identity {
     etcd_prefix: String,
-    clients: Authority,
+    clients: Arc<Authority>,
     serving: Arc<Authority>,
     tokens: SigningKey,
 }
 
 impl Identity {
-    fn new(name: &str, number: usize, etcd_prefix: Option<String>) -> Result<Self, ControlPlaneError> {
+    fn new(
+        name: &str,
+        number: usize,
+        etcd_prefix: Option<String>,
+        authority: Option<Arc<Authority>>,
+    ) -> Result<Self, ControlPlaneError> {
+        let (clients, serving) = match authority {
+            Some(authority) => (authority.clone(), authority),
+            None => (
+                Arc::new(Authority::new(&format!("clients of {name}"))?),
+                Arc::new(Authority::new(&format!("{name} {number}"))?),
+            ),
+        };
         Ok(Self {
             etcd_prefix: etcd_prefix.unwrap_or_else(|| format!("/{}-{number}", std::process::id())),
-            clients: Authority::new(&format!("clients of {name}"))?,
-            serving: Arc::new(Authority::new(&format!("{name} {number}"))?),
+            clients,
+            serving,
             tokens: SigningKey::new()?,
         })
     }
@@ -93,7 +106,12 @@ impl ControlPlane {
         }
         let identity = match settings.identity {
             Some(identity) => identity,
-            None => Arc::new(Identity::new(&name, number, settings.etcd_prefix)?),
+            None => Arc::new(Identity::new(
+                &name,
+                number,
+                settings.etcd_prefix,
+                settings.authority,
+            )?),
         };
         let admin = identity
             .clients

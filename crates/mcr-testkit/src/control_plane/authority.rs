@@ -1,0 +1,66 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::ControlPlaneError;
+use super::pki::{Authority, Pair};
+
+/// A certificate authority for the server and the users of a control plane, as a cluster has that kubeadm made. Cheap to clone.
+///
+/// ```no_run
+/// use mcr_testkit::control_plane::{CertificateAuthority, ControlPlane};
+///
+/// # async fn test() -> Result<(), mcr_testkit::control_plane::ControlPlaneError> {
+/// let authority = CertificateAuthority::new("kubernetes")?;
+/// let plane = ControlPlane::builder().authority(&authority).start().await?;
+/// assert_eq!(plane.ca_pem(), authority.certificate_pem());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CertificateAuthority {
+    inner: Arc<Authority>,
+}
+
+impl CertificateAuthority {
+    /// Makes an authority with this common name and a new key (ECDSA P-256).
+    ///
+    /// # Errors
+    ///
+    /// When the key or the certificate can't be made.
+    pub fn new(name: &str) -> Result<Self, ControlPlaneError> {
+        Ok(Self {
+            inner: Arc::new(Authority::new(name)?),
+        })
+    }
+
+    /// The certificate, PEM.
+    pub fn certificate_pem(&self) -> String {
+        self.inner.pem()
+    }
+
+    /// The private key, PKCS#8 PEM.
+    pub fn key_pem(&self) -> String {
+        self.inner.key_pem()
+    }
+
+    /// The certificate and the private key of a server on 127.0.0.1, PEM.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be made.
+    pub fn server(&self) -> Result<(String, String), ControlPlaneError> {
+        let Pair { certificate, key } = self.inner.server()?;
+        Ok((certificate, key))
+    }
+
+    pub(super) fn inner(&self) -> Arc<Authority> {
+        self.inner.clone()
+    }
+}
+
+/// Does not show the key, so that a failing test may print a struct with an authority.
+impl fmt::Debug for CertificateAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CertificateAuthority").finish_non_exhaustive()
+    }
+}
