@@ -12,6 +12,10 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
         Origin::Secret { namespace, name } => create_secret(namespace, name, "").into(),
         Origin::File { path, .. } => Fix::action(format!("correct {path}")),
         Origin::KindCluster { name, .. } => Command::RecreateKindCluster(name.clone()).into(),
+        Origin::ClusterApi { namespace, name } => Fix::action(format!(
+            "correct the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns it, which then \
+             writes a new one"
+        )),
         Origin::Other => Fix::action("correct the description of the cluster"),
     }
 }
@@ -21,8 +25,15 @@ pub(super) fn refused(origin: &Origin, reason: &str) -> Fix {
     // The same command without `--server` would write the same address again.
     if reason.contains("untrusted access may not use") {
         other_address(origin, reason)
+    } else if reason.contains("can't be read in the hub") {
+        Fix::action("grant the rights that the findings about the provider name")
     } else {
-        describe_again(origin)
+        match origin {
+            Origin::ClusterApi { namespace, name } if reason.starts_with("the Cluster: ") => {
+                Fix::action("correct the Cluster").and_run(describe_managed(namespace, name))
+            }
+            _ => describe_again(origin),
+        }
     }
 }
 
@@ -41,6 +52,17 @@ pub(super) fn other_address(origin: &Origin, reason: &str) -> Fix {
                 "allow this address, if it is meant ({here}AccessPolicy::addresses in the controller), or give another one"
             ))
             .and_run(create_secret(namespace, name, address))
+        }
+        Origin::ClusterApi { namespace, name } => {
+            let here = if loopback {
+                "--allow-loopback here and "
+            } else {
+                ""
+            };
+            Fix::action(format!(
+                "allow this address, if it is meant ({here}AccessPolicy::addresses in the controller), or correct \
+                 spec.controlPlaneEndpoint of the Cluster {namespace}/{name}"
+            ))
         }
         _ if loopback => {
             Fix::action("give an address that other machines reach, or allow this one with --allow-loopback")
@@ -87,6 +109,10 @@ pub(super) fn renew(origin: &Origin) -> Fix {
             })
         }
         Origin::KindCluster { name, engine } => on_node(engine, "restart", name).into(),
+        Origin::ClusterApi { namespace, name } => Fix::action(format!(
+            "renew the credentials in the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns \
+             it, which then writes a new one unless the Cluster is paused"
+        )),
         Origin::Other => Fix::action("renew the credentials where the provider gets them from"),
     }
 }
@@ -129,6 +155,10 @@ pub(super) fn grant(origin: &Origin, right: &Right, api: &Api) -> Fix {
 pub(super) fn wake(origin: &Origin) -> Option<Fix> {
     match origin {
         Origin::KindCluster { name, engine } => Some(on_node(engine, "start", name).into()),
+        Origin::ClusterApi { namespace, name } => {
+            let look = Fix::action("look at the Cluster, which says what Cluster API waits for");
+            Some(look.and_run(describe_managed(namespace, name)))
+        }
         _ => None,
     }
 }
@@ -196,6 +226,13 @@ fn create_secret(namespace: &str, name: &str, more: &'static str) -> Command {
         namespace: namespace.to_owned(),
         name: Some(name.to_owned()),
         more,
+    }
+}
+
+fn describe_managed(namespace: &str, name: &str) -> Command {
+    Command::DescribeManagedCluster {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
     }
 }
 

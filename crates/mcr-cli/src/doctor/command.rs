@@ -20,6 +20,14 @@ pub(super) enum Command {
         namespace: String,
         name: String,
         label: String,
+        value: String,
+    },
+    /// The Clusters of Cluster API.
+    ListManagedClusters,
+    /// A Cluster of Cluster API, with its conditions.
+    DescribeManagedCluster {
+        namespace: String,
+        name: String,
     },
     CreateNamespace(String),
     /// Creates a role and binds it to a user.
@@ -95,12 +103,22 @@ impl fmt::Display for Command {
                 namespace,
                 name,
                 label,
+                value,
             } => write!(
                 f,
-                "kubectl -n {} label --overwrite secret {} {}=true",
+                "kubectl -n {} label --overwrite secret {} {}",
                 word(namespace),
                 word(name),
-                word(label)
+                word(&format!("{label}={value}"))
+            ),
+            Self::ListManagedClusters => {
+                f.write_str("kubectl get clusters.cluster.x-k8s.io --all-namespaces")
+            }
+            Self::DescribeManagedCluster { namespace, name } => write!(
+                f,
+                "kubectl -n {} describe clusters.cluster.x-k8s.io {}",
+                word(namespace),
+                word(name)
             ),
             Self::CreateNamespace(name) => write!(f, "kubectl create namespace {}", word(name)),
             Self::Grant(grant) => grant.fmt(f),

@@ -29,6 +29,8 @@ fn tested(command: &Command) -> Tested {
     match command {
         Command::ListClusters | Command::CreateSecret { .. } => Tested::Parsed,
         Command::LabelSecret { .. }
+        | Command::ListManagedClusters
+        | Command::DescribeManagedCluster { .. }
         | Command::CreateNamespace(_)
         | Command::Grant(_)
         | Command::WhoAmI { .. }
@@ -55,6 +57,12 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
             namespace: "fleet".into(),
             name: "eu-1".into(),
             label: "example.com/l".into(),
+            value: "true".into(),
+        },
+        Command::ListManagedClusters,
+        Command::DescribeManagedCluster {
+            namespace: "fleet".into(),
+            name: "eu-1".into(),
         },
         Command::WhoAmI {
             path: format!("{folder}/CONTEXT.kubeconfig"),
@@ -129,6 +137,12 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
     }
     samples
 }
+
+const CLUSTERS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+    metadata: {name: clusters.cluster.x-k8s.io}, \
+    spec: {group: cluster.x-k8s.io, scope: Namespaced, names: {kind: Cluster, plural: clusters}, \
+    versions: [{name: v1beta2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
+const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: eu-1}}";
 
 fn of(how: Tested, server: &str, folder: &Path) -> Vec<String> {
     let samples = samples(server, folder);
@@ -261,10 +275,18 @@ async fn each_printed_kubectl_command_runs_on_a_server() {
     let plane = ControlPlane::builder().name("printed").start().await.or_fail();
     let kubeconfig = plane.kubeconfig().replace("printed", "CONTEXT");
     std::fs::write(folder.path().join("CONTEXT.kubeconfig"), kubeconfig).unwrap();
+    std::fs::write(folder.path().join("clusters.yaml"), CLUSTERS).unwrap();
+    std::fs::write(folder.path().join("eu-1.yaml"), CLUSTER).unwrap();
     let commands = of(Tested::OnServer, "http://a", folder.path());
     for (number, line) in commands.into_iter().enumerate() {
         if line.contains(" label ") {
             run("kubectl -n fleet create secret generic eu-1", folder.path());
+        }
+        if line.contains(" get clusters.cluster.x-k8s.io") {
+            run("kubectl create -f clusters.yaml", folder.path());
+            let established = "kubectl wait --for=condition=Established crd clusters.cluster.x-k8s.io";
+            run(established, folder.path());
+            run("kubectl create -n fleet -f eu-1.yaml", folder.path());
         }
         run(&line, folder.path());
         // The namespaces are the first.

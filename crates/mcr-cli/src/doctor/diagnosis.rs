@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     advice,
     command::Command,
+    diagnosis_cluster_api::obstacle,
     facts::{Api, Bad, ClusterFacts, Connection, Origin, Reach, Right, Tls, Verdict, Version},
     finding::{Check, Finding},
     fix::Fix,
@@ -62,12 +63,11 @@ impl Diagnosis<'_> {
                 return;
             }
             "Suspended" => {
-                self.say(
-                    Check::State,
-                    Level::Warning,
-                    format!("suspended: {reason}"),
-                    advice::wake(&self.facts.origin),
-                );
+                let (level, saw, fix) = match facts.cluster_api.as_ref().and_then(obstacle) {
+                    Some(found) => (found.level, found.saw, found.fix),
+                    None => (Level::Warning, reason.to_owned(), advice::wake(&facts.origin)),
+                };
+                self.say(Check::State, level, format!("suspended: {saw}"), fix);
                 return;
             }
             _ => {}

@@ -2,7 +2,8 @@
 
 use super::{
     command::{Command, Grant},
-    facts::{Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+    diagnosis_cluster_api::obstacle,
+    facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, Right, SecretFact, Source},
     finding::{Check, Finding},
     fix::Fix,
 };
@@ -33,8 +34,9 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
     };
     match (&facts.error, facts.synced) {
         (Some(error), _) => {
-            let fix = match facts.of {
+            let fix = match &facts.of {
                 Source::Engine => Some(look_at_engine(error)),
+                Source::ClusterApi(hub) if !hub.is_installed() => Some(look_at_another_hub()),
                 Source::NoHub => Some(
                     Fix::action(
                         "choose another hub with --hub-context or --hub-kubeconfig, or look at this one",
@@ -79,6 +81,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             }
         }
         Source::Secrets(hub) => of_hub(hub, &mut say),
+        Source::ClusterApi(hub) => of_cluster_api(hub, &mut say),
         Source::Engine | Source::NoHub | Source::Other => {}
     }
     found
@@ -93,6 +96,12 @@ fn look_at_engine(error: &str) -> Fix {
         .into(),
         None => Fix::action("install docker, nerdctl or podman, or put it on PATH"),
     }
+}
+
+/// The advice for a hub without Cluster API.
+fn look_at_another_hub() -> Fix {
+    let choose = "choose the management cluster with --hub-context or --hub-kubeconfig, or install Cluster API in this one";
+    Fix::action(choose).and_run(Command::ShowContexts)
 }
 
 /// The advice for a file that is missing or can't be read.
@@ -115,6 +124,7 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
     match &facts.of {
         // The hub's own finding has the advice.
         Source::Secrets(hub) if hub.exists == Some(false) => None,
+        Source::ClusterApi(found) if found.hub.exists == Some(false) => None,
         Source::Secrets(hub) => {
             let create = Command::CreateSecret {
                 namespace: hub.namespace.clone().unwrap_or_else(|| "NAMESPACE".to_owned()),
@@ -123,12 +133,36 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
             };
             Some(create.into())
         }
+        Source::ClusterApi(found) => {
+            let elsewhere = match found.hub.namespace {
+                Some(_) => "choose another namespace with -n or -A, or look at the Clusters that there are",
+                None => "look at the Clusters that there are",
+            };
+            Some(Fix::action(elsewhere).and_run(Command::ListManagedClusters))
+        }
         Source::Engine => Some(Command::CreateKindCluster.into()),
         // The finding about the file has the advice.
         Source::Files(files) if files.iter().any(|file| file.is_problem(files)) => None,
         Source::Files(_) => Some(Command::ShowContexts.into()),
         Source::NoHub | Source::Other => None,
     }
+}
+
+/// The findings about a management cluster.
+fn of_cluster_api(found: &ClusterApiHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+    match &found.versions {
+        // The error of the provider says so already. Rights on a kind that is not there say nothing.
+        Ok(versions) if versions.is_empty() => return,
+        Ok(versions) => {
+            let saw = format!("serves cluster.x-k8s.io in {}", versions.join(", "));
+            say(Check::Hub, Level::Ok, saw, None);
+        }
+        Err(why) => {
+            let saw = format!("it is unknown whether Cluster API is installed: {why}");
+            say(Check::Hub, Level::Warning, saw, None);
+        }
+    }
+    of_hub(&found.hub, say);
 }
 
 fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
@@ -178,7 +212,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
                 );
                 let grant = Command::Grant(Box::new(Grant {
                     elsewhere: false,
-                    role: if events { "mcr-events" } else { "mcr-secrets" }.to_owned(),
+                    role: role(right),
                     namespace: hub.namespace.clone(),
                     verbs: right.verbs.join(","),
                     resource: resource.clone(),
@@ -197,26 +231,42 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     }
 }
 
+/// The name of a role with a right: `mcr-secrets`, `mcr-clusters`.
+fn role(right: &Right) -> String {
+    let plural = right.resource.split('.').next().unwrap_or_default();
+    format!("mcr-{plural}")
+}
+
 /// The findings about a name that no provider announces.
 pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
-    let say = |provider: Option<&str>, saw: String, fix: Option<Fix>| Finding {
+    let say = |provider: Option<&str>, result: Level, saw: String, fix: Option<Fix>| Finding {
         provider: provider.map(str::to_owned),
         cluster: Some(facts.name.clone()),
         check: Check::Name,
-        result: Level::Problem,
+        result,
         saw,
         fix,
     };
-    let of_secrets: Vec<Finding> = facts
-        .secrets
-        .iter()
-        .map(|secret| {
-            let (saw, fix) = of_secret(secret);
-            say(Some(&secret.provider), saw, Some(fix))
-        })
-        .collect();
-    if !of_secrets.is_empty() {
-        return of_secrets;
+    let of_secrets = facts.secrets.iter().map(|secret| {
+        let (saw, fix) = of_secret(secret);
+        say(Some(&secret.provider), Level::Problem, saw, Some(fix))
+    });
+    let of_clusters = facts.clusters.iter().map(|cluster| {
+        let provider = Some(cluster.provider.as_str());
+        match obstacle(cluster) {
+            Some(found) => say(provider, found.level, found.saw, found.fix),
+            None => {
+                let saw = format!(
+                    "the Cluster {}/{} and its Secret are in order, and the provider has not said so yet",
+                    cluster.namespace, cluster.name
+                );
+                say(provider, Level::Problem, saw, Some(Fix::action("repeat")))
+            }
+        }
+    });
+    let of_objects: Vec<Finding> = of_secrets.chain(of_clusters).collect();
+    if !of_objects.is_empty() {
+        return of_objects;
     }
     let mut close: Vec<&str> = facts
         .known
@@ -235,6 +285,7 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
         .and_run(Command::ListClusters);
     vec![say(
         None,
+        Level::Problem,
         format!("no provider has a cluster of this name ({there})"),
         Some(fix),
     )]
@@ -257,6 +308,7 @@ fn of_secret(secret: &SecretFact) -> (String, Fix) {
         namespace: namespace.clone(),
         name: name.clone(),
         label: label.clone(),
+        value: "true".to_owned(),
     });
     match &secret.labelled {
         None => (

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        facts::{Right, Version},
+        facts::{ClusterApiFacts, KubeconfigSecret, ManagedCluster, Right, Version},
         only_finding::only,
     },
     *,
@@ -212,6 +212,7 @@ fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
     MissingFacts {
         name: "eu-1".into(),
         known: vec!["us-1".into()],
+        clusters: Vec::new(),
         secrets: vec![SecretFact {
             provider: "kubeconfig".into(),
             namespace: namespace.into(),
@@ -265,4 +266,94 @@ fn a_name_that_nobody_knows_is_told_with_those_that_are_known() {
             .saw
             .ends_with("(there are none)")
     );
+}
+
+fn management(versions: Result<&[&str], &str>) -> ProviderFacts {
+    let versions = versions.map(|versions| versions.iter().map(ToString::to_string).collect());
+    facts(Source::ClusterApi(Box::new(ClusterApiHub {
+        hub: hub(Some("fleet")),
+        versions: versions.map_err(str::to_owned),
+    })))
+}
+
+#[test]
+fn a_hub_without_cluster_api_is_told_once() {
+    let served = provider(&management(Ok(&["v1beta2", "v1beta1"])));
+    assert!(
+        served.iter().all(|finding| finding.result == Level::Ok),
+        "{served:#?}"
+    );
+    let said = |text: &str| served.iter().any(|finding| finding.saw == text);
+    assert!(said("serves cluster.x-k8s.io in v1beta2, v1beta1"), "{served:#?}");
+
+    let mut nowhere = management(Ok(&[]));
+    nowhere.error = Some("the hub has no Cluster API".into());
+    let found = provider(&nowhere);
+    let [finding] = found.as_slice() else {
+        panic!("the provider's own error is all there is to say: {found:#?}")
+    };
+    let fix = finding.fix_text().unwrap();
+    assert!(
+        fix.contains("--hub-context") && fix.contains("install Cluster API"),
+        "{fix}"
+    );
+
+    let unknown = only(&provider(&management(Err("no answer"))), Level::Warning);
+    assert!(unknown.saw.ends_with("no answer"), "{}", unknown.saw);
+
+    let mut empty = management(Ok(&["v1beta2"]));
+    empty.clusters = 0;
+    let fix = only(&provider(&empty), Level::Warning).fix_text().unwrap();
+    assert!(
+        fix.contains("-A") && fix.ends_with("get clusters.cluster.x-k8s.io --all-namespaces"),
+        "{fix}"
+    );
+}
+
+#[test]
+fn a_right_on_clusters_has_a_role_of_its_own() {
+    let mut denied = management(Ok(&["v1beta2"]));
+    let Source::ClusterApi(found) = &mut denied.of else {
+        panic!("it is one")
+    };
+    found.hub.rights[0] = Right {
+        resource: "clusters.cluster.x-k8s.io".into(),
+        verbs: vec!["list".into(), "watch".into()],
+        denied: Ok(vec!["watch".into()]),
+    };
+    let fix = only(&provider(&denied), Level::Problem).fix_text().unwrap();
+    let role =
+        "kubectl create role mcr-clusters -n fleet --verb=list,watch --resource=clusters.cluster.x-k8s.io; ";
+    assert!(fix.starts_with(role), "{fix}");
+}
+
+#[test]
+fn a_cluster_of_cluster_api_that_is_missing_is_told_with_its_obstacle() {
+    let mut facts = secret("fleet", None);
+    facts.secrets.clear();
+    facts.clusters.push(ClusterApiFacts {
+        provider: "cluster-api".into(),
+        namespace: "fleet".into(),
+        name: "eu-1".into(),
+        looks_in: None,
+        cluster: None,
+        secret: Ok(None),
+    });
+    let found = only(&missing(&facts), Level::Problem);
+    assert_eq!(
+        (found.check, found.provider.as_deref()),
+        (Check::Name, Some("cluster-api"))
+    );
+    assert!(found.saw.contains("no Cluster fleet/eu-1"), "{}", found.saw);
+    facts.clusters[0].cluster = Some(ManagedCluster {
+        selected: true,
+        initialized: true,
+        ..ManagedCluster::default()
+    });
+    facts.clusters[0].secret = Ok(Some(KubeconfigSecret {
+        name: "eu-1-kubeconfig".into(),
+        label: Some("eu-1".into()),
+    }));
+    let found = only(&missing(&facts), Level::Problem);
+    assert!(found.saw.contains("has not said so yet"), "{}", found.saw);
 }

@@ -1,6 +1,6 @@
 use super::{
     super::{
-        facts::{Answer, FailureKind, Origin, Reach},
+        facts::{Answer, ClusterApiFacts, FailureKind, ManagedCluster, Origin, Reach},
         only_finding::only,
         sample_cluster::{DAY, at, failure, unreached, well},
     },
@@ -57,6 +57,51 @@ fn a_description_that_can_not_be_used_is_the_only_thing_to_say() {
     let mut facts = well();
     facts.warnings.push("the new one is half".into());
     assert_eq!(only(&diagnose(&facts), Level::Warning).check, Check::Description);
+}
+
+#[test]
+fn a_cluster_of_cluster_api_that_waits_has_the_fix_of_its_obstacle() {
+    let mut facts = well();
+    facts.origin = Origin::ClusterApi {
+        namespace: "fleet".into(),
+        name: "eu-1".into(),
+    };
+    facts.state = "Suspended".into();
+    facts.reason = Some("waits for its Secret".into());
+    (facts.connection, facts.api) = (None, None);
+    let fix = |facts: &ClusterFacts, level| only(&diagnose(facts), level).fix_text().unwrap();
+    assert!(fix(&facts, Level::Warning).ends_with("describe clusters.cluster.x-k8s.io eu-1"));
+    facts.cluster_api = Some(ClusterApiFacts {
+        provider: "cluster-api".into(),
+        namespace: "fleet".into(),
+        name: "eu-1".into(),
+        looks_in: None,
+        cluster: Some(ManagedCluster {
+            selected: true,
+            initialized: true,
+            ..ManagedCluster::default()
+        }),
+        secret: Ok(None),
+    });
+    let saw = only(&diagnose(&facts), Level::Problem).saw;
+    assert!(saw.contains("there is no Secret eu-1-kubeconfig"), "{saw}");
+    assert!(fix(&facts, Level::Problem).contains("control plane provider"));
+
+    facts.cluster_api = None;
+    facts.state = "Broken".into();
+    for (reason, words) in [
+        ("key x", ["fleet/eu-1-kubeconfig", "delete it"]),
+        ("the Cluster: not one", ["correct the Cluster", "describe"]),
+        ("it can't be read in the hub", ["grant", "provider"]),
+        (
+            "untrusted access may not use loopback addresses",
+            ["--allow-loopback", "controlPlaneEndpoint"],
+        ),
+    ] {
+        facts.reason = Some(reason.into());
+        let fix = fix(&facts, Level::Problem);
+        assert!(words.iter().all(|word| fix.contains(word)), "{fix}");
+    }
 }
 
 #[test]

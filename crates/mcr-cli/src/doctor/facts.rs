@@ -22,6 +22,8 @@ pub(super) struct ClusterFacts {
     /// `None` if the access has no visible address.
     pub(super) connection: Option<Connection>,
     pub(super) api: Option<Api>,
+    /// The Cluster of Cluster API that describes the cluster, if it is one that waits or is broken.
+    pub(super) cluster_api: Option<ClusterApiFacts>,
     pub(super) now: SystemTime,
 }
 
@@ -40,6 +42,11 @@ pub(super) enum Origin {
     KindCluster {
         name: String,
         engine: String,
+    },
+    /// A Cluster of Cluster API.
+    ClusterApi {
+        namespace: String,
+        name: String,
     },
     Other,
 }
@@ -157,6 +164,7 @@ pub(super) struct ProviderFacts {
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Secrets(Box<Hub>),
+    ClusterApi(Box<ClusterApiHub>),
     /// A hub without a usable connection.
     NoHub,
     Files(Vec<NamedFile>),
@@ -164,18 +172,33 @@ pub(super) enum Source {
     Other,
 }
 
-/// A hub with Secrets.
+/// A hub with Secrets or Clusters.
 #[derive(Debug, Clone)]
 pub(super) struct Hub {
-    /// The namespace of the Secrets. `None`: all namespaces.
+    /// The namespace of the Secrets or Clusters. `None`: all namespaces.
     pub(super) namespace: Option<String>,
     /// The user that the hub sees, if known.
     pub(super) user: Option<String>,
     /// Whether that namespace exists. `None` if the user may not see it, and for all namespaces.
     pub(super) exists: Option<bool>,
-    /// The rights on Secrets and on events.
+    /// The rights on the kinds that describe clusters, and on events.
     pub(super) rights: Vec<Right>,
     pub(super) version: Option<Version>,
+}
+
+/// A hub with the Clusters of Cluster API.
+#[derive(Debug, Clone)]
+pub(super) struct ClusterApiHub {
+    pub(super) hub: Hub,
+    /// The versions of Cluster API that the hub serves, the preferred one first. Empty: it is not installed there.
+    pub(super) versions: Result<Vec<String>, String>,
+}
+
+impl ClusterApiHub {
+    /// Whether Cluster API is installed in the hub, as far as is known.
+    pub(super) fn is_installed(&self) -> bool {
+        !matches!(&self.versions, Ok(versions) if versions.is_empty())
+    }
 }
 
 /// The facts about a name that no provider announces.
@@ -184,6 +207,7 @@ pub(super) struct MissingFacts {
     pub(super) name: String,
     pub(super) known: Vec<String>,
     pub(super) secrets: Vec<SecretFact>,
+    pub(super) clusters: Vec<ClusterApiFacts>,
 }
 
 /// A Secret of that name, with the fields that a provider checks.
@@ -196,4 +220,37 @@ pub(super) struct SecretFact {
     pub(super) labelled: Option<String>,
     /// The namespace in which the provider looks for Secrets. `None`: all namespaces.
     pub(super) looks_in: Option<String>,
+}
+
+/// A Cluster of Cluster API and its kubeconfig Secret, of which at least one is there.
+#[derive(Debug, Clone)]
+pub(super) struct ClusterApiFacts {
+    pub(super) provider: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The namespace in which the provider looks for Clusters. `None`: all namespaces.
+    pub(super) looks_in: Option<String>,
+    pub(super) cluster: Option<ManagedCluster>,
+    pub(super) secret: Result<Option<KubeconfigSecret>, String>,
+}
+
+/// The fields of a Cluster on which it depends whether controllers use it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ManagedCluster {
+    /// Whether the label selector of the provider matches.
+    pub(super) selected: bool,
+    pub(super) deleting: bool,
+    pub(super) paused: bool,
+    pub(super) initialized: bool,
+    pub(super) phase: Option<String>,
+    /// The first condition on the way to a control plane that is not true, with its message.
+    pub(super) waits_for: Option<String>,
+}
+
+/// The Secret `<cluster>-kubeconfig`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KubeconfigSecret {
+    pub(super) name: String,
+    /// The value of the label that names the Cluster.
+    pub(super) label: Option<String>,
 }

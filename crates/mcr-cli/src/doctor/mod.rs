@@ -4,8 +4,10 @@
 
 mod advice;
 mod ask;
+mod cluster_api;
 mod command;
 mod diagnosis;
+mod diagnosis_cluster_api;
 mod diagnosis_sources;
 mod facts;
 mod finding;
@@ -27,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     ask::GroupResource,
+    cluster_api::Selected,
     facts::{ClusterFacts, Connection, Origin},
     finding::Findings,
     target::Target,
@@ -149,7 +152,7 @@ async fn look(
     let looks: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
     let all = looks.len();
     let mut looking = stream::iter(looks)
-        .map(|status| cluster(status, args, running, limit))
+        .map(|status| cluster(status, args, running, options, limit))
         .buffered(AT_ONCE)
         .enumerate();
     progress.say(&format!("looking at {all} clusters"));
@@ -170,6 +173,7 @@ async fn cluster(
     status: ClusterStatus,
     args: &DoctorArgs,
     running: &Running,
+    options: &ProviderOptions,
     limit: Duration,
 ) -> ClusterFacts {
     let name = status.name.to_string();
@@ -201,9 +205,28 @@ async fn cluster(
             .await,
         )
     };
-    let (connection, api) = futures::join!(connection, api);
+    let origin = origin(&name, &status, running, options).await;
+    let cluster_api = async {
+        match &origin {
+            Origin::ClusterApi { namespace, name } if !usable => {
+                let client = options.hub().await.ok()?;
+                let selected = Selected {
+                    provider: &status.provider,
+                    // The provider announces it, so it is selected.
+                    looks_in: Some(namespace),
+                    selector: None,
+                };
+                let wanted = (Some(namespace.as_str()), name.as_str());
+                let found = cluster_api::clusters(selected, &client, wanted, limit).await;
+                found.into_iter().next()
+            }
+            _ => None,
+        }
+    };
+    let (connection, api, cluster_api) = futures::join!(connection, api, cluster_api);
     ClusterFacts {
-        origin: origin(&name, &status, running),
+        origin,
+        cluster_api,
         provider: status.provider.to_string(),
         state: status.state.to_owned(),
         reason: status.reason.as_deref().map(str::to_owned),
@@ -235,7 +258,7 @@ async fn connection(target: &Target, args: &DoctorArgs, limit: Duration) -> Conn
 }
 
 /// The object or file that describes a cluster, if the provider is a built-in one.
-fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
+async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: &ProviderOptions) -> Origin {
     let property = |key: &str| status.properties.get(key).cloned();
     let Some((tap, plain)) = running.origin(name) else {
         return Origin::Other;
@@ -256,6 +279,20 @@ fn origin(name: &str, status: &ClusterStatus, running: &Running) -> Origin {
             {
                 Some((namespace, name)) => Origin::Secret {
                     namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                },
+                None => Origin::Other,
+            }
+        }
+        Kind::ClusterApi => {
+            let home = async || sources::looks_in(&options.hub().await.ok()?, options);
+            let (namespace, name) = match plain.split_once('/') {
+                Some((namespace, name)) => (Some(namespace.to_owned()), name),
+                None => (home().await, plain),
+            };
+            match namespace {
+                Some(namespace) => Origin::ClusterApi {
+                    namespace,
                     name: name.to_owned(),
                 },
                 None => Origin::Other,

@@ -74,6 +74,7 @@ pub(super) fn well() -> ClusterFacts {
             }],
             namespace: None,
         }),
+        cluster_api: None,
         now: now(),
     }
 }

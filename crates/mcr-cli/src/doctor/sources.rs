@@ -8,7 +8,8 @@ use mcr_core::Provider;
 
 use super::{
     ask::{GroupResource, in_time, right, user, version},
-    facts::{Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+    cluster_api::{self, Selected},
+    facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
 };
 use crate::{
     kubeconfigs,
@@ -45,7 +46,7 @@ pub(super) async fn providers(
             synced: false,
             clusters: 0,
             of: match linked.kind {
-                Kind::Kubeconfig => Source::NoHub,
+                Kind::Kubeconfig | Kind::ClusterApi => Source::NoHub,
                 _ => Source::Other,
             },
         });
@@ -58,7 +59,14 @@ async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Sourc
         Kind::File => Source::Files(kubeconfigs::named(options.flags())),
         Kind::Engine => Source::Engine,
         Kind::Kubeconfig => match options.hub().await {
-            Ok(client) => Source::Secrets(Box::new(hub(&client, options, limit).await)),
+            Ok(client) => Source::Secrets(Box::new(hub(&client, &OF_SECRETS, options, limit).await)),
+            Err(_) => Source::Other,
+        },
+        Kind::ClusterApi => match options.hub().await {
+            Ok(client) => Source::ClusterApi(Box::new(ClusterApiHub {
+                versions: cluster_api::versions(&client, limit).await,
+                hub: hub(&client, &OF_CLUSTERS, options, limit).await,
+            })),
             Err(_) => Source::Other,
         },
         Kind::Other => Source::Other,
@@ -75,12 +83,19 @@ pub(super) fn looks_in(client: &Client, options: &ProviderOptions) -> Option<Str
     }
 }
 
-async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub {
+/// The rights that a provider uses in its hub.
+type Rights = [(&'static str, &'static [&'static str])];
+const EVENTS: (&str, &[&str]) = ("events.events.k8s.io", &["create", "patch"]);
+const OF_SECRETS: [(&str, &[&str]); 2] = [("secrets", &["list", "watch"]), EVENTS];
+const OF_CLUSTERS: [(&str, &[&str]); 3] = [
+    ("clusters.cluster.x-k8s.io", &["list", "watch"]),
+    ("secrets", &["list", "watch", "get"]),
+    EVENTS,
+];
+
+async fn hub(client: &Client, used: &Rights, options: &ProviderOptions, limit: Duration) -> Hub {
     let namespace = looks_in(client, options);
     let place = namespace.as_deref();
-    let wanted = |text: &str| text.parse::<GroupResource>();
-    let list: Vec<String> = ["list", "watch"].map(str::to_owned).to_vec();
-    let create: Vec<String> = ["create", "patch"].map(str::to_owned).to_vec();
     let exists = match place {
         Some(name) => {
             let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -90,11 +105,11 @@ async fn hub(client: &Client, options: &ProviderOptions, limit: Duration) -> Hub
         None => None,
     };
     let mut rights = Vec::new();
-    if let Ok(secrets) = wanted("secrets") {
-        rights.push(right(client, &secrets, &list, place, limit).await);
-    }
-    if let Ok(events) = wanted("events.events.k8s.io") {
-        rights.push(right(client, &events, &create, place, limit).await);
+    for (resource, verbs) in used {
+        if let Ok(resource) = resource.parse::<GroupResource>() {
+            let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+            rights.push(right(client, &resource, &verbs, place, limit).await);
+        }
     }
     Hub {
         user: user(client, limit).await,
@@ -117,8 +132,12 @@ pub(super) async fn missing(
         name: name.to_owned(),
         known: known.to_vec(),
         secrets: Vec::new(),
+        clusters: Vec::new(),
     };
-    for tap in running.taps.iter().filter(|tap| tap.kind == Kind::Kubeconfig) {
+    for tap in &running.taps {
+        if !matches!(tap.kind, Kind::Kubeconfig | Kind::ClusterApi) {
+            continue;
+        }
         let Ok(client) = options.hub().await else { continue };
         // With several providers, cluster names have the prefix of their provider. The user may have left out the
         // prefix.
@@ -128,6 +147,18 @@ pub(super) async fn missing(
             None => (looks_in(&client, options), plain),
         };
         if !crate::values::is_subdomain(secret) {
+            continue;
+        }
+        if tap.kind == Kind::ClusterApi {
+            let home = looks_in(&client, options);
+            let selected = Selected {
+                provider: tap.name(),
+                looks_in: home.as_deref(),
+                selector: options.flags().selector.as_deref(),
+            };
+            let wanted = (namespace.as_deref(), secret);
+            let found = cluster_api::clusters(selected, &client, wanted, limit).await;
+            facts.clusters.extend(found);
             continue;
         }
         for found in secrets(&client, namespace.as_deref(), secret, limit).await {

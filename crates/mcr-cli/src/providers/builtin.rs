@@ -8,6 +8,8 @@ pub(crate) fn builtin() -> Vec<Linked> {
         file(),
         #[cfg(feature = "kubeconfig")]
         kubeconfig(),
+        #[cfg(feature = "cluster-api")]
+        cluster_api(),
         #[cfg(feature = "kind")]
         kind(),
         #[cfg(feature = "namespace")]
@@ -56,6 +58,32 @@ fn kubeconfig() -> Linked {
                 builder = builder.namespace(namespace);
             } else if flags.all_namespaces {
                 builder = builder.all_namespaces();
+            }
+            Ok(builder.build()?)
+        },
+    )
+}
+
+#[cfg(feature = "cluster-api")]
+fn cluster_api() -> Linked {
+    let about = "Each Cluster of Cluster API in the hub";
+    Linked::new(
+        "cluster-api",
+        about,
+        super::Kind::ClusterApi,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let mut builder = mcr_provider_cluster_api::ClusterApiProvider::builder()
+                .client(options.hub().await?)
+                // No events: the command only reads, and the controller's provider writes them.
+                .events(false);
+            if let Some(namespace) = &flags.namespace {
+                builder = builder.namespace(namespace);
+            } else if flags.all_namespaces {
+                builder = builder.all_namespaces();
+            }
+            if let Some(selector) = &flags.selector {
+                builder = builder.labels(selector);
             }
             Ok(builder.build()?)
         },

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use mcr_core::{AccessPolicy, AddressPolicy};
 
 use crate::values;
@@ -22,18 +23,23 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers kubeconfig, namespace and single [default: that of kubectl]
+    /// The kubeconfig file of the hub, for the providers cluster-api, kubeconfig, namespace and
+    /// single [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) hub_context: Option<String>,
-    /// For the provider kubeconfig: the namespace of the Secrets [default: that of the hub's context]
+    /// For the providers cluster-api and kubeconfig: the namespace of the Clusters or Secrets [default: that of the hub's
+    /// context]
     #[arg(long, short = 'n', value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// For the provider kubeconfig: use the Secrets of all namespaces
+    /// For the providers cluster-api and kubeconfig: use the Clusters or Secrets of all namespaces
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
+    /// For the provider cluster-api: use only the Clusters that this label selector matches, such as env=prod
+    #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) selector: Option<String>,
     /// For the provider kubeconfig: the label of the Secrets, whose value is true
     /// [default: sigs.k8s.io/multicluster-runtime-kubeconfig]
     #[arg(long, value_name = "LABEL")]
@@ -41,7 +47,7 @@ pub(crate) struct ClusterFlags {
     /// For the provider kubeconfig: the key of the kubeconfig in a Secret [default: kubeconfig]
     #[arg(long, value_name = "KEY")]
     pub(crate) kubeconfig_key: Option<String>,
-    /// For the provider kubeconfig: allow kubeconfigs with loopback addresses, such as those of kind
+    /// For the providers cluster-api and kubeconfig: allow kubeconfigs with loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
     /// For the provider kind: use only clusters whose names begin with this

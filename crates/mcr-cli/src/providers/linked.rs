@@ -19,12 +19,18 @@ type Make =
 /// Which provider it is, where a command knows more of it than what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
-    not(all(feature = "file", feature = "kind", feature = "kubeconfig")),
+    not(all(
+        feature = "cluster-api",
+        feature = "file",
+        feature = "kind",
+        feature = "kubeconfig"
+    )),
     allow(dead_code, reason = "made by the providers that are compiled in")
 )]
 pub(crate) enum Kind {
     File,
     Kubeconfig,
+    ClusterApi,
     Engine,
     Other,
 }

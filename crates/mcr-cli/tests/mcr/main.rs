@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod cluster_api;
 mod clusters;
 mod command_line;
 mod doctor;
