@@ -1,9 +1,11 @@
-//! Runs three whole programs on simulated clusters, each under five conditions: a slow hub at the start, a label that
-//! is taken away, a paused cluster, rights that are withdrawn, and a kind that is removed.
+//! Runs whole programs on simulated clusters. Three of them each run under five conditions: a slow hub at the start, a
+//! label that is taken away, a paused cluster, rights that are withdrawn, and a kind that is removed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod operator;
 mod report;
+mod rollout;
+mod rollout_decision;
 mod sync;
 mod world;
 
@@ -13,6 +15,9 @@ mod database_operator;
 #[path = "../../examples/fleet-report.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod fleet_report;
+#[path = "../../examples/progressive-rollout/main.rs"]
+#[allow(dead_code, reason = "the main function and its flags")]
+mod progressive_rollout;
 #[path = "../../examples/secret-sync.rs"]
 #[allow(dead_code, reason = "the main function and its flags")]
 mod secret_sync;

@@ -59,7 +59,7 @@ impl Provider for Late {
 }
 
 impl Place {
-    async fn start(name: &str) -> Self {
+    pub(crate) async fn start(name: &str) -> Self {
         let cluster = SimCluster::builder().name(name).finish_namespaces(true).build();
         let server = cluster.serve().await.unwrap();
         let proxy = FaultProxy::start(&server).await.unwrap();
@@ -171,6 +171,19 @@ impl World {
         self.clusters.add(ClusterSpec::new(name, access.into()));
     }
 
+    /// Announces a cluster with the label `tier` that is not expected to answer.
+    pub(crate) fn suspend(&self, place: &Place, tier: &str, reason: &str) {
+        let name = ClusterName::new(place.cluster.name()).unwrap();
+        let access = KubeconfigAccess::new(&place.kubeconfig, Trust::Trusted);
+        let spec = ClusterSpec::new(name, access.into()).label("tier", tier);
+        self.clusters.add(spec.suspended(reason));
+    }
+
+    /// Takes a cluster out of the fleet.
+    pub(crate) fn forget(&self, place: &Place) {
+        assert!(self.clusters.remove(place.cluster.name()));
+    }
+
     /// Waits until a cluster of the fleet has a kind that it refuses to list.
     pub(crate) async fn blocked(&self, place: &Place) {
         let name = place.cluster.name();
@@ -205,6 +218,13 @@ impl Running {
             .iter()
             .map(|controller| controller.status().counts);
         counts.map(|counts| counts.errors).sum()
+    }
+
+    /// Waits until so many reconciles have ended without an error.
+    pub(crate) async fn succeeds(&self, times: u64) {
+        let controller = self.controllers.first().unwrap();
+        let has = || (controller.status().counts.successes >= times).then_some(());
+        eventually(PATIENCE, &format!("{times} successful reconciles"), has).await;
     }
 
     /// Waits for a state of a cluster in the controller.
