@@ -116,6 +116,8 @@ enum Suite {
     Update,
     /// Ten thousand clusters behind one endpoint
     SharedScope,
+    /// A thousand clusters that a provider finds in a hub
+    Discovery,
     /// Clusters leave and join all the time
     Churn,
     /// A fifth of the clusters fail
@@ -267,6 +269,7 @@ async fn measure(args: Args) -> Result<()> {
             Suite::Store => suite::store::run(&mut session).await?,
             Suite::Update => suite::update::run(&mut session).await?,
             Suite::SharedScope => suite::shared_scope::run(&mut session).await?,
+            Suite::Discovery => suite::discovery::run(&mut session).await?,
             Suite::Churn => suite::churn::run(&mut session).await?,
             Suite::Isolation => suite::isolation::run(&mut session).await?,
             Suite::Fairness => suite::fairness::run(&mut session).await?,

@@ -2,6 +2,7 @@
 
 pub mod canned;
 mod core_share;
+mod discovery;
 mod figures;
 pub mod queue;
 mod scope;
@@ -25,6 +26,8 @@ pub enum Case {
     Store,
     /// Clusters behind one endpoint
     Scope,
+    /// Clusters that a provider finds in a hub
+    Discovery,
     /// Operations of the queue
     Queue,
 }
@@ -36,6 +39,7 @@ impl Case {
             Self::CoreShare => "core-share",
             Self::Store => "store",
             Self::Scope => "scope",
+            Self::Discovery => "discovery",
             Self::Queue => "queue",
         }
     }
@@ -66,6 +70,7 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::CoreShare => runtime.block_on(core_share::measure(args.size))?,
         Case::Store => runtime.block_on(store::measure(args.size, heap))?,
         Case::Scope => runtime.block_on(scope::measure(args.kubeconfig, args.size, heap))?,
+        Case::Discovery => runtime.block_on(discovery::measure(args.kubeconfig, heap))?,
         Case::Queue => queue::measure()?,
     };
     say(&Message::Figures { figures });

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Line, Machine, Verdict};
 use crate::row::Row;
 
-const SUITES: [(&str, &str); 8] = [
+const SUITES: [(&str, &str); 9] = [
     (
         "fleet",
         "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that nobody \
@@ -36,6 +36,12 @@ const SUITES: [(&str, &str); 8] = [
         "Namespaces of one API server as clusters. `bytes` and `rss_bytes`: allocated and resident memory of one cluster beyond its objects, \
          before its client is used; `engage_us`: until one more is in the fleet, `cpu_us`: CPU of one that joins, reconcile included; `all_s`: until all \
          were reconciled.",
+    ),
+    (
+        "discovery",
+        "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs are padded to the size \
+         of those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start of the fleet until all \
+         were reconciled; `code_s` is code that announces the same clusters. `_bytes`: allocated memory for each cluster beyond that of `code`.",
     ),
     (
         "churn",

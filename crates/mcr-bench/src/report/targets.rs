@@ -85,6 +85,7 @@ pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     all.extend(update(rows));
     all.extend(large(rows));
     all.extend(scope(rows));
+    all.extend(discovery(rows));
     all.extend(churn(rows));
     all.extend(isolation(rows));
     all.extend(fairness(rows));
@@ -206,6 +207,33 @@ fn scope(rows: &[Row]) -> Vec<Verdict> {
             100.0,
             "us",
             of.of("mcr", "engage_us", value),
+        ),
+    ]
+}
+
+fn discovery(rows: &[Row]) -> Vec<Verdict> {
+    let of = Of {
+        rows,
+        suite: "discovery",
+        clusters: 0,
+    };
+    let figure = |variant| of.of("mcr", variant, |row| row.value);
+    let time = figure("cluster-api_s").zip(figure("kubeconfig_s"));
+    let bytes = |what, variant| of.at_most(what, 3_000.0, "B", figure(variant));
+    vec![
+        of.at_most(
+            "until all Clusters of Cluster API are reconciled, of as many Secrets with kubeconfigs",
+            1.3,
+            "",
+            time.map(|(clusters, secrets)| clusters / secrets),
+        ),
+        bytes(
+            "memory of the provider cluster-api for a cluster",
+            "cluster-api_bytes",
+        ),
+        bytes(
+            "memory of the provider kubeconfig for a cluster",
+            "kubeconfig_bytes",
         ),
     ]
 }

@@ -1,6 +1,7 @@
 //! The suites, each in its own file.
 
 pub mod churn;
+pub mod discovery;
 pub mod fairness;
 pub mod fleet;
 pub mod isolation;

@@ -1,0 +1,290 @@
+//! Measures the discovery of clusters in a hub: the time until all clusters of a provider are reconciled, and the memory of
+//! the provider beyond that of the fleet.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::config::Kubeconfig;
+use mcr::{
+    AccessPolicy, Action, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, Request,
+    core::{AddressPolicy, Change, Discovery, KubeconfigAccess, Provider, Trust},
+};
+use mcr_provider_cluster_api::ClusterApiProvider;
+use mcr_provider_kubeconfig::KubeconfigProvider;
+use mcr_testkit::sim::SimCluster;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Figures, Heap};
+use crate::stats;
+
+/// The rounds, each with all ways to find the clusters in another order.
+const ROUNDS: usize = 3;
+
+/// The size of a kubeconfig with a client certificate of RSA-2048, in bytes.
+const KUBECONFIG_SIZE: usize = 5_600;
+
+/// The Secrets of a cluster that Cluster API makes beside its kubeconfig.
+const OTHER_SECRETS: [&str; 4] = ["ca", "etcd", "proxy", "sa"];
+
+const NAMESPACE: &str = "fleet";
+
+/// A way to find the same clusters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// Code announces the clusters and remembers none.
+    Code,
+    /// Secrets that hold kubeconfigs.
+    Kubeconfig,
+    /// Clusters of Cluster API.
+    ClusterApi,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Code, Self::Kubeconfig, Self::ClusterApi];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Kubeconfig => "kubeconfig",
+            Self::ClusterApi => "cluster-api",
+        }
+    }
+}
+
+/// A cluster with its kubeconfig.
+struct Member {
+    name: String,
+    kubeconfig: String,
+}
+
+/// The clusters of a kubeconfig file, each with a kubeconfig of its own that is as large as those of Cluster API.
+fn members(path: &Path) -> Result<Vec<Member>> {
+    let all = Kubeconfig::read_from(path)?;
+    let mut members = Vec::new();
+    for context in &all.contexts {
+        let name = &context.name;
+        let cluster = all.clusters.iter().find(|known| known.name == *name);
+        let user = all.auth_infos.iter().find(|known| known.name == *name);
+        let (cluster, user) = cluster.zip(user).context("a context without cluster or user")?;
+        let mut document = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "clusters": [cluster], "users": [user], "contexts": [context],
+        });
+        let missing = KUBECONFIG_SIZE.saturating_sub(document.to_string().len());
+        document["preferences"] = json!({ "padding": "x".repeat(missing) });
+        members.push(Member {
+            name: name.clone(),
+            kubeconfig: document.to_string(),
+        });
+    }
+    Ok(members)
+}
+
+fn secret(name: &str, labels: &Value, key: &str, content: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels },
+        "data": { key: STANDARD.encode(content) },
+    })
+}
+
+/// The CustomResourceDefinition of a Cluster, as far as a provider notices.
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "clusters.cluster.x-k8s.io" },
+        "spec": {
+            "group": "cluster.x-k8s.io", "scope": "Namespaced",
+            "names": { "kind": "Cluster", "listKind": "ClusterList", "plural": "clusters", "singular": "cluster" },
+            "versions": [{
+                "name": "v1beta2", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+}
+
+fn cluster(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": { "tier": "prod" } },
+        "spec": {
+            "controlPlaneEndpoint": { "host": "127.0.0.1", "port": 6443 },
+            "controlPlaneRef": { "apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": name },
+            "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DockerCluster", "name": name },
+        },
+        "status": {
+            "phase": "Provisioned",
+            "initialization": { "infrastructureProvisioned": true, "controlPlaneInitialized": true },
+            "conditions": [{
+                "type": "Available", "status": "True", "reason": "Available", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    })
+}
+
+/// A hub with the objects in which a provider finds the clusters.
+fn hub(way: Way, members: &[Member]) -> Result<SimCluster> {
+    // Without an audit log, which would grow with the reads of a provider.
+    let hub = SimCluster::builder().audit_limit(0).build();
+    hub.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))?;
+    if way == Way::ClusterApi {
+        hub.create(definition())?;
+    }
+    for Member { name, kubeconfig } in members {
+        match way {
+            Way::Code => {}
+            Way::Kubeconfig => {
+                let labels = json!({ mcr_provider_kubeconfig::SECRET_LABEL: "true" });
+                let key = mcr_provider_kubeconfig::SECRET_KEY;
+                hub.create(secret(name, &labels, key, kubeconfig))?;
+            }
+            Way::ClusterApi => {
+                let labels = json!({ "cluster.x-k8s.io/cluster-name": name });
+                for other in OTHER_SECRETS {
+                    let content = "x".repeat(3_000);
+                    hub.create(secret(&format!("{name}-{other}"), &labels, "tls.key", &content))?;
+                }
+                hub.create(secret(
+                    &format!("{name}-kubeconfig"),
+                    &labels,
+                    "value",
+                    kubeconfig,
+                ))?;
+                hub.create(cluster(name))?;
+            }
+        }
+    }
+    Ok(hub)
+}
+
+/// Announces the clusters, and remembers none.
+struct Announcements(Mutex<Vec<Result<Change, BoxError>>>);
+
+impl Provider for Announcements {
+    fn name(&self) -> &str {
+        "code"
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stream::iter(std::mem::take(&mut *changes))
+            .chain(stream::pending())
+            .take_until(stop.cancelled_owned())
+            .boxed()
+    }
+}
+
+fn provider(way: Way, hub: &SimCluster, members: &[Member]) -> Result<Box<dyn Provider>> {
+    Ok(match way {
+        Way::Code => {
+            let mut changes = Vec::new();
+            for member in members {
+                let access = KubeconfigAccess::new(&member.kubeconfig, Trust::Untrusted);
+                changes.push(Ok(Change::Upsert(ClusterSpec::named(&member.name, access)?)));
+            }
+            changes.push(Ok(Change::Synced));
+            Box::new(Announcements(Mutex::new(changes)))
+        }
+        Way::Kubeconfig => {
+            let builder = KubeconfigProvider::builder().client(hub.client());
+            Box::new(builder.namespace(NAMESPACE).build()?)
+        }
+        Way::ClusterApi => {
+            let builder = ClusterApiProvider::builder().client(hub.client());
+            Box::new(builder.namespace(NAMESPACE).build()?)
+        }
+    })
+}
+
+/// The result of one fleet.
+struct Found {
+    seconds: f64,
+    bytes: f64,
+}
+
+/// Runs a fleet until each cluster's object is reconciled, and then measures the memory that it has allocated.
+async fn find(way: Way, members: &[Member], heap: &Heap) -> Result<Found> {
+    let hub = hub(way, members)?;
+    let heap = || heap().context("this is the program without an allocator that counts");
+    let before = heap()?;
+    let begun = Instant::now();
+    let loopback = AddressPolicy::default().allow_loopback(true);
+    let policy = AccessPolicy::default().addresses(loopback);
+    let fleet = Fleet::builder()
+        .provider(provider(way, &hub, members)?)
+        .settings(|settings| settings.access_policy = policy)
+        .build();
+    let stop = CancellationToken::new();
+    let (runs, token) = (fleet.clone(), stop.clone());
+    let fleet_task = tokio::spawn(async move { runs.run(token).await });
+    let reconciled = Arc::new(AtomicUsize::new(0));
+    let controller = Controller::<ConfigMap>::new("discovery")
+        .clusters(ClusterSelector::all())
+        .build(
+            |_: Request<ConfigMap>, reconciled: Arc<AtomicUsize>| async move {
+                reconciled.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, BoxError>(Action::done())
+            },
+            reconciled.clone(),
+        )?;
+    let controller_task = tokio::spawn(controller.run(fleet.clone(), stop.clone()));
+    while reconciled.load(Ordering::Relaxed) < members.len() {
+        if begun.elapsed() > Duration::from_secs(120) {
+            bail!(
+                "{}: not all clusters were reconciled within two minutes",
+                way.name()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let bytes = heap()?.saturating_sub(before) as f64 / members.len() as f64;
+    stop.cancel();
+    fleet_task.await?;
+    controller_task.await??;
+    Ok(Found { seconds, bytes })
+}
+
+pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<Figures> {
+    let members = members(&kubeconfig.context("--kubeconfig is needed")?)?;
+    let mut found: BTreeMap<Way, Vec<Found>> = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let mut ways = Way::ALL;
+        ways.rotate_left(round % Way::ALL.len());
+        for way in ways {
+            found
+                .entry(way)
+                .or_default()
+                .push(find(way, &members, &heap).await?);
+        }
+    }
+    let median = |way: Way, figure: fn(&Found) -> f64| {
+        let figures: Vec<f64> = found.get(&way).into_iter().flatten().map(figure).collect();
+        stats::median(&figures).context("no rounds")
+    };
+    let mut figures = Figures::new();
+    let fleet = median(Way::Code, |found| found.bytes)?;
+    for way in Way::ALL {
+        figures.insert(format!("{}_s", way.name()), median(way, |found| found.seconds)?);
+        if way != Way::Code {
+            let bytes = median(way, |found| found.bytes)?;
+            figures.insert(format!("{}_bytes", way.name()), bytes - fleet);
+        }
+    }
+    Ok(figures)
+}
