@@ -18,6 +18,8 @@ pub enum ProviderKind {
     Namespace,
     /// Each Secret of the hub that holds a kubeconfig is a cluster
     Kubeconfig,
+    /// Each Cluster of Cluster API in the hub
+    ClusterApi,
     /// Each kind cluster in Docker, nerdctl or Podman
     Kind,
 }
@@ -42,12 +44,19 @@ pub struct ClusterArgs {
     pub prefix: Option<String>,
 }
 
-/// Flags of the kubeconfig provider.
+/// Flags of the providers that read Secrets of the hub.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SecretArgs {
-    /// With --provider kubeconfig: the namespace of the Secrets [default: that of the hub's context]
+    /// With --provider kubeconfig or cluster-api: the namespace of the Secrets or Clusters [default: that of the hub's
+    /// context]
     #[arg(long, value_name = "NAMESPACE", help_heading = "Clusters")]
     pub namespace: Option<String>,
+    /// With --provider cluster-api: use the Clusters of all namespaces
+    #[arg(long, conflicts_with = "namespace", help_heading = "Clusters")]
+    pub all_namespaces: bool,
+    /// With --provider cluster-api: use only the Clusters that this label selector matches
+    #[arg(long, value_name = "SELECTOR", help_heading = "Clusters")]
+    pub selector: Option<String>,
     /// With --provider kubeconfig: the label of the Secrets, with the value true [default:
     /// sigs.k8s.io/multicluster-runtime-kubeconfig]
     #[arg(long, value_name = "LABEL", help_heading = "Clusters")]
@@ -55,7 +64,7 @@ pub struct SecretArgs {
     /// With --provider kubeconfig: the key of a Secret that has its kubeconfig [default: kubeconfig]
     #[arg(long, value_name = "KEY", help_heading = "Clusters")]
     pub kubeconfig_key: Option<String>,
-    /// With --provider kubeconfig: let kubeconfigs lead to this machine, as those of kind do
+    /// With --provider kubeconfig or cluster-api: let kubeconfigs lead to this machine, as those of kind do
     #[arg(long, help_heading = "Clusters")]
     pub allow_loopback: bool,
 }
@@ -80,6 +89,7 @@ impl ClusterArgs {
             ProviderKind::Single => single(&self.hub),
             ProviderKind::Namespace => namespace(&self.hub),
             ProviderKind::Kubeconfig => kubeconfig(&self.hub, &self.secrets).await,
+            ProviderKind::ClusterApi => cluster_api(&self.hub, &self.secrets).await,
             ProviderKind::Kind => kind(self.prefix.as_deref()),
         }
     }
@@ -148,6 +158,26 @@ async fn kubeconfig(hub: &HubArgs, secrets: &SecretArgs) -> anyhow::Result<Box<d
 #[cfg(not(feature = "kubeconfig"))]
 async fn kubeconfig(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider kubeconfig: compiled without the provider kubeconfig: add --features kubeconfig")
+}
+
+#[cfg(feature = "cluster-api")]
+async fn cluster_api(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    let mut builder =
+        mcr_provider_cluster_api::ClusterApiProvider::builder().client(hub.hub()?.client().await?);
+    if let Some(namespace) = &args.namespace {
+        builder = builder.namespace(namespace);
+    } else if args.all_namespaces {
+        builder = builder.all_namespaces();
+    }
+    if let Some(selector) = &args.selector {
+        builder = builder.labels(selector);
+    }
+    Ok(Box::new(builder.build()?))
+}
+
+#[cfg(not(feature = "cluster-api"))]
+async fn cluster_api(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider cluster-api: compiled without the provider cluster-api: add --features cluster-api")
 }
 
 #[cfg(feature = "kind")]

@@ -9,6 +9,8 @@ mod code {
     struct Contributing;
     #[doc = include_str!("../../docs/architecture.md")]
     struct Architecture;
+    #[doc = include_str!("../../docs/cluster-api.md")]
+    struct ClusterApi;
     #[doc = include_str!("../../docs/comparison.md")]
     struct Comparison;
     #[doc = include_str!("../../docs/metrics.md")]
@@ -28,7 +30,12 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 3] = ["README.md", "docs/quickstart.md", "docs/writing-a-provider.md"];
+    const WITH_LINES: [&str; 4] = [
+        "README.md",
+        "docs/cluster-api.md",
+        "docs/quickstart.md",
+        "docs/writing-a-provider.md",
+    ];
 
     /// The documents beside the workspace's `Cargo.toml`.
     const AT_THE_ROOT: [&str; 6] = [

@@ -34,4 +34,16 @@ impl FleetArgs {
         let manager = self.manager.manager_in(&self.clusters.hub).provider(provider);
         Ok(manager.settings(|settings| self.clusters.settings(settings)))
     }
+
+    /// As [`manager`](Self::manager), with the hub as a further cluster, which is named hub.
+    ///
+    /// # Errors
+    /// If a flag makes no sense, the provider was not compiled in, or no hub was found.
+    pub async fn manager_with_hub(&self) -> anyhow::Result<ManagerBuilder> {
+        let hub = self.clusters.hub.hub()?;
+        let members = hub.members_of(self.clusters.provider().await?);
+        let manager = self.manager.manager_in(&self.clusters.hub);
+        let manager = manager.provider(hub).provider(members);
+        Ok(manager.settings(|settings| self.clusters.settings(settings)))
+    }
 }

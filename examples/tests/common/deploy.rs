@@ -9,15 +9,19 @@ use std::{
 };
 
 use k8s_openapi::api::{
+    apps::v1::Deployment,
     authorization::v1::SubjectAccessReview,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use super::{
     kubectl::{Kubectl, kustomization, with_token},
-    member::{Member, delete, edit, unique},
+    member::{Member, delete, edit, eventually, unique},
     program::Program,
 };
 
@@ -155,7 +159,15 @@ impl<'a> Deployed<'a> {
         );
         let roles = hub["items"].as_array().unwrap();
         assert!(!roles.is_empty());
-        [roles.iter().flat_map(rights).collect(), rights(&member)]
+        let mut on_hub: BTreeSet<Right> = roles.iter().flat_map(rights).collect();
+        if self.example == "progressive-rollout" {
+            let role = self
+                .hub
+                .1
+                .run(&["get", "clusterrole", self.example, "-o", "json"]);
+            on_hub.extend(rights(&serde_json::from_str(&role).unwrap()));
+        }
+        [on_hub, rights(&member)]
     }
 
     /// Runs the program of the Deployment, with its arguments and its files, as its ServiceAccount.
@@ -181,12 +193,11 @@ impl<'a> Deployed<'a> {
         let container = &pod["containers"][0];
         let mount = &container["volumeMounts"][0];
         assert_eq!(mount["name"], pod["volumes"][0]["name"]);
-        let mounted = get(&[
-            "configmap",
-            pod["volumes"][0]["configMap"]["name"].as_str().unwrap(),
-        ]);
-        for (name, text) in mounted["data"].as_object().unwrap() {
-            fs::write(folder.join(name), content.or(text.as_str()).unwrap()).unwrap();
+        if let Some(map) = pod["volumes"][0]["configMap"]["name"].as_str() {
+            let mounted = get(&["configmap", map]);
+            for (name, text) in mounted["data"].as_object().unwrap() {
+                fs::write(folder.join(name), content.or(text.as_str()).unwrap()).unwrap();
+            }
         }
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .unwrap()
@@ -204,16 +215,14 @@ impl<'a> Deployed<'a> {
             .iter()
             .map(|arg| arg.as_str().unwrap())
         {
-            let there = mount["mountPath"].as_str().unwrap();
-            match arg {
-                // This the helper gives itself.
-                "--format=json" => {}
-                "--serve=0.0.0.0:8080" => args.push(format!("--serve=127.0.0.1:{port}")),
-                arg => args.push(arg.replace(there, folder.to_str().unwrap())),
+            match (arg, mount["mountPath"].as_str()) {
+                ("--serve=0.0.0.0:8080", _) => args.push(format!("--serve=127.0.0.1:{port}")),
+                (arg, Some(there)) => args.push(arg.replace(there, folder.to_str().unwrap())),
+                (arg, None) => args.push(arg.to_owned()),
             }
         }
         assert_eq!(container["ports"][0]["containerPort"], 8080);
-        let program = Program::start(self.example, &args);
+        let program = Program::start_text_with(self.example, &args, [("LANG", "C")]);
         Running {
             deployed: self,
             program,
@@ -258,6 +267,10 @@ impl Drop for Deployed<'_> {
         let (hub, member) = (&self.hub.1, &self.member.1);
         hub.try_run(&["delete", "namespace", &self.namespace, "--wait=false"]);
         member.try_run(&["delete", "-k", self.files[1].path().to_str().unwrap_or_default()]);
+        if self.example == "progressive-rollout" {
+            hub.try_run(&["delete", "clusterrole,clusterrolebinding", self.example]);
+            hub.try_run(&["delete", "crd", "rollouts.fleet.example.com", "--wait=false"]);
+        }
         let ours = "example.io/baseline=baseline";
         if self.example == "baseline-rbac" {
             let wide = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
@@ -267,7 +280,8 @@ impl Drop for Deployed<'_> {
     }
 }
 
-fn rights(role: &Value) -> BTreeSet<Right> {
+/// The rights in a role, without what can only be tried: `escalate` and `bind`.
+pub(crate) fn rights(role: &Value) -> BTreeSet<Right> {
     let texts = |list: &Value| -> Vec<String> {
         list.as_array()
             .unwrap()
@@ -397,6 +411,57 @@ impl Running<'_> {
             .line("no team any more", line("Namespace", name, "unlabelled"));
         self.program.line("no team any more", map("platform", "deleted"));
         delete(&member.namespaces(), name).await;
+    }
+
+    /// `progressive-rollout`: gives a Deployment to the member, says that it is healthy there, and deletes it with its Rollout.
+    pub(crate) async fn rolls_out(&self) {
+        let Deployed {
+            hub: (hub, kubectl),
+            member: (member, _),
+            ..
+        } = self.deployed;
+        let name = &unique("shop");
+        for cluster in [hub, member] {
+            cluster.namespace(name, json!({})).await;
+        }
+        let in_namespace = ["-n", name];
+        let wait = |condition: &str| {
+            let wait = ["wait", condition, "--timeout=25s", "rollout/web"];
+            kubectl.run(&[&in_namespace[..], &wait].concat())
+        };
+        let sample = include_str!("../../examples/progressive-rollout/rollout.yaml");
+        let apply = ["apply", "--validate=strict", "-f", "-"];
+        kubectl.run_with(&[&in_namespace[..], &apply].concat(), sample);
+        let everywhere = json!({"spec": {"waves": [{"name": "all", "selector": {}}]}}).to_string();
+        let patch = ["patch", "rollout", "web", "--type=merge", "-p", &everywhere];
+        kubectl.run(&[&in_namespace[..], &patch].concat());
+
+        let deployments = Api::<Deployment>::namespaced(member.client.clone(), name);
+        eventually(&deployments, "web", "it is rolled out", |found| found.is_some()).await;
+        // There is no Deployment controller here.
+        let found = deployments.get("web").await.unwrap();
+        let replicas = found.spec.unwrap().replicas;
+        let status = json!({
+            "observedGeneration": found.metadata.generation, "replicas": replicas,
+            "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+        });
+        let patch = Patch::Merge(json!({"status": status}));
+        deployments
+            .patch_status("web", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        wait("--for=condition=Ready");
+        let table = kubectl.run(&[&in_namespace[..], &["get", "rollouts"]].concat());
+        assert!(
+            table.contains("Complete   1 of 1 clusters are healthy"),
+            "{table}"
+        );
+
+        kubectl.run(&[&in_namespace[..], &["delete", "rollout", "web", "--timeout=25s"]].concat());
+        assert_eq!(deployments.get_opt("web").await.unwrap(), None);
+        for cluster in [hub, member] {
+            delete(&cluster.namespaces(), name).await;
+        }
     }
 
     /// `baseline-rbac`: makes and repairs everything.

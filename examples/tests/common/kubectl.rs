@@ -61,6 +61,15 @@ impl Kubectl {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Makes the kind Rollout known, and waits until it is served.
+    pub(crate) fn apply_rollout_crd(&self) {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/progressive-rollout/rollout-crd.yaml");
+        self.run(&["apply", "-f", path.to_str().unwrap()]);
+        let name = "crd/rollouts.fleet.example.com";
+        self.run(&["wait", "--for=condition=Established", "--timeout=30s", name]);
+    }
+
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command

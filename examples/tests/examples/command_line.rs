@@ -17,6 +17,8 @@ fn every_example_explains_itself() {
         ("sync-local-to-remote", "--hub-kubeconfig"),
         ("fleet-policy", "--policy"),
         ("baseline-rbac", "--baseline"),
+        #[cfg(feature = "cluster-api")]
+        ("cluster-api", "--selector"),
     ] {
         let output = run(example, ["--help"]);
         let text = String::from_utf8(output.stdout).unwrap();

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod baseline_rbac;
+#[cfg(feature = "cluster-api")]
+mod cluster_api;
 mod clusters;
 mod command_line;
 #[path = "../common/mod.rs"]
