@@ -2,6 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use mcr_testkit::{
     sim::{SimCluster, SimRule, SimServer, SimUser},
     waiting::eventually,
@@ -187,5 +192,82 @@ async fn only_the_selected_clusters_of_one_namespace_and_a_broken_secret_hurts_n
     let args = [&args[..], &["--namespace", "eu", "--selector", "env=prod"]].concat();
     let program = Program::start("configmaps", args);
     program.line("the same", says("berlin", "settings", "live"));
+    program.interrupt();
+}
+
+const DEPLOYMENTS: &str = "deployments.apps";
+
+/// Takes the part of the controller of Deployments.
+async fn becomes_healthy(member: &SimServer) {
+    let find = || member.cluster().get(DEPLOYMENTS, "default/web");
+    let found = eventually(PATIENCE, "a Deployment", find).await;
+    let deployments = Api::<Deployment>::namespaced(member.cluster().client(), "default");
+    let status = json!({"status": {
+        "observedGeneration": found["metadata"]["generation"],
+        "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+    }});
+    let patch = Patch::Merge(status);
+    deployments
+        .patch_status("web", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_progressive_rollout_selects_its_waves_by_the_labels_of_clusters() {
+    let (hub, berlin, boston) = (Hub::start().await, member("berlin").await, member("boston").await);
+    let admin = SimUser::new("controller").rule(SimRule::all());
+    hub.sim.set_user("controller", admin);
+    let yaml = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
+    hub.put(yaml(include_str!(
+        "../../examples/progressive-rollout/rollout-crd.yaml"
+    )));
+    for (name, tier, of) in [("berlin", "canary", &berlin), ("boston", "prod", &boston)] {
+        let mut object = cluster("eu", name, true);
+        object["metadata"]["labels"] = json!({"tier": tier});
+        hub.put(object);
+        hub.put(secret("eu", name, &of.kubeconfig_with_token("first")));
+    }
+    let labels = json!({"app": "web"});
+    let pods = json!({
+        "metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    });
+    let wave = |name: &str, tier: &str| json!({"name": name, "selector": {"matchLabels": {"tier": tier}}});
+    hub.put(json!({
+        "apiVersion": "fleet.example.com/v1", "kind": "Rollout",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "template": {"spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": pods}},
+            "waves": [wave("canary", "canary"), wave("rest", "prod")],
+        },
+    }));
+    let path = hub.kubeconfig();
+    let program = Program::start_text_with(
+        "progressive-rollout",
+        [
+            "--provider",
+            "cluster-api",
+            "--hub-kubeconfig",
+            path.to_str().unwrap(),
+            "--allow-loopback",
+            "--namespace",
+            "eu",
+        ],
+        [("LANG", "C")],
+    );
+    let phase = |wanted: &'static str| {
+        let sim = hub.sim.clone();
+        move || {
+            let found = sim.get("rollouts.fleet.example.com", "default/web")?;
+            (found["status"]["phase"] == wanted).then_some(())
+        }
+    };
+    eventually(PATIENCE, "the first wave", phase("Progressing")).await;
+    let began = || berlin.cluster().get(DEPLOYMENTS, "default/web");
+    eventually(PATIENCE, "the Deployment of the canary", began).await;
+    assert!(boston.cluster().get(DEPLOYMENTS, "default/web").is_none());
+    becomes_healthy(&berlin).await;
+    becomes_healthy(&boston).await;
+    eventually(PATIENCE, "the end", phase("Complete")).await;
     program.interrupt();
 }
