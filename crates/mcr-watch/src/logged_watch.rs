@@ -7,14 +7,14 @@ use tokio::time::sleep;
 
 use crate::{HubEvent, HubWatch, WatchProblem, WatchRequest};
 
-/// How often it is looked whether the hub answers again.
+/// The watch is asked in this interval whether the hub answers again.
 const TICK: Duration = Duration::from_secs(2);
 
 /// A watch of a hub that logs when the hub does not answer, and when it answers again.
 pub struct LoggedWatch<T = Arc<Object>> {
     watch: HubWatch<T>,
     request: WatchRequest,
-    /// A hub that refuses the watch for this long will not stop by itself.
+    /// After this time, a hub that still refuses the watch is logged as one that needs somebody to act.
     blocked_for: Duration,
     /// The trouble that was logged last and is not over.
     outage: Option<Outage>,
