@@ -2,7 +2,8 @@
 //! (`crates/mcr-core/tests/fuzz_corpus.rs`).
 //!
 //! Each function takes bytes from outside, puts them through everything that reads them, and panics if a rule is broken: no
-//! bytes panic, no message quotes a possible secret, and an object that was taken apart says the same as before.
+//! bytes panic, no message quotes a possible secret, an object that was taken apart says the same as before, and a response
+//! does not depend on the pieces in which it arrives.
 #![allow(dead_code, reason = "each target calls one of them")]
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use mcr_access::{
     KubeconfigFile, Resolved, Trust, contexts,
     internal::{Document, exec_output as read_exec_output, resolve_with},
 };
+use mcr_h1::Head;
 use mcr_store::{
     Encoder, Encoding, EventError, Item, LineDecoder, ListError, ListPage, Object, TemplateRegistry,
     WatchEvent,
@@ -27,6 +29,46 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
+
+/// Reads the response to a GET in one piece and in small ones: both find the same head, content and end.
+pub(crate) fn response(bytes: &[u8]) {
+    let whole = read_response(bytes, usize::MAX);
+    for piece in [1, 7] {
+        assert_eq!(read_response(bytes, piece), whole, "in pieces of {piece} bytes");
+    }
+}
+
+/// The head, the content, and how many bytes the response has if it is complete. `None` if it is malformed.
+fn read_response(bytes: &[u8], piece: usize) -> Option<(String, Vec<u8>, Option<usize>)> {
+    let mut start = 0;
+    let mut arrived = 0;
+    loop {
+        arrived = bytes.len().min(arrived.saturating_add(piece));
+        match Head::parse(&bytes[start..arrived]).ok()? {
+            Head::Interim { len } => {
+                start += len;
+                arrived = start;
+            }
+            Head::Final {
+                len,
+                response,
+                mut framing,
+                keep_alive,
+            } => {
+                let head = format!("{response:?} {keep_alive}");
+                let mut content = Vec::new();
+                let mut read = start + len;
+                while !framing.is_done() && read < bytes.len() {
+                    let piece = &bytes[read..bytes.len().min(read.saturating_add(piece))];
+                    read += framing.read(piece, &mut content).ok()?;
+                }
+                return Some((head, content, framing.is_done().then_some(read)));
+            }
+            Head::Partial if arrived == bytes.len() => return Some(Default::default()),
+            _ => {}
+        }
+    }
+}
 
 /// A text shorter than this can be in a message by chance.
 const SHORTEST: usize = 12;

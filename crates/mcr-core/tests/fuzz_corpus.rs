@@ -45,3 +45,8 @@ fn watches_break_no_rule() {
 fn plugins_break_no_rule() {
     replay("exec_output", rules::exec_output);
 }
+
+#[test]
+fn responses_break_no_rule() {
+    replay("response", rules::response);
+}

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{Connection, Error, Framing, Malformed, buffer};
+use crate::{Connection, Error, Framing, buffer};
 
 /// The content of a response: an [`http_body::Body`], or appended to a `Vec` by [`poll_append`](Self::poll_append).
 ///
@@ -35,18 +35,18 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Content<Io> {
         mut framing: Framing,
         keep_alive: bool,
         received: &[u8],
-    ) -> Result<Self, Malformed> {
+    ) -> Self {
         let mut first = Vec::with_capacity(received.len());
-        let used = framing.read(received, &mut first)?;
+        let used = framing.read(received, &mut first);
         let mut content = Self {
-            connection: Some(connection),
+            connection: used.is_ok().then_some(connection),
             framing,
-            keep_alive: keep_alive && used == received.len(),
+            keep_alive: keep_alive && used == Ok(received.len()),
             first: first.into(),
-            error: None,
+            error: used.err().map(Error::from),
         };
         content.close_if_spent();
-        Ok(content)
+        content
     }
 
     /// Closes the connection at the end of the content if no other request can use it.

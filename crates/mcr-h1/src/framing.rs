@@ -43,6 +43,8 @@ enum State {
     ContentLf,
     /// Trailers, of which `len` bytes have arrived.
     Trailer { len: u16, line_is_empty: bool },
+    /// The line feed after a trailer.
+    TrailerLf { len: u16 },
     /// The very last line feed.
     LastLf,
     /// Nothing: the content is complete.
@@ -163,9 +165,14 @@ impl State {
                 },
                 b'\r',
             ) => Self::LastLf,
-            (Self::Trailer { len, .. }, byte) => Self::Trailer {
+            (Self::Trailer { len, .. }, b'\r') => Self::TrailerLf { len: longer(len)? },
+            (Self::TrailerLf { len }, b'\n') => Self::Trailer {
                 len: longer(len)?,
-                line_is_empty: byte == b'\n',
+                line_is_empty: true,
+            },
+            (Self::Trailer { len, .. }, byte) if byte != b'\n' => Self::Trailer {
+                len: longer(len)?,
+                line_is_empty: false,
             },
             (Self::LastLf, b'\n') => Self::Done,
             _ => return Err(Malformed),
@@ -202,6 +209,9 @@ mod tests {
             "1\r\nx\n",
             "11111111111111111\r\n",
             "0\r\n\n\rx",
+            "0\r\na: b\n\r\n",
+            "0\r\na: b\rc\r\n\r\n",
+            "0\r\n\na: b\r\n\r\n",
             " 1\r\n",
             "1\r1\r\n",
         ] {

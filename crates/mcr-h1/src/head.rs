@@ -54,7 +54,10 @@ impl Head {
     /// # Errors
     ///
     /// [`Malformed`] if the bytes are not HTTP/1.0 or 1.1, lengths contradict each other, or there are more than 100 headers. Also
-    /// for `101 Switching Protocols`, which this crate never requests.
+    /// for HTTP/1.0 with `Transfer-Encoding` ([RFC 9112, section 6.1]), and for `101 Switching Protocols`, which this crate never
+    /// requests.
+    ///
+    /// [RFC 9112, section 6.1]: https://www.rfc-editor.org/rfc/rfc9112#section-6.1
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Response::new(&mut headers);
@@ -93,13 +96,12 @@ impl Head {
     }
 }
 
-/// The elements of a header whose value is a list, in lower case.
+/// The elements of a header whose value is a list, in lower case. A value that is not ASCII is one unknown element.
 fn elements(response: &Response<()>, name: HeaderName) -> Vec<String> {
     let values = response.headers().get_all(name).into_iter();
     values
-        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
-        .map(|element| String::from_utf8_lossy(element).trim().to_ascii_lowercase())
-        .filter(|element| !element.is_empty())
+        .flat_map(|value| value.to_str().unwrap_or("\u{fffd}").split(','))
+        .map(|element| element.trim().to_ascii_lowercase())
         .collect()
 }
 
@@ -121,6 +123,10 @@ fn framing(response: &Response<()>) -> Result<Framing, Malformed> {
         return Ok(Framing::Length(0));
     }
     if response.headers().contains_key(header::TRANSFER_ENCODING) {
+        // RFC 9112, section 6.1: the framing of such a message is faulty.
+        if response.version() == Version::HTTP_10 {
+            return Err(Malformed);
+        }
         let codings = elements(response, header::TRANSFER_ENCODING);
         let chunked = codings.last().is_some_and(|last| last == "chunked");
         return Ok(if chunked {
@@ -175,6 +181,10 @@ mod tests {
         );
         assert_eq!(ok(""), Ok((Framing::UntilClosed, false)));
         assert_eq!(
+            ok("transfer-encoding: \u{fc}, chunked\r\n"),
+            Ok((Framing::UntilClosed, false))
+        );
+        assert_eq!(
             ok("content-length: 7\r\nconnection: x, Close\r\n"),
             Ok((Framing::Length(7), false))
         );
@@ -183,7 +193,11 @@ mod tests {
             ok("content-length: 7\r\ntransfer-encoding: chunked\r\n"),
             Ok((chunked, false))
         );
-        for length in ["", "7, 8", "-7", "+7", "7a", "99999999999999999999"] {
+        assert_eq!(
+            ok("content-length: 7\r\ncontent-length: \u{fc}\r\n"),
+            Err(Malformed)
+        );
+        for length in ["", "7,", "7, 8", "-7", "+7", "7a", "99999999999999999999"] {
             assert_eq!(
                 ok(&format!("content-length: {length}\r\n")),
                 Err(Malformed),
@@ -202,6 +216,10 @@ mod tests {
             ),
             Ok((Framing::Length(7), true))
         );
+        for headers in ["", "connection: keep-alive\r\n", seven] {
+            let headers = format!("transfer-encoding: chunked\r\n{headers}");
+            assert_eq!(ends("HTTP/1.0 200 OK", &headers), Err(Malformed), "{headers}");
+        }
     }
 
     #[test]

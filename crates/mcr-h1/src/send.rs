@@ -46,14 +46,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
             Ok(()) => self.read_head(&mut received).await,
             Err(error) => Err(error),
         };
-        let failed = |error| RequestFailed {
+        let (len, response, framing, keep_alive) = result.map_err(|error| RequestFailed {
             error,
             response_began: !received.is_empty(),
-        };
-        let (len, response, framing, keep_alive) = result.map_err(failed)?;
+        })?;
         let rest = received.get(len..).unwrap_or_default();
         let content = Content::new(self, framing, keep_alive, rest);
-        let content = content.map_err(|malformed| failed(malformed.into()))?;
         Ok(response.map(|()| content))
     }
 
@@ -63,6 +61,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
         received: &mut Vec<u8>,
     ) -> Result<(usize, Response<()>, Framing, bool), Error> {
         let mut interim = 0;
+        let mut attempts = Attempts::default();
         loop {
             let more = poll_fn(|context| {
                 self.poll_read(context, HEAD_READ, |bytes| received.extend_from_slice(bytes))
@@ -71,8 +70,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
                 return Err(Error::Truncated);
             }
             loop {
-                match Head::parse(received.get(interim..).unwrap_or_default())? {
-                    Head::Interim { len } => interim += len,
+                // Clients ignore empty lines before a head. Parsed again with each piece they would cost quadratic work.
+                let mut head = received.get(interim..).unwrap_or_default();
+                while let [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] = head {
+                    head = rest;
+                }
+                interim = received.len() - head.len();
+                let parsed = if attempts.is_due(head) {
+                    Head::parse(head)?
+                } else {
+                    Head::Partial
+                };
+                match parsed {
+                    Head::Interim { len } => {
+                        interim += len;
+                        attempts = Attempts::default();
+                    }
                     Head::Final { len, .. } if interim + len > MAX_HEAD => return Err(Error::HeadTooLong),
                     Head::Partial if received.len() > MAX_HEAD => return Err(Error::HeadTooLong),
                     Head::Partial => break,
@@ -84,6 +97,51 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Connection<Io> {
                     } => return Ok((interim + len, response, framing, keep_alive)),
                 }
             }
+        }
+    }
+}
+
+/// When to parse a head that arrives in pieces. The work stays proportional to the length of the head.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// How many bytes have been searched for the end of the head.
+    searched: usize,
+    /// The length of the head at the last attempt.
+    parsed: usize,
+}
+
+impl Attempts {
+    /// Whether `head` may be complete, or has doubled since the last attempt. The latter notices early that it is no head.
+    fn is_due(&mut self, head: &[u8]) -> bool {
+        // The empty line may have arrived in two pieces.
+        let new = head.get(self.searched.saturating_sub(2)..).unwrap_or_default();
+        let may_end = new.windows(2).any(|end| end == b"\n\n") || new.windows(3).any(|end| end == b"\n\r\n");
+        self.searched = head.len();
+        let is_due = may_end || head.len() >= 2 * self.parsed;
+        if is_due {
+            self.parsed = head.len();
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_byte_by_byte_is_parsed_a_few_times_and_at_its_end() {
+        let long = format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "x".repeat(MAX_HEAD));
+        for (head, most) in [
+            (&*long, 20),
+            ("HTTP/1.1 200 OK\n\n", 7),
+            ("HTTP/1.1 200 OK\r\n\r\n", 7),
+        ] {
+            let mut attempts = Attempts::default();
+            let due = (1..=head.len()).map(|len| attempts.is_due(&head.as_bytes()[..len]));
+            let due: Vec<bool> = due.collect();
+            assert!(due[0] && due[head.len() - 1]);
+            assert!(due.iter().filter(|due| **due).count() <= most);
         }
     }
 }
