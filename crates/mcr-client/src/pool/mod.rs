@@ -104,10 +104,7 @@ impl Pool {
         loop {
             let (mut sender, fresh) = match self.idle.take_hyper().await {
                 Some(sender) => (sender, None),
-                None => {
-                    let (sender, connection) = self.connect_hyper().await?;
-                    (sender, Some(connection))
-                }
+                None => self.connect_hyper().await?,
             };
             let mut failed = match sender.try_send_request(request).await {
                 Ok(response) => return Ok(self.hyper_response(sender, response)),
@@ -165,11 +162,14 @@ impl Pool {
         connecting.await.map_err(SendError::Connect)
     }
 
-    /// Gives hyper an idle connection or a new one. Dropping the sender and the response ends hyper's task for it.
-    async fn connect_hyper(&self) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), SendError> {
-        let stream = match self.idle.take_h1() {
-            Some(connection) => *connection.into_inner(),
-            None => self.dial().await?,
+    /// Gives hyper an idle connection or a new one, and returns the task of a new one. Dropping the sender and the response
+    /// ends that task.
+    async fn connect_hyper(
+        &self,
+    ) -> Result<(SendRequest<Body>, Option<JoinHandle<hyper::Result<()>>>), SendError> {
+        let (stream, is_fresh) = match self.idle.take_h1() {
+            Some(connection) => (*connection.into_inner(), false),
+            None => (self.dial().await?, true),
         };
         let mut http = Builder::new();
         http.max_buf_size(MAX_HEAD);
@@ -177,6 +177,7 @@ impl Pool {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(SendError::Hyper)?;
-        Ok((sender, tokio::spawn(connection.with_upgrades())))
+        let running = tokio::spawn(connection.with_upgrades());
+        Ok((sender, is_fresh.then_some(running)))
     }
 }

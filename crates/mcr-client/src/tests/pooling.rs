@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -10,7 +10,10 @@ use std::{
 
 use http_body_util::BodyExt;
 use mcr_testkit::waiting::hold_clock;
-use tokio::{io::AsyncWriteExt, time::advance};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::advance,
+};
 
 use super::{
     Channel, Settings, channel, channel_with, get, rest,
@@ -144,6 +147,44 @@ async fn a_get_that_meets_a_closing_connection_is_sent_again() {
     })
     .await;
     each_has_a_connection_of_its_own(&server, 20).await;
+}
+
+/// The server closes its direction of a connection at about the time at which a POST takes it. hyper then gives back a request
+/// of which it has sent nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_post_that_meets_a_closing_connection_is_sent_again_unless_it_was_sent() {
+    let arrived = Arc::new(Mutex::new(String::new()));
+    let noted = arrived.clone();
+    let server = Server::start(None, move |seen, mut stream| {
+        let arrived = noted.clone();
+        async move {
+            arrived.lock().unwrap().push_str(&seen.line());
+            respond(&mut stream, "200 OK", "application/json", "{}").await;
+            // The end of the connection arrives before, while and after the POST takes it.
+            let pause = arrived.lock().unwrap().len() % 100;
+            std::thread::sleep(Duration::from_micros(pause as u64));
+            let _ = stream.shutdown().await;
+            let mut bytes = [0; 4 << 10];
+            while let Ok(read @ 1..) = stream.read(&mut bytes).await {
+                arrived
+                    .lock()
+                    .unwrap()
+                    .push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+            None
+        }
+    })
+    .await;
+    let channel = channel(&server, "one");
+    for n in 0..500 {
+        ask(&channel).await;
+        let line = format!("POST /{n} ");
+        let body = kube::client::Body::from(b"{}".to_vec());
+        let post = http::Request::post(format!("/{n}")).body(body).unwrap();
+        if channel.send(post).await.is_err() {
+            until("it was sent", || arrived.lock().unwrap().contains(&line)).await;
+        }
+    }
 }
 
 #[tokio::test]
