@@ -33,7 +33,7 @@ pub(super) struct Failure {
     pub(super) permanent: bool,
 }
 
-/// Runs a plugin. To drop the future kills the plugin and its children.
+/// Runs a plugin. To drop the future kills the plugin and its children. Children that outlive the plugin are left alone.
 pub(super) async fn run(config: &PluginConfig) -> Result<Credential, Failure> {
     static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_RUNNING));
     let name = quote(&config.command.to_string_lossy());
@@ -113,19 +113,11 @@ fn start(config: &PluginConfig) -> io::Result<Running> {
     // A process group of its own, so that the plugin's children can be killed with it.
     #[cfg(unix)]
     command.process_group(0);
-    let child = command.spawn()?;
-    Ok(Running {
-        group: child.id(),
-        child,
-    })
+    command.spawn().map(Running)
 }
 
-/// A running plugin. Dropping it kills the plugin and its children.
-struct Running {
-    child: Child,
-    /// The ID of the process group.
-    group: Option<u32>,
-}
+/// A running plugin, the leader of a process group. Dropping it before its end kills the whole group.
+struct Running(Child);
 
 enum RunError {
     TooMuchOutput,
@@ -135,8 +127,8 @@ enum RunError {
 impl Running {
     /// Waits for the end of the plugin. Returns its exit status and output.
     async fn finish(&mut self) -> Result<(ExitStatus, Vec<u8>), RunError> {
-        let stdout = self.child.stdout.take();
-        let mut stderr = self.child.stderr.take();
+        let stdout = self.0.stdout.take();
+        let mut stderr = self.0.stderr.take();
         // Without a reader, a plugin with much output on stderr would block.
         let discard = async {
             if let Some(stderr) = &mut stderr {
@@ -148,7 +140,7 @@ impl Running {
             let collect = collect(stdout, &mut output);
             let mut pipes = pin!(async { futures::future::join(collect, discard).await.0 });
             tokio::select! {
-                status = self.child.wait() => {
+                status = self.0.wait() => {
                     if let Ok(collected) = tokio::time::timeout(READ_AFTER_EXIT, pipes).await {
                         collected?;
                     }
@@ -157,7 +149,7 @@ impl Running {
                 // A plugin can close both pipes long before it ends.
                 collected = &mut pipes => {
                     collected?;
-                    self.child.wait().await
+                    self.0.wait().await
                 }
             }
         };
@@ -182,8 +174,10 @@ async fn collect(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Re
 impl Drop for Running {
     fn drop(&mut self) {
         #[cfg(unix)]
+        // There is no ID after the leader was waited for: the system may have given it to another group.
         if let Some(group) = self
-            .group
+            .0
+            .id()
             .and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?))
         {
             // An error means that no process of the group is left.
