@@ -1,7 +1,7 @@
 //! One index of a store.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -9,8 +9,8 @@ use crate::{codec::Object, key::ObjectKey};
 
 /// Computes the values that one index finds an object by. `None` if the object can't be decoded.
 ///
-/// The store calls it while it holds its lock, so it must not use the store. If it panics, the index does not hold
-/// the object, and the store goes on.
+/// The store calls it once for each version of an object, while it holds no lock. If it panics, the index does not
+/// hold the object, and the store goes on.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -28,9 +28,22 @@ use crate::{codec::Object, key::ObjectKey};
 pub type Indexer = Arc<dyn Fn(&Object) -> Option<Vec<String>> + Send + Sync>;
 
 /// The keys of objects by the values that the indexer computes.
+#[derive(Clone)]
 pub(super) struct Index {
     pub(super) indexer: Indexer,
-    by_value: HashMap<String, BTreeSet<ObjectKey>>,
+    by_value: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
+    /// The values of each object that has any. The indexer need not compute them again to remove them.
+    values: HashMap<ObjectKey, Values>,
+}
+
+/// The values that an index finds one object by.
+pub(super) type Values = Box<[Arc<str>]>;
+
+/// Computes the values of an object. Runs code of the user, so the caller must not hold a lock.
+pub(super) fn values(indexer: &Indexer, object: &Object) -> Values {
+    let values = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| indexer(object)));
+    let values = values.ok().flatten().unwrap_or_default();
+    values.into_iter().map(Arc::from).collect()
 }
 
 impl Index {
@@ -38,6 +51,7 @@ impl Index {
         Self {
             indexer,
             by_value: HashMap::new(),
+            values: HashMap::new(),
         }
     }
 
@@ -46,34 +60,30 @@ impl Index {
         self.by_value.get(value)
     }
 
-    fn values(&self, object: &Object) -> Vec<String> {
-        // A panic must not interrupt a change of the store halfway.
-        let values = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.indexer)(object)));
-        values.ok().flatten().unwrap_or_default()
-    }
-
-    pub(super) fn insert(&mut self, object: &Object) {
-        for value in self.values(object) {
-            self.by_value
-                .entry(value)
-                .or_default()
-                .insert(object.key().clone());
-        }
-    }
-
-    /// Removes the values that the old object has and the new one lacks. The new object is already in the index.
-    pub(super) fn replace(&mut self, old: &Object, new: &Object) {
-        let kept: HashSet<String> = self.values(new).into_iter().collect();
-        for value in self.values(old) {
-            if !kept.contains(&value) {
-                self.remove_key(&value, old.key());
+    /// Sets the values of the object that has this key.
+    pub(super) fn set(&mut self, key: &ObjectKey, mut values: Values) {
+        for value in &mut values {
+            // Objects with the same value share its text.
+            if let Some((held, _)) = self.by_value.get_key_value(value) {
+                *value = held.clone();
             }
+            self.by_value
+                .entry(value.clone())
+                .or_default()
+                .insert(key.clone());
+        }
+        let old = self.values.remove(key).unwrap_or_default();
+        for value in old.iter().filter(|value| !values.contains(value)) {
+            self.remove_key(value, key);
+        }
+        if !values.is_empty() {
+            self.values.insert(key.clone(), values);
         }
     }
 
-    pub(super) fn remove(&mut self, object: &Object) {
-        for value in self.values(object) {
-            self.remove_key(&value, object.key());
+    pub(super) fn remove(&mut self, key: &ObjectKey) {
+        for value in self.values.remove(key).unwrap_or_default() {
+            self.remove_key(&value, key);
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     change::{ObjectChange, ObjectChanges},
-    index::{Index, Indexer},
+    index::{Index, Indexer, Values, values},
     table::Table,
 };
 use crate::{codec::Object, key::ObjectKey};
@@ -53,6 +53,8 @@ pub struct ObjectStore {
 struct Inner {
     objects: Table,
     indexes: HashMap<Arc<str>, Index>,
+    /// How many indexes have been added.
+    added_indexes: u64,
     bytes: usize,
     held_bytes: usize,
     /// The objects that the current listing has not seen yet. `None` outside of a listing.
@@ -61,7 +63,6 @@ struct Inner {
 
 impl ObjectStore {
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        // Only an indexer can panic while the lock is held, and it leaves the maps intact.
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,12 +117,61 @@ impl ObjectStore {
 
     /// Adds an index over the objects that the store holds and will hold. It replaces an index of the same name.
     pub fn add_index(&self, name: Arc<str>, indexer: Indexer) {
-        let mut inner = self.write();
-        let mut index = Index::new(indexer);
-        for object in inner.objects.values() {
-            index.insert(object);
+        let mut computed = HashMap::new();
+        loop {
+            let is_new = |object: &&Arc<Object>| !computed.contains_key(&Arc::as_ptr(object));
+            let new: Vec<Arc<Object>> = self.read().objects.values().filter(is_new).cloned().collect();
+            for object in new {
+                let values = values(&indexer, &object);
+                computed.insert(Arc::as_ptr(&object), (object, values));
+            }
+            let mut inner = self.write();
+            // Objects may have arrived meanwhile.
+            let is_known = |object: &Arc<Object>| computed.contains_key(&Arc::as_ptr(object));
+            if inner.objects.values().all(is_known) {
+                let mut index = Index::new(indexer);
+                for object in inner.objects.values() {
+                    if let Some((_, values)) = computed.remove(&Arc::as_ptr(object)) {
+                        index.set(object.key(), values);
+                    }
+                }
+                inner.indexes.insert(name, index);
+                inner.added_indexes += 1;
+                return;
+            }
         }
-        inner.indexes.insert(name, index);
+    }
+
+    /// Locks the store for writing, after the values of a new object have been computed for each index. None if the store
+    /// holds the object in this version.
+    fn write_with_values(
+        &self,
+        new: &Object,
+    ) -> (RwLockWriteGuard<'_, Inner>, Option<Vec<(Arc<str>, Values)>>) {
+        let mut computed = (0, Vec::new());
+        loop {
+            let inner = self.write();
+            if inner
+                .objects
+                .get(new.key())
+                .is_some_and(|held| held.same_version(new))
+            {
+                return (inner, None);
+            }
+            if inner.added_indexes == computed.0 {
+                return (inner, Some(computed.1));
+            }
+            let indexes = inner.indexes.iter();
+            let indexers: Vec<(Arc<str>, Indexer)> = indexes
+                .map(|(name, index)| (name.clone(), index.indexer.clone()))
+                .collect();
+            let added = inner.added_indexes;
+            drop(inner);
+            let values = indexers
+                .into_iter()
+                .map(|(name, indexer)| (name, values(&indexer, new)));
+            computed = (added, values.collect());
+        }
     }
 
     /// Inserts an object or replaces the one of the same key. Returns the changes, each with `initial` as given.
@@ -129,14 +179,12 @@ impl ObjectStore {
     /// The last call counts, even if its resource version is lower: two API servers with unrelated resource versions
     /// can stand behind one address. There is no change if UID and resource version are those of the held object.
     pub fn upsert(&self, new: Arc<Object>, initial: bool) -> ObjectChanges {
-        let mut inner = self.write();
+        let (mut inner, values) = self.write_with_values(&new);
         if let Some(unseen) = &mut inner.unseen {
             unseen.remove(new.key());
         }
-        match inner.insert(new.clone()) {
-            Some(old) if old.same_uid(&new) && old.resource_version() == new.resource_version() => {
-                ObjectChanges(None, None)
-            }
+        match inner.insert(new.clone(), values.unwrap_or_default()) {
+            Some(old) if old.same_version(&new) => ObjectChanges(None, None),
             Some(old) if !old.same_uid(&new) => ObjectChanges(
                 Some(ObjectChange::deleted(old, initial)),
                 Some(ObjectChange::added(new, initial)),
@@ -170,14 +218,15 @@ impl ObjectStore {
             inner.objects.clone_from(&from.objects);
             inner.bytes = from.bytes;
             inner.held_bytes = from.held_bytes;
-        }
-        for (name, index) in &from.indexes {
-            copy.add_index(name.clone(), index.indexer.clone());
+            inner.indexes.clone_from(&from.indexes);
+            inner.added_indexes = from.added_indexes;
         }
         copy
     }
 
     /// The changes that would turn the content of this store into the content of the other one. Changes nothing.
+    ///
+    /// The stores may hold the objects of two API servers, so contents are compared, not resource versions.
     pub fn difference(&self, other: &Self) -> Vec<ObjectChange> {
         let (old, new) = (self.read(), other.read());
         let mut changes = Vec::new();
@@ -189,7 +238,8 @@ impl ObjectStore {
         for object in new.objects.values() {
             match old.objects.get(object.key()) {
                 Some(held) if held.same_uid(object) => {
-                    if held.resource_version() != object.resource_version() {
+                    // Of two API servers, so an equal resource version proves nothing.
+                    if !held.same_content(object) {
                         changes.push(ObjectChange {
                             old: Some(held.clone()),
                             new: Some(object.clone()),
@@ -234,21 +284,31 @@ impl ObjectStore {
             .map(|old| ObjectChange::deleted(old, true))
             .collect()
     }
+
+    /// Ends a listing. Deletes nothing, and returns the unseen objects that the store holds.
+    pub fn take_unseen(&self) -> Vec<Arc<Object>> {
+        let mut inner = self.write();
+        let unseen = inner.unseen.take().unwrap_or_default();
+        let held = unseen
+            .values()
+            .filter_map(|object| inner.objects.get(object.key()));
+        held.cloned().collect()
+    }
 }
 
 impl Inner {
-    fn insert(&mut self, new: Arc<Object>) -> Option<Arc<Object>> {
+    /// Indexes without values keep those of the old object.
+    fn insert(&mut self, new: Arc<Object>, values: Vec<(Arc<str>, Values)>) -> Option<Arc<Object>> {
         self.bytes += new.bytes();
         self.held_bytes += new.held_bytes();
-        for index in self.indexes.values_mut() {
-            index.insert(&new);
+        for (name, values) in values {
+            if let Some(index) = self.indexes.get_mut(&name) {
+                index.set(new.key(), values);
+            }
         }
-        let old = self.objects.insert(new.clone())?;
+        let old = self.objects.insert(new)?;
         self.bytes -= old.bytes();
         self.held_bytes -= old.held_bytes();
-        for index in self.indexes.values_mut() {
-            index.replace(&old, &new);
-        }
         Some(old)
     }
 
@@ -257,7 +317,7 @@ impl Inner {
         self.bytes -= old.bytes();
         self.held_bytes -= old.held_bytes();
         for index in self.indexes.values_mut() {
-            index.remove(&old);
+            index.remove(key);
         }
         Some(old)
     }

@@ -14,6 +14,9 @@ use super::{
 /// How many recent encodings an encoder finds without the registry.
 const RECENT: usize = 4;
 
+/// An encoder keeps this many namespaces even if they have no objects.
+const FEW_NAMESPACES: usize = 16;
+
 /// Encodes the objects of one watch: it gives them their encoding and the memory that they share.
 ///
 /// Make one encoder per watch and keep it for the watch's life: it counts as a watch in the quotas of its
@@ -40,6 +43,8 @@ const RECENT: usize = 4;
 pub struct Encoder {
     plain: Encoding,
     namespaces: HashSet<Arc<str>>,
+    /// With this many namespaces, those without objects are dropped.
+    most_namespaces: usize,
     /// `None` if objects are held without templates.
     templates: Option<(Arc<TemplateRegistry>, WatchId)>,
     /// The recent encodings, with reference counts of their own.
@@ -54,6 +59,7 @@ impl Encoder {
         Self {
             plain: plain.with_own_count(),
             namespaces: HashSet::default(),
+            most_namespaces: FEW_NAMESPACES,
             templates: None,
             recent: Default::default(),
             next: 0,
@@ -82,6 +88,10 @@ impl Encoder {
         if let Some(shared) = self.namespaces.get(namespace) {
             return shared.clone();
         }
+        if self.namespaces.len() >= self.most_namespaces {
+            self.namespaces.retain(|shared| Arc::strong_count(shared) > 1);
+            self.most_namespaces = (2 * self.namespaces.len()).max(FEW_NAMESPACES);
+        }
         let new: Arc<str> = namespace.into();
         self.namespaces.insert(new.clone());
         new
@@ -108,5 +118,25 @@ impl Encoder {
         }
         self.next = (self.next + 1) % RECENT;
         Some(encoding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_without_objects_are_dropped_and_others_stay_shared() {
+        let mut encoder = Encoder::plain(Encoding::new("v1", "ConfigMap"));
+        let held: Vec<Arc<str>> = (0..100)
+            .map(|n| encoder.namespace(&format!("held-{n}")))
+            .collect();
+        for n in 0..100_000 {
+            encoder.namespace(&format!("ephemeral-{n}"));
+            assert!(encoder.namespaces.len() <= 2 * held.len());
+        }
+        for namespace in &held {
+            assert!(Arc::ptr_eq(&encoder.namespace(namespace), namespace));
+        }
     }
 }

@@ -65,6 +65,11 @@ impl Encoding {
         Self(Arc::new(Arc::clone(&*self.0)))
     }
 
+    /// Whether both share one prefix and template.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&*self.0, &*other.0)
+    }
+
     pub(super) fn prefix(&self) -> &str {
         &self.0.prefix
     }

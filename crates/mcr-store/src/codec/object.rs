@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use simdutf8::basic::from_utf8;
 
 use super::{
@@ -149,11 +152,42 @@ impl Object {
         self.generation_text().parse().ok()
     }
 
+    /// Whether `metadata.deletionTimestamp` is set. Reads the JSON of the object.
+    pub fn is_deleting(&self) -> bool {
+        #[derive(Deserialize)]
+        struct Deletion {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            deletion_timestamp: Option<IgnoredAny>,
+        }
+        let deletion = self.decode::<Deletion>();
+        deletion.is_ok_and(|deletion| deletion.metadata.deletion_timestamp.is_some())
+    }
+
     /// Whether both have the same UID. Two objects of the same key differ in it if one was deleted before the other was
     /// created.
     #[inline]
     pub fn same_uid(&self, other: &Self) -> bool {
         self.uid == other.uid
+    }
+
+    /// Whether both have the same UID and the same resource version. Within one API server they are then equal.
+    #[inline]
+    pub fn same_version(&self, other: &Self) -> bool {
+        self.same_uid(other) && self.resource_version() == other.resource_version()
+    }
+
+    /// Whether both have the same JSON, resource version and all.
+    pub fn same_content(&self, other: &Self) -> bool {
+        let same_form = self.key == other.key && self.encoding.is_same(&other.encoding);
+        // Objects of two watches may have different templates for the same JSON.
+        self.same_version(other)
+            && (std::ptr::eq(self, other)
+                || (same_form && self.held == other.held)
+                || self.to_json() == other.to_json())
     }
 
     /// The length of the object as JSON, in bytes, without `apiVersion` and `kind`.

@@ -1,4 +1,7 @@
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
@@ -55,6 +58,21 @@ fn an_incomplete_list_deletes_nothing_and_an_unreadable_object_is_kept() {
 }
 
 #[test]
+fn the_unseen_objects_of_a_list_are_those_that_the_store_still_holds() {
+    let store = ObjectStore::default();
+    for (name, uid) in [("a", 1), ("b", 2), ("c", 3)] {
+        store.upsert(object(name, uid, 1, "x"), true);
+    }
+    store.begin_listing();
+    store.upsert(object("a", 1, 1, "x"), true);
+    store.delete(object("b", 2, 2, "x"));
+    let unseen: Vec<String> = store.take_unseen().iter().map(|o| o.key().to_string()).collect();
+    assert_eq!(unseen, ["n/c"]);
+    assert_eq!(store.len(), 2);
+    assert!(store.finish_listing(true).is_empty(), "the listing has ended");
+}
+
+#[test]
 fn another_uid_under_the_same_name_is_a_delete_and_an_add() {
     let store = ObjectStore::default();
     store.upsert(object("a", 1, 1, "x"), true);
@@ -70,6 +88,37 @@ fn an_index_that_comes_late_finds_what_is_there() {
     store.add_index("label".into(), by_label());
     assert_eq!(store.by_index("label", "x").unwrap().len(), 1);
     assert!(store.by_index("label", "y").unwrap().is_empty());
+}
+
+#[test]
+fn an_indexer_runs_once_for_each_version_and_may_read_the_store() {
+    let store = Arc::new(ObjectStore::default());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let indexer: Indexer = Arc::new({
+        let (store, runs) = (Arc::downgrade(&store), runs.clone());
+        move |object| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let others = store.upgrade()?.len();
+            Some(vec![others.to_string(), object.key().name.to_string()])
+        }
+    });
+    store.upsert(object("a", 1, 1, "x"), true);
+    store.add_index("i".into(), indexer);
+    let runs = || runs.swap(0, Ordering::Relaxed);
+    assert_eq!(runs(), 1);
+    store.upsert(object("b", 1, 1, "x"), false);
+    store.upsert(object("a", 1, 2, "y"), false);
+    assert_eq!(runs(), 2);
+    // A list brings the versions that the store holds, and their values stay.
+    store.begin_listing();
+    store.upsert(object("a", 1, 2, "y"), true);
+    assert_eq!(store.by_index("i", "a").unwrap().len(), 1);
+    store.finish_listing(true);
+    assert_eq!(runs(), 0);
+    assert!(store.by_index("i", "b").unwrap().is_empty());
+    // The values of the version that was replaced are gone.
+    assert!(store.by_index("i", "1").unwrap().is_empty());
+    assert_eq!(store.by_index("i", "2").unwrap().len(), 1);
 }
 
 #[derive(Debug, Clone)]

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, value::RawValue};
 
 use super::*;
-use crate::codec::{encoder::Encoder, error::NotAnObject, scan::strategies};
+use crate::codec::{
+    encoder::Encoder, error::NotAnObject, scan::strategies, template_registry::TemplateRegistry,
+};
 
 fn parse(json: &str) -> Result<Object, NotAnObject> {
     let raw: &RawValue = serde_json::from_str(json).unwrap();
@@ -28,6 +30,18 @@ fn an_object_loses_its_managed_fields_and_nothing_else() {
 }
 
 #[test]
+fn an_object_with_a_deletion_timestamp_is_being_deleted() {
+    let deleting = |json: &str| parse(json).unwrap().is_deleting();
+    assert!(deleting(
+        r#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-02T03:04:05Z"}}"#
+    ));
+    assert!(!deleting(r#"{"metadata":{"name":"a","deletionTimestamp":null}}"#));
+    assert!(!deleting(
+        r#"{"metadata":{"name":"a"},"deletionTimestamp":"2026-01-02T03:04:05Z"}"#
+    ));
+}
+
+#[test]
 fn list_items_without_a_type_decode_as_any_type() {
     let object = parse(r#"{"metadata":{"name":"a","namespace":"n"}}"#).unwrap();
     assert!(object.decode::<ConfigMap>().is_ok());
@@ -38,6 +52,32 @@ fn list_items_without_a_type_decode_as_any_type() {
         object.to_json(),
         br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"n"}}"#
     );
+}
+
+#[test]
+fn content_is_compared_whatever_the_templates_and_the_resource_versions() {
+    let parse = |encoder: &mut Encoder, version: u64, x: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"a","namespace":"n","uid":"u","resourceVersion":"{version}"}},"data":{{"x":"{x}"}}}}"#
+        );
+        Object::parse(serde_json::from_str(&json).unwrap(), encoder).unwrap()
+    };
+    let templates =
+        || Encoder::with_templates(TemplateRegistry::new(Encoding::new("v1", "ConfigMap")).into());
+    let (mut plain, mut one, mut two) = (
+        Encoder::plain(Encoding::new("v1", "ConfigMap")),
+        templates(),
+        templates(),
+    );
+    let object = parse(&mut one, 7, "1");
+    for encoder in [&mut plain, &mut one, &mut two] {
+        assert!(object.same_content(&parse(encoder, 7, "1")));
+        assert!(
+            !object.same_content(&parse(encoder, 7, "2")),
+            "another shard has this version"
+        );
+        assert!(!object.same_content(&parse(encoder, 8, "1")));
+    }
 }
 
 #[test]
