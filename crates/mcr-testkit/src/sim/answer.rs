@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::watch::Watch;
 
 /// The answer to a request.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Json(u16, Vec<u8>),
     /// JSON of this media type.
     Typed(&'static str, Vec<u8>),
@@ -12,7 +12,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn value(code: u16, value: &Value) -> Self {
+    pub(crate) fn value(code: u16, value: &Value) -> Self {
         Self::Json(code, value.to_string().into_bytes())
     }
 }

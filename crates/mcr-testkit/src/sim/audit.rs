@@ -54,8 +54,8 @@ impl SimAuditEvent {
     }
 }
 
-pub(super) const STARTED: &str = "ResponseStarted";
-pub(super) const COMPLETE: &str = "ResponseComplete";
+pub(crate) const STARTED: &str = "ResponseStarted";
+pub(crate) const COMPLETE: &str = "ResponseComplete";
 
 /// A position in the audit log. [`SimAuditLog::since`] returns the events after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,7 +108,7 @@ impl SimAuditLog {
         self.start + u64::try_from(self.events.len()).unwrap_or(0)
     }
 
-    pub(super) fn push(&mut self, event: SimAuditEvent, limit: usize) {
+    pub(crate) fn push(&mut self, event: SimAuditEvent, limit: usize) {
         self.events.push_back(event);
         while self.events.len() > limit {
             self.events.pop_front();
@@ -119,4 +119,4 @@ impl SimAuditLog {
 
 /// A watch whose end is still to be logged.
 #[derive(Debug)]
-pub(super) struct Pending(pub(super) Box<SimAuditEvent>);
+pub(crate) struct Pending(pub(crate) Box<SimAuditEvent>);

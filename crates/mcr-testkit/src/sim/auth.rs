@@ -109,10 +109,10 @@ impl SimRule {
 /// A user of a simulated cluster, with its groups and rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimUser {
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) groups: Vec<String>,
-    pub(super) rules: Vec<SimRule>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) rules: Vec<SimRule>,
 }
 
 impl SimUser {
@@ -145,7 +145,7 @@ impl SimUser {
         &self.name
     }
 
-    pub(super) fn anonymous() -> Self {
+    pub(crate) fn anonymous() -> Self {
         Self::new("system:anonymous").group("system:unauthenticated")
     }
 
@@ -154,7 +154,7 @@ impl SimUser {
     }
 
     /// All groups, including `system:authenticated`.
-    pub(super) fn all_groups(&self) -> Vec<String> {
+    pub(crate) fn all_groups(&self) -> Vec<String> {
         let mut groups = self.groups.clone();
         let authenticated = "system:authenticated";
         if !self.is_anonymous() && !groups.iter().any(|group| group == authenticated) {
@@ -163,7 +163,7 @@ impl SimUser {
         groups
     }
 
-    pub(super) fn may(&self, request: &Attributes<'_>) -> bool {
+    pub(crate) fn may(&self, request: &Attributes<'_>) -> bool {
         if self.groups.iter().any(|group| group == "system:masters") {
             return true;
         }
@@ -194,19 +194,19 @@ impl SimUser {
 
 /// The attributes of a request for its authorisation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Attributes<'a> {
-    pub(super) verb: &'a str,
-    pub(super) group: &'a str,
-    pub(super) resource: &'a str,
-    pub(super) subresource: &'a str,
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
+pub(crate) struct Attributes<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) group: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) subresource: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
     /// The path of a non-resource request.
-    pub(super) path: Option<&'a str>,
+    pub(crate) path: Option<&'a str>,
 }
 
 impl Attributes<'_> {
-    pub(super) fn forbidden(&self, user: &SimUser) -> SimError {
+    pub(crate) fn forbidden(&self, user: &SimUser) -> SimError {
         let user = &user.name;
         let verb = self.verb;
         if let Some(path) = self.path {
@@ -246,38 +246,38 @@ impl Attributes<'_> {
 
 /// The users of a cluster, by their credentials.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Users {
+pub(crate) struct Users {
     tokens: HashMap<String, Arc<SimUser>>,
     /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
     certificates: HashMap<Vec<u8>, Arc<SimUser>>,
-    pub(super) anonymous: bool,
+    pub(crate) anonymous: bool,
 }
 
 impl Users {
-    pub(super) fn set_token(&mut self, token: String, user: SimUser) {
+    pub(crate) fn set_token(&mut self, token: String, user: SimUser) {
         self.tokens.insert(token, Arc::new(user));
     }
 
-    pub(super) fn remove_token(&mut self, token: &str) -> bool {
+    pub(crate) fn remove_token(&mut self, token: &str) -> bool {
         self.tokens.remove(token).is_some()
     }
 
-    pub(super) fn set_certificate(&mut self, der: Vec<u8>, user: SimUser) {
+    pub(crate) fn set_certificate(&mut self, der: Vec<u8>, user: SimUser) {
         self.certificates.insert(der, Arc::new(user));
     }
 
-    pub(super) fn token_of(&self, name: &str) -> Option<String> {
+    pub(crate) fn token_of(&self, name: &str) -> Option<String> {
         let found = self.tokens.iter().find(|(_, user)| user.name == name);
         found.map(|(token, _)| token.clone())
     }
 
     /// The user with this name, for impersonation.
-    pub(super) fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<SimUser>> {
         let mut all = self.tokens.values().chain(self.certificates.values());
         all.find(|user| user.name == name).cloned()
     }
 
-    pub(super) fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         authorization: Option<&str>,
         certificate: Option<&[u8]>,

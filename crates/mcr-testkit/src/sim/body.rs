@@ -18,11 +18,11 @@ enum Content {
 }
 
 impl SimBody {
-    pub(super) fn full(bytes: impl Into<Bytes>) -> Self {
+    pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
         Self(Content::Full(bytes.into()))
     }
 
-    pub(super) fn watch(watch: Box<Watch>) -> Self {
+    pub(crate) fn watch(watch: Box<Watch>) -> Self {
         Self(Content::Watch(watch))
     }
 }

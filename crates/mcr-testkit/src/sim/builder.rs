@@ -201,7 +201,7 @@ fn make_namespaces(state: &ClusterState) {
             },
             "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
         });
-        let object = Arc::new(Object::new(namespace, store.next_version()));
+        let object = Arc::new(Object::new("", namespace, store.next_version()));
         store.put(&resource, object);
     }
     let version = store.version;

@@ -4,15 +4,15 @@
 /// `N` namespaced, `S` has a status, `G` counts generations, `U` an update may create it, `V` an update
 /// must name a version, `R` a deletion answers with the object, `C` has a scale, `-` create only,
 /// `X` cannot be deleted as a collection.
-pub(super) struct Row {
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) plural: &'static str,
-    pub(super) singular: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) short: &'static str,
-    pub(super) category: &'static str,
-    pub(super) flags: &'static str,
+pub(crate) struct Row {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) singular: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) short: &'static str,
+    pub(crate) category: &'static str,
+    pub(crate) flags: &'static str,
 }
 
 const fn row(
@@ -37,7 +37,7 @@ const fn row(
 }
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     row("", "v1", ["configmaps", "configmap", "ConfigMap"], "cm", "", "N"),
     row("", "v1", ["endpoints", "endpoints", "Endpoints"], "ep", "", "NU"),
     row("", "v1", ["events", "event", "Event"], "ev", "", "NU"),

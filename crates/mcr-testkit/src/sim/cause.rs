@@ -2,18 +2,18 @@ use std::fmt;
 
 /// One reason why an object is invalid.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cause {
-    pub(super) field: String,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct Cause {
+    pub(crate) field: String,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl Cause {
-    pub(super) fn forbidden(field: &str, why: impl fmt::Display) -> Self {
+    pub(crate) fn forbidden(field: &str, why: impl fmt::Display) -> Self {
         Self::of(field, "FieldValueForbidden", format!("Forbidden: {why}"))
     }
 
-    pub(super) fn required(field: &str, why: &str) -> Self {
+    pub(crate) fn required(field: &str, why: &str) -> Self {
         let message = if why.is_empty() {
             "Required value".to_owned()
         } else {
@@ -23,7 +23,7 @@ impl Cause {
     }
 
     /// `shown` is the value as the message shows it: text in quotes.
-    pub(super) fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
+    pub(crate) fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::of(
             field,
             "FieldValueInvalid",
@@ -31,7 +31,7 @@ impl Cause {
         )
     }
 
-    pub(super) fn unsupported(field: &str, shown: impl fmt::Display, supported: &[&str]) -> Self {
+    pub(crate) fn unsupported(field: &str, shown: impl fmt::Display, supported: &[&str]) -> Self {
         let supported: Vec<String> = supported.iter().map(|value| format!("\"{value}\"")).collect();
         let message = format!(
             "Unsupported value: {shown}: supported values: {}",
@@ -40,7 +40,7 @@ impl Cause {
         Self::of(field, "FieldValueNotSupported", message)
     }
 
-    pub(super) fn of(field: &str, reason: &'static str, message: String) -> Self {
+    pub(crate) fn of(field: &str, reason: &'static str, message: String) -> Self {
         Self {
             field: field.to_owned(),
             reason,

@@ -17,7 +17,7 @@ use super::{list, object};
 /// Cheap to clone; clones are the same cluster. It has no task and no socket of its own.
 #[derive(Clone)]
 pub struct SimCluster {
-    pub(super) inner: Arc<ClusterState>,
+    pub(crate) inner: Arc<ClusterState>,
 }
 
 impl SimCluster {
@@ -125,8 +125,8 @@ impl SimCluster {
         let namespace = self.namespace_of(&kind, &object);
         let name = object::text(&object, "name").to_owned();
         if object::text(&object, "resourceVersion").is_empty() {
-            let key = object::key(&namespace, &name);
-            if let Some(live) = self.inner.store().get(&kind.resource, &key) {
+            let key = self.inner.key(&namespace, &name);
+            if let Some(live) = self.inner.store().get(&kind.table, &key) {
                 let version = live.version.to_string();
                 object::metadata_mut(&mut object).insert("resourceVersion".to_owned(), version.into());
             }
@@ -164,7 +164,7 @@ impl SimCluster {
         let kind = self.kind_named(resource).ok()?;
         let store = self.inner.store();
         store
-            .get(&kind.resource, key)
+            .get(&kind.table, &format!("{}{key}", self.inner.prefix("")))
             .map(|object| object.value_as(&kind))
     }
 
@@ -177,7 +177,7 @@ impl SimCluster {
         let Ok(options) = ListOptions::parse(&kind, &Query::default()) else {
             return Vec::new();
         };
-        let page = list::list(&store, &kind, namespace, &options);
+        let page = list::list(&store, &kind, &self.inner.prefix(namespace), &options);
         page.map(|page| page.objects.iter().map(|object| object.value_as(&kind)).collect())
             .unwrap_or_default()
     }
@@ -190,16 +190,13 @@ impl SimCluster {
 
     fn kind_of(&self, object: &Value) -> Result<Arc<Kind>, SimError> {
         let word = |field: &str| object[field].as_str().unwrap_or_default();
-        let found = self
-            .inner
-            .store()
-            .kinds
-            .of_object(word("apiVersion"), word("kind"));
+        let kinds = self.inner.kinds(&self.inner.store());
+        let found = kinds.of_object(word("apiVersion"), word("kind"));
         found.ok_or_else(SimError::no_such_resource)
     }
 
     fn kind_named(&self, resource: &str) -> Result<Arc<Kind>, SimError> {
-        let found = self.inner.store().kinds.of_resource(resource);
+        let found = self.inner.kinds(&self.inner.store()).of_resource(resource);
         found.ok_or_else(SimError::no_such_resource)
     }
 

@@ -18,7 +18,7 @@ impl Write<'_> {
         store: &mut Store,
         options: &Value,
     ) -> Result<Done, SimError> {
-        let live = self.live(store)?;
+        let live = self.live(cluster, store)?;
         if self.kind.is_namespaces() && matches!(self.name, "default" | "kube-system" | "kube-public") {
             let message = format!(
                 "{} is forbidden: this namespace may not be deleted",
@@ -35,12 +35,12 @@ impl Write<'_> {
         };
         let changed = policy.is_some_and(|policy| set_policy(metadata_mut(&mut object), policy));
         if !text(&object, "deletionTimestamp").is_empty() {
-            return self.delete_again(store, &live, object, options, changed);
+            return self.delete_again(cluster, store, &live, object, options, changed);
         }
         let graceful = self.kind.plural == "pods" && self.kind.group.is_empty();
         if may_go(self.kind, &object) && !graceful {
             if !self.dry_run {
-                self.remove(store, &live);
+                self.remove(cluster, store, &live);
             }
             let last = store.version;
             let told = if self.dry_run {
@@ -66,9 +66,9 @@ impl Write<'_> {
             object["status"] = json!({ "phase": "Terminating" });
         }
         let goes = may_go(self.kind, &object) && grace == 0;
-        let object = self.commit(store, object)?;
+        let object = self.commit(cluster, store, object)?;
         if goes && !self.dry_run {
-            self.remove(store, &object);
+            self.remove(cluster, store, &object);
             let last = Arc::new(object.at(store.version));
             return Ok(Done {
                 removed: true,
@@ -85,6 +85,7 @@ impl Write<'_> {
     /// pod.
     fn delete_again(
         &self,
+        cluster: &ClusterState,
         store: &mut Store,
         live: &Arc<Object>,
         mut object: Value,
@@ -98,12 +99,12 @@ impl Write<'_> {
         let ends = (changed || grace > 0) && wanted == 0 && may_go(self.kind, &object);
         if ends {
             if !self.dry_run {
-                self.remove(store, live);
+                self.remove(cluster, store, live);
             }
             metadata_mut(&mut object).insert("deletionGracePeriodSeconds".to_owned(), 0.into());
             return Ok(Done {
                 removed: true,
-                ..Done::with(Arc::new(Object::new(object, store.version)))
+                ..Done::with(Arc::new(Object::new(&cluster.part, object, store.version)))
             });
         }
         if !changed && wanted >= grace {
@@ -114,7 +115,7 @@ impl Write<'_> {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), wanted.into());
             metadata.insert("deletionTimestamp".to_owned(), clock::after(wanted).into());
         }
-        self.commit(store, object).map(Done::with)
+        self.commit(cluster, store, object).map(Done::with)
     }
 
     fn check_delete_preconditions(&self, options: &Value, object: &Value) -> Result<(), SimError> {
@@ -149,12 +150,17 @@ impl Write<'_> {
 
     /// Deletes all in a namespace, then the namespace.
     fn finish_namespace(&self, cluster: &ClusterState, store: &mut Store, namespace: &Object) {
+        let within = cluster.prefix(self.name);
         for resource in store.resources() {
-            let Some(kind) = store.kinds.of_resource(&resource).filter(|kind| kind.namespaced) else {
+            let Some(kind) = store
+                .kinds(&cluster.part)
+                .of_table(&resource)
+                .filter(|kind| kind.namespaced)
+            else {
                 continue;
             };
             let names: Vec<String> = store
-                .current(&resource, self.name, "")
+                .current(&resource, &within, "")
                 .map(|object| object.name().to_owned())
                 .collect();
             for name in names {
@@ -165,13 +171,13 @@ impl Write<'_> {
         }
         let mut empty = store.resources().into_iter().filter(|resource| {
             store
-                .kinds
-                .of_resource(resource)
+                .kinds(&cluster.part)
+                .of_table(resource)
                 .is_some_and(|kind| kind.namespaced)
-                && store.current(resource, self.name, "").next().is_some()
+                && store.current(resource, &within, "").next().is_some()
         });
         if empty.next().is_none() {
-            store.remove(&self.kind.resource, &namespace.key);
+            store.remove(&self.kind.table, &namespace.key);
         }
     }
 }

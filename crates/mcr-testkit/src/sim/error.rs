@@ -49,7 +49,7 @@ impl SimError {
         status
     }
 
-    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
             reason,
@@ -59,56 +59,56 @@ impl SimError {
         }
     }
 
-    pub(super) fn with(mut self, details: Value) -> Self {
+    pub(crate) fn with(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
     /// The answer of a Go server to an error without a Status.
-    pub(super) fn internal(message: impl Into<String>) -> Self {
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    pub(super) fn unauthorized() -> Self {
+    pub(crate) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    pub(super) fn no_such_resource() -> Self {
+    pub(crate) fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(404, "NotFound", message).with(json!({}))
     }
 
-    pub(super) fn method_not_allowed() -> Self {
+    pub(crate) fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    pub(super) fn not_found(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         Self::new(404, "NotFound", format!("{} not found", kind.quoted(name))).with(kind.details(name))
     }
 
-    pub(super) fn already_exists(kind: &Kind, name: &str, leaving: bool) -> Self {
+    pub(crate) fn already_exists(kind: &Kind, name: &str, leaving: bool) -> Self {
         let leaving = if leaving { "object is being deleted: " } else { "" };
         let message = format!("{leaving}{} already exists", kind.quoted(name));
         Self::new(409, "AlreadyExists", message).with(kind.details(name))
     }
 
-    pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {}: {why}", kind.quoted(name));
         Self::new(409, "Conflict", message).with(kind.details(name))
     }
 
-    pub(super) fn stale(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn stale(kind: &Kind, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, why)
     }
 
-    pub(super) fn unsupported_media_type(accepted: &str) -> Self {
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
@@ -116,7 +116,7 @@ impl SimError {
     }
 
     /// A real API server reads protobuf of all built-in kinds. This one says how kubectl sends something else.
-    pub(super) fn no_protobuf(kind: &Kind) -> Self {
+    pub(crate) fn no_protobuf(kind: &Kind) -> Self {
         let instead = if kind.create_only {
             "`kubectl create -f FILE -o yaml`"
         } else {
@@ -128,27 +128,27 @@ impl SimError {
     }
 
     /// A token without rights would be of no use, and RBAC is not evaluated.
-    pub(super) fn no_tokens() -> Self {
+    pub(crate) fn no_tokens() -> Self {
         let message = "this simulated API server issues no tokens for service accounts: \
                        use a real one (`cargo xtask clusters N --backend real` starts some)";
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    pub(super) fn not_acceptable_to_built_in() -> Self {
+    pub(crate) fn not_acceptable_to_built_in() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml";
         Self::new(406, "NotAcceptable", message).with(json!({}))
     }
 
-    pub(super) fn not_acceptable() -> Self {
+    pub(crate) fn not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json, application/yaml";
         Self::new(406, "NotAcceptable", message)
     }
 
-    pub(super) fn expired(message: impl Into<String>) -> Self {
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    pub(super) fn too_large_version(asked: u64, current: u64) -> Self {
+    pub(crate) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         Self::new(504, "Timeout", message).with(json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
@@ -157,7 +157,7 @@ impl SimError {
     }
 
     /// 422 about an object. The resource's kind is written as API servers do: `Widget.example.com "w"`.
-    pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let qualified = match group {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),
@@ -188,7 +188,7 @@ impl SimError {
         Self::new(422, "Invalid", message).with(details)
     }
 
-    pub(super) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
+    pub(crate) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
         Self::invalid("meta.k8s.io", kind, "", causes)
     }
 }
@@ -203,7 +203,7 @@ impl std::error::Error for SimError {}
 
 impl SimError {
     /// Sets the continue token for the next attempt, as in the 410 of a page.
-    pub(super) fn set_continue(&mut self, token: String) {
+    pub(crate) fn set_continue(&mut self, token: String) {
         self.token = Some(token);
     }
 }

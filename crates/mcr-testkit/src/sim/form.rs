@@ -10,7 +10,7 @@ use super::table::{self, Include};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Full,
     /// `PartialObjectMetadata`, or a list of such.
     Metadata {
@@ -21,16 +21,16 @@ pub(super) enum Form {
 
 /// The parsed `Accept` header.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accepted {
-    pub(super) form: Form,
-    pub(super) yaml: bool,
+pub(crate) struct Accepted {
+    pub(crate) form: Form,
+    pub(crate) yaml: bool,
     /// The aggregated form of discovery.
-    pub(super) aggregated: bool,
+    pub(crate) aggregated: bool,
 }
 
 impl Accepted {
     /// Chooses the first known media type.
-    pub(super) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
+    pub(crate) fn parse(header: &str, include: &str) -> Result<Self, SimError> {
         let plain = Self {
             form: Form::Full,
             yaml: false,
@@ -90,7 +90,7 @@ fn include_of(text: &str) -> Result<Include, SimError> {
 }
 
 /// One object, as an answer or in a watch event.
-pub(super) fn write_object(
+pub(crate) fn write_object(
     kind: &Kind,
     object: &Object,
     form: Form,
@@ -111,7 +111,7 @@ pub(super) fn write_object(
     Ok(())
 }
 
-pub(super) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>) -> Result<(), SimError> {
+pub(crate) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>) -> Result<(), SimError> {
     let mut metadata = json!({ "resourceVersion": page.version.to_string() });
     if let Some(token) = &page.token {
         metadata["continue"] = token.as_str().into();
@@ -179,7 +179,7 @@ fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
 }
 
 /// A bookmark has no data except a version.
-pub(super) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
+pub(crate) fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if initial_end {
         metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });

@@ -24,22 +24,43 @@ use super::write::{Verb, Write};
 use super::{clock, discovery, openapi, read, review, route, scale};
 
 /// Answers a request. Nothing here waits.
-pub(super) fn handle(
+pub(crate) fn handle(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
     body: &Bytes,
     certificate: Option<&[u8]>,
 ) -> Response<SimBody> {
-    let received = clock::now_precise();
-    let query = Query::parse(parts.uri.query());
-    let route = Route::of(parts.uri.path());
-    let accepted = Accepted::parse(header(&parts.headers, ACCEPT), query.text("includeObject"));
     let authorization = parts
         .headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    let user = cluster.users().authenticate(authorization, certificate);
+    let caller = match cluster.users().authenticate(authorization, certificate) {
+        Ok(user) => Caller::User(user),
+        Err(error) => Caller::Answered(String::new(), Err(error)),
+    };
+    let uri = parts.uri.path_and_query();
+    handle_for(cluster, parts, body, caller, uri.map_or("", |uri| uri.as_str()))
+}
 
+/// The user of a request, or the answer that it has before it is looked at.
+pub(crate) enum Caller {
+    User(Arc<SimUser>),
+    /// With the name of the user for the audit log.
+    Answered(String, Result<Answer, SimError>),
+}
+
+/// Answers a request of an authenticated user. The audit log gets `uri`, of which the path of `parts` may be a part.
+pub(crate) fn handle_for(
+    cluster: &Arc<ClusterState>,
+    parts: &Parts,
+    body: &Bytes,
+    caller: Caller,
+    uri: &str,
+) -> Response<SimBody> {
+    let received = clock::now_precise();
+    let query = Query::parse(parts.uri.query());
+    let route = Route::of(parts.uri.path());
+    let accepted = Accepted::parse(header(&parts.headers, ACCEPT), query.text("includeObject"));
     let request = Request {
         cluster,
         parts,
@@ -47,8 +68,8 @@ pub(super) fn handle(
         body,
         form: accepted.as_ref().map_or(Form::Full, |accepted| accepted.form),
     };
-    let (name, outcome) = match user {
-        Ok(user) => {
+    let (name, outcome) = match caller {
+        Caller::User(user) => {
             let impersonated = request.impersonate(user);
             match impersonated {
                 Ok(user) => {
@@ -58,10 +79,10 @@ pub(super) fn handle(
                 Err(error) => (String::new(), Err(error)),
             }
         }
-        Err(error) => (String::new(), Err(error)),
+        Caller::Answered(name, outcome) => (name, outcome),
     };
     let yaml = accepted.is_ok_and(|accepted| accepted.yaml);
-    let event = request.audit(&route, name, received);
+    let event = request.audit(&route, name, received, uri);
     request.respond(outcome, event, yaml)
 }
 
@@ -118,7 +139,7 @@ impl Request<'_> {
             return Err(wanted.forbidden(user));
         }
         // The kind is looked up first: a 404 comes before a 406.
-        let kind = target.kind(&self.cluster.store().kinds)?;
+        let kind = target.kind(&self.cluster.kinds(&self.cluster.store()))?;
         let Some(kind) = kind else {
             return Ok(Answer::Text(404, "404 page not found\n"));
         };
@@ -127,7 +148,7 @@ impl Request<'_> {
 
     fn plain(&self, route: &Route, accepted: &Result<Accepted, SimError>) -> Answer {
         let aggregated = accepted.as_ref().is_ok_and(|accepted| accepted.aggregated);
-        let kinds = self.cluster.store().kinds.clone();
+        let kinds = self.cluster.kinds(&self.cluster.store());
         let found = match route {
             Route::Text(text) => return Answer::Text(200, text),
             Route::Version => Some(discovery::version()),
@@ -234,8 +255,8 @@ impl Request<'_> {
         }
         match verb {
             "get" => {
-                let key = super::object::key(&target.namespace, &target.name);
-                let found = self.cluster.store().get(&kind.resource, &key).cloned();
+                let key = self.cluster.key(&target.namespace, &target.name);
+                let found = self.cluster.store().get(&kind.table, &key).cloned();
                 let object = found.ok_or_else(|| SimError::not_found(kind, &target.name))?;
                 self.object(kind, &object, 200)
             }
@@ -252,17 +273,31 @@ impl Request<'_> {
     }
 
     fn list(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
-        let options = ListOptions::parse(kind, self.query)?;
-        let page = list::list(&self.cluster.store(), kind, &target.namespace, &options)?;
+        let mut options = ListOptions::parse(kind, self.query)?;
+        options.selector.only_deleting = self.cluster.only_deleting;
+        let page = list::list(
+            &self.cluster.store(),
+            kind,
+            &self.cluster.prefix(&target.namespace),
+            &options,
+        )?;
         let mut bytes = Vec::new();
         form::write_page(kind, &page, self.form, &mut bytes)?;
         Ok(Answer::Json(200, bytes))
     }
 
     fn watch(&self, kind: &Arc<Kind>, target: &Target) -> Result<Answer, SimError> {
-        let options = ListOptions::parse(kind, self.query)?;
+        let mut options = ListOptions::parse(kind, self.query)?;
+        options.selector.only_deleting = self.cluster.only_deleting;
         let store = self.cluster.store();
-        let watch = Watch::start(self.cluster, &store, kind, &target.namespace, &options, self.form);
+        let watch = Watch::start(
+            self.cluster,
+            &store,
+            kind,
+            &self.cluster.prefix(&target.namespace),
+            &options,
+            self.form,
+        );
         Ok(Answer::Watch(Box::new(watch)))
     }
 
@@ -270,7 +305,7 @@ impl Request<'_> {
         let options = ListOptions::parse(kind, self.query)?;
         let delete = read::delete_options(self.content_type(), self.body, self.query)?;
         let mut store = self.cluster.store();
-        let page = list::list(&store, kind, &target.namespace, &options)?;
+        let page = list::list(&store, kind, &self.cluster.prefix(&target.namespace), &options)?;
         for object in &page.objects {
             let mut write = Write::new(kind, object.namespace(), object.name(), "");
             write.dry_run = self.query.dry_run("DeleteOptions")?;
@@ -340,12 +375,11 @@ impl Request<'_> {
         Ok(Answer::Json(code, bytes))
     }
 
-    fn audit(&self, route: &Route, user: String, received: String) -> SimAuditEvent {
-        let uri = &self.parts.uri;
+    fn audit(&self, route: &Route, user: String, received: String, uri: &str) -> SimAuditEvent {
         let mut event = SimAuditEvent {
             stage: COMPLETE,
             verb: self.parts.method.as_str().to_lowercase(),
-            uri: uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            uri: uri.to_owned(),
             user,
             user_agent: header(&self.parts.headers, USER_AGENT).to_owned(),
             group: String::new(),

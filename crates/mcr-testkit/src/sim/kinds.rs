@@ -12,41 +12,53 @@ type Text = Cow<'static, str>;
 /// One version of a resource. All clusters of the process share the built-in kinds. A cluster and
 /// its copies share the kinds of a CRD that was there at the time of the copy.
 #[derive(Debug)]
-pub(super) struct Kind {
-    pub(super) group: Text,
-    pub(super) version: Text,
-    pub(super) plural: Text,
-    pub(super) singular: Text,
-    pub(super) kind: Text,
-    pub(super) list_kind: Text,
-    pub(super) short_names: Vec<Text>,
-    pub(super) categories: Vec<Text>,
-    pub(super) namespaced: bool,
-    pub(super) has_status: bool,
-    pub(super) has_generation: bool,
-    pub(super) has_scale: bool,
-    pub(super) create_on_update: bool,
-    pub(super) update_needs_version: bool,
-    pub(super) delete_answers_object: bool,
-    pub(super) create_only: bool,
-    pub(super) has_collection_delete: bool,
-    /// The name of the table of its objects, which all versions of the resource share.
-    pub(super) resource: Arc<str>,
-    pub(super) custom: Option<Custom>,
+pub(crate) struct Kind {
+    pub(crate) group: Text,
+    pub(crate) version: Text,
+    pub(crate) plural: Text,
+    pub(crate) singular: Text,
+    pub(crate) kind: Text,
+    pub(crate) list_kind: Text,
+    pub(crate) short_names: Vec<Text>,
+    pub(crate) categories: Vec<Text>,
+    pub(crate) namespaced: bool,
+    pub(crate) has_status: bool,
+    pub(crate) has_generation: bool,
+    pub(crate) has_scale: bool,
+    pub(crate) create_on_update: bool,
+    pub(crate) update_needs_version: bool,
+    pub(crate) delete_answers_object: bool,
+    pub(crate) create_only: bool,
+    pub(crate) has_collection_delete: bool,
+    /// As messages name it, `widgets.example.com`.
+    pub(crate) resource: Arc<str>,
+    /// The name of the table of its objects, which all versions of the resource share. It is the resource's name,
+    /// unless one server has different resources of the same name.
+    pub(crate) table: Arc<str>,
+    pub(crate) custom: Option<Custom>,
 }
 
 /// The properties of resources of a CRD.
 #[derive(Debug)]
-pub(super) struct Custom {
-    pub(super) schema: Option<Schema>,
+pub(crate) struct Custom {
+    pub(crate) schema: Option<Schema>,
     /// Name, type and JSON path of the columns of its table form.
-    pub(super) columns: Vec<(String, String, String, i64)>,
-    pub(super) selectable: Vec<String>,
-    pub(super) storage: bool,
+    pub(crate) columns: Vec<(String, String, String, i64)>,
+    pub(crate) selectable: Vec<String>,
+    pub(crate) storage: bool,
+    /// For a version whose fields are not those of the stored version.
+    pub(crate) conversion: Option<Conversion>,
+}
+
+/// Converts objects between a version and the stored version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conversion {
+    pub(crate) to_stored: fn(&mut Value),
+    pub(crate) from_stored: fn(&mut Value),
 }
 
 impl Kind {
-    pub(super) fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
         } else {
@@ -55,11 +67,11 @@ impl Kind {
     }
 
     /// `widgets.example.com "w"`, as messages name it.
-    pub(super) fn quoted(&self, name: &str) -> String {
+    pub(crate) fn quoted(&self, name: &str) -> String {
         format!("{} \"{name}\"", self.resource)
     }
 
-    pub(super) fn details(&self, name: &str) -> Value {
+    pub(crate) fn details(&self, name: &str) -> Value {
         let mut details = json!({ "name": name, "kind": self.plural });
         if !self.group.is_empty() {
             details["group"] = (*self.group).into();
@@ -68,7 +80,7 @@ impl Kind {
     }
 
     /// In the order in which discovery lists them.
-    pub(super) fn verbs(&self) -> Vec<&'static str> {
+    pub(crate) fn verbs(&self) -> Vec<&'static str> {
         if self.create_only {
             return vec!["create"];
         }
@@ -93,7 +105,7 @@ impl Kind {
     }
 
     /// As the conflicts of deletions name it.
-    pub(super) fn kind_in_conflicts(&self) -> String {
+    pub(crate) fn kind_in_conflicts(&self) -> String {
         if self.group.is_empty() {
             self.kind.to_string()
         } else {
@@ -101,22 +113,42 @@ impl Kind {
         }
     }
 
-    pub(super) fn is_namespaces(&self) -> bool {
+    pub(crate) fn is_converted(&self) -> bool {
+        self.conversion().is_some()
+    }
+
+    pub(crate) fn to_stored(&self, object: &mut Value) {
+        if let Some(conversion) = self.conversion() {
+            (conversion.to_stored)(object);
+        }
+    }
+
+    pub(crate) fn to_served(&self, object: &mut Value) {
+        if let Some(conversion) = self.conversion() {
+            (conversion.from_stored)(object);
+        }
+    }
+
+    fn conversion(&self) -> Option<Conversion> {
+        self.custom.as_ref().and_then(|custom| custom.conversion)
+    }
+
+    pub(crate) fn is_namespaces(&self) -> bool {
         self.group.is_empty() && self.plural == "namespaces"
     }
 
-    pub(super) fn is_crds(&self) -> bool {
+    pub(crate) fn is_crds(&self) -> bool {
         &*self.resource == CRDS
     }
 }
 
-pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-pub(super) const NAMESPACES: &str = "namespaces";
+pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+pub(crate) const NAMESPACES: &str = "namespaces";
 
-pub(super) type Versions = BTreeMap<(Text, Text), Vec<Arc<Kind>>>;
+pub(crate) type Versions = BTreeMap<(Text, Text), Vec<Arc<Kind>>>;
 
 /// The built-in kinds, made once.
-pub(super) fn builtins() -> &'static Versions {
+pub(crate) fn builtins() -> &'static Versions {
     static BUILTINS: OnceLock<Versions> = OnceLock::new();
     BUILTINS.get_or_init(|| {
         let mut versions = Versions::new();
@@ -143,6 +175,7 @@ pub(super) fn builtins() -> &'static Versions {
                 create_only: has('-'),
                 has_collection_delete: !has('X'),
                 resource: resource_id(row.group, row.plural),
+                table: resource_id(row.group, row.plural),
                 custom: None,
             };
             let at = (Cow::Borrowed(row.group), Cow::Borrowed(row.version));
@@ -153,7 +186,7 @@ pub(super) fn builtins() -> &'static Versions {
 }
 
 /// `widgets.example.com`, `configmaps`.
-pub(super) fn resource_id(group: &str, plural: &str) -> Arc<str> {
+pub(crate) fn resource_id(group: &str, plural: &str) -> Arc<str> {
     if group.is_empty() {
         plural.into()
     } else {
@@ -162,22 +195,39 @@ pub(super) fn resource_id(group: &str, plural: &str) -> Arc<str> {
 }
 
 /// The kinds of one cluster: the built-in ones and those of its CRDs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Kinds {
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds {
+    /// The kinds that are always there.
+    base: &'static Versions,
     /// By group and version; a group's versions in the order of its CRD.
     custom: Arc<Versions>,
     /// Which CRD brought which kinds.
     crds: Arc<HashMap<String, Vec<Arc<Kind>>>>,
 }
 
+impl Default for Kinds {
+    fn default() -> Self {
+        Self::over(builtins())
+    }
+}
+
 impl Kinds {
-    pub(super) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
+    /// These kinds, and no CRDs yet.
+    pub(crate) fn over(base: &'static Versions) -> Self {
+        Self {
+            base,
+            custom: Arc::default(),
+            crds: Arc::default(),
+        }
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
         self.in_version(group, version)
             .find(|kind| kind.plural == plural)
             .cloned()
     }
 
-    pub(super) fn of_object(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
+    pub(crate) fn of_object(&self, api_version: &str, name: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.in_version(group, version)
             .find(|kind| kind.kind == name && !kind.create_only)
@@ -185,8 +235,8 @@ impl Kinds {
     }
 
     /// The storage version of a resource, by `configmaps` or `widgets.example.com`.
-    pub(super) fn of_resource(&self, resource: &str) -> Option<Arc<Kind>> {
-        let all = builtins().values().chain(self.custom.values()).flatten();
+    pub(crate) fn of_resource(&self, resource: &str) -> Option<Arc<Kind>> {
+        let all = self.base.values().chain(self.custom.values()).flatten();
         let mut found = all.filter(|kind| &*kind.resource == resource);
         let first = found.next()?;
         let stored = std::iter::once(first)
@@ -195,22 +245,28 @@ impl Kinds {
         Some(stored.unwrap_or(first).clone())
     }
 
-    pub(super) fn in_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
+    /// A kind whose objects are in this table.
+    pub(crate) fn of_table(&self, table: &str) -> Option<Arc<Kind>> {
+        let mut all = self.base.values().chain(self.custom.values()).flatten();
+        all.find(|kind| &*kind.table == table).cloned()
+    }
+
+    pub(crate) fn in_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
         // The key's strings need not be static to be looked up, but its type says so.
         let at = (Cow::Owned(group.to_owned()), Cow::Owned(version.to_owned()));
-        let built_in = builtins().get(&at).into_iter().flatten();
+        let built_in = self.base.get(&at).into_iter().flatten();
         built_in.chain(self.custom.get(&at).into_iter().flatten())
     }
 
     /// Groups other than the core group, with their versions, the preferred one first.
-    pub(super) fn groups(&self) -> Vec<(String, Vec<String>)> {
+    pub(crate) fn groups(&self) -> Vec<(String, Vec<String>)> {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (group, version) in builtins().keys().chain(self.custom.keys()) {
+        for (group, version) in self.base.keys().chain(self.custom.keys()) {
             if !group.is_empty() {
-                groups
-                    .entry(group.to_string())
-                    .or_default()
-                    .push(version.to_string());
+                let versions = groups.entry(group.to_string()).or_default();
+                if !versions.contains(&version.to_string()) {
+                    versions.push(version.to_string());
+                }
             }
         }
         for versions in groups.values_mut() {
@@ -219,12 +275,12 @@ impl Kinds {
         groups.into_iter().collect()
     }
 
-    pub(super) fn set_crd(&mut self, name: &str, kinds: Vec<Arc<Kind>>) {
+    pub(crate) fn set_crd(&mut self, name: &str, kinds: Vec<Arc<Kind>>) {
         Arc::make_mut(&mut self.crds).insert(name.to_owned(), kinds);
         self.rebuild();
     }
 
-    pub(super) fn remove_crd(&mut self, name: &str) -> Vec<Arc<Kind>> {
+    pub(crate) fn remove_crd(&mut self, name: &str) -> Vec<Arc<Kind>> {
         let gone = Arc::make_mut(&mut self.crds).remove(name).unwrap_or_default();
         self.rebuild();
         gone

@@ -12,22 +12,24 @@ use super::store::Store;
 
 /// A page of a list.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) version: u64,
-    pub(super) objects: Vec<Arc<Object>>,
-    pub(super) token: Option<String>,
-    pub(super) remaining: Option<u64>,
+pub(crate) struct Page {
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) token: Option<String>,
+    pub(crate) remaining: Option<u64>,
 }
 
 /// Lists as Kubernetes 1.31 and later do, from an up-to-date cache.
-pub(super) fn list(
+///
+/// Of the objects whose keys have this prefix; see [`prefix`](super::object::prefix).
+pub(crate) fn list(
     store: &Store,
     kind: &Kind,
-    namespace: &str,
+    prefix: &str,
     options: &ListOptions,
 ) -> Result<Page, SimError> {
     if let Some(token) = &options.token {
-        return next_page(store, kind, namespace, options, token);
+        return next_page(store, kind, prefix, options, token);
     }
     let current = store.version;
     match options.from {
@@ -36,8 +38,8 @@ pub(super) fn list(
             if options.exact || (options.limit.is_some() && !options.matching && version < current) =>
         {
             // A page of a version without a match is of exactly that version, as in etcd.
-            let objects = store.at(&kind.resource, namespace, "", version)?;
-            Ok(page(objects.iter(), options, version, namespace))
+            let objects = store.at(&kind.table, prefix, "", version)?;
+            Ok(page(objects.iter(), options, version, prefix))
         }
         // The cache answers these requests without pages, and ignores the limit.
         From::Any => {
@@ -45,12 +47,12 @@ pub(super) fn list(
                 limit: None,
                 ..options.clone()
             };
-            let objects = store.current(&kind.resource, namespace, "");
-            Ok(page(objects, &whole, current, namespace))
+            let objects = store.current(&kind.table, prefix, "");
+            Ok(page(objects, &whole, current, prefix))
         }
         From::Newest | From::Version(_) => {
-            let objects = store.current(&kind.resource, namespace, "");
-            Ok(page(objects, options, current, namespace))
+            let objects = store.current(&kind.table, prefix, "");
+            Ok(page(objects, options, current, prefix))
         }
     }
 }
@@ -58,22 +60,22 @@ pub(super) fn list(
 fn next_page(
     store: &Store,
     kind: &Kind,
-    namespace: &str,
+    prefix: &str,
     options: &ListOptions,
     token: &str,
 ) -> Result<Page, SimError> {
-    let (version, after) = read_token(token, namespace)?;
+    let (version, after) = read_token(token, prefix)?;
     if matches!(options.from, From::Version(_)) {
         let message = "specifying resource version is not allowed when using continue";
         return Err(SimError::bad_request(message));
     }
     // A token without a version: it continues at the newest state, after a 410 for the old version.
     if version == 0 {
-        let objects = store.current(&kind.resource, namespace, &after);
-        return Ok(page(objects, options, store.version, namespace));
+        let objects = store.current(&kind.table, prefix, &after);
+        return Ok(page(objects, options, store.version, prefix));
     }
-    match store.at(&kind.resource, namespace, &after, version) {
-        Ok(objects) => Ok(page(objects.iter(), options, version, namespace)),
+    match store.at(&kind.table, prefix, &after, version) {
+        Ok(objects) => Ok(page(objects.iter(), options, version, prefix)),
         Err(_) => {
             let message = "The provided continue parameter is too old to display a consistent list result. \
                            You can start a new list without the continue parameter, or use the continue token \
@@ -81,7 +83,7 @@ fn next_page(
                            provided token results in an inconsistent list - objects that were created, modified, \
                            or deleted between the time the first chunk was returned and now may show up in the list.";
             let mut error = SimError::expired(message);
-            error.set_continue(write_token(0, &after, namespace));
+            error.set_continue(write_token(0, &after, prefix));
             Err(error)
         }
     }
@@ -91,7 +93,7 @@ fn page<'a>(
     objects: impl Iterator<Item = &'a Arc<Object>>,
     options: &ListOptions,
     version: u64,
-    namespace: &str,
+    prefix: &str,
 ) -> Page {
     let limit = options.limit.and_then(|limit| usize::try_from(limit).ok());
     let mut objects = objects;
@@ -99,7 +101,7 @@ fn page<'a>(
     while limit.is_none_or(|limit| chosen.len() < limit)
         && let Some(object) = objects.next()
     {
-        if options.selector.matches(object) {
+        if options.selector.matches(object) && options.selector.shows(object) {
             chosen.push(object.clone());
         }
     }
@@ -108,7 +110,7 @@ fn page<'a>(
     let token = chosen
         .last()
         .filter(|_| rest > 0)
-        .map(|last| write_token(version, &last.key, namespace));
+        .map(|last| write_token(version, &last.key, prefix));
     // With a selector a server does not know how many of the remaining objects match.
     let remaining = (rest > 0 && options.selector.is_empty()).then(|| u64::try_from(rest).unwrap_or(0));
     Page {
@@ -120,17 +122,14 @@ fn page<'a>(
 }
 
 /// The format of a real one: the key is relative to what is listed, and ends before the next.
-fn write_token(version: u64, last: &str, namespace: &str) -> String {
-    let relative = last
-        .strip_prefix(namespace)
-        .filter(|_| !namespace.is_empty())
-        .map_or_else(|| format!("/{last}"), str::to_owned);
+fn write_token(version: u64, last: &str, prefix: &str) -> String {
+    let relative = format!("/{}", last.strip_prefix(prefix).unwrap_or(last));
     let version: Value = if version == 0 { json!(-1) } else { json!(version) };
     let token = json!({ "v": "meta.k8s.io/v1", "rv": version, "start": format!("{relative}\0") });
     URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn read_token(token: &str, namespace: &str) -> Result<(u64, String), SimError> {
+fn read_token(token: &str, prefix: &str) -> Result<(u64, String), SimError> {
     let bad = |why: &str| {
         SimError::bad_request(format!(
             "invalid continue token: continue key is not valid: {why}"
@@ -151,5 +150,5 @@ fn read_token(token: &str, namespace: &str) -> Result<(u64, String), SimError> {
     };
     let start = token["start"].as_str().unwrap_or_default();
     let start = start.trim_end_matches('\0').trim_start_matches('/');
-    Ok((version, super::object::key(namespace, start)))
+    Ok((version, format!("{prefix}{start}")))
 }

@@ -9,28 +9,28 @@ use super::query::Query;
 use super::state::ClusterState;
 
 /// A request to a cluster, with its query parsed.
-pub(super) struct Request<'a> {
-    pub(super) cluster: &'a Arc<ClusterState>,
-    pub(super) parts: &'a Parts,
-    pub(super) query: &'a Query,
-    pub(super) body: &'a Bytes,
-    pub(super) form: Form,
+pub(crate) struct Request<'a> {
+    pub(crate) cluster: &'a Arc<ClusterState>,
+    pub(crate) parts: &'a Parts,
+    pub(crate) query: &'a Query,
+    pub(crate) body: &'a Bytes,
+    pub(crate) form: Form,
 }
 
 impl Request<'_> {
-    pub(super) fn accepts_json(&self) -> bool {
+    pub(crate) fn accepts_json(&self) -> bool {
         let accept = header(&self.parts.headers, ACCEPT);
         accept.contains("application/json") || accept.contains("application/yaml")
     }
 
     /// The media type of the body, without parameters.
-    pub(super) fn content_type(&self) -> &str {
+    pub(crate) fn content_type(&self) -> &str {
         let whole = header(&self.parts.headers, CONTENT_TYPE);
         whole.split(';').next().unwrap_or_default().trim()
     }
 
     /// The field manager: the `fieldManager` of the request, else the name of the client.
-    pub(super) fn manager(&self) -> String {
+    pub(crate) fn manager(&self) -> String {
         let agent = header(&self.parts.headers, USER_AGENT);
         let own = agent.split('/').next().unwrap_or_default();
         let asked = self.query.text("fieldManager");
@@ -39,7 +39,7 @@ impl Request<'_> {
     }
 }
 
-pub(super) fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
+pub(crate) fn header(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> &str {
     headers
         .get(name)
         .and_then(|value| value.to_str().ok())

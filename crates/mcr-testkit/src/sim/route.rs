@@ -9,7 +9,7 @@ use super::query::Query;
 
 /// The target of a path.
 #[derive(Debug)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Text(&'static str),
     Version,
     CoreVersions,
@@ -25,17 +25,17 @@ pub(super) enum Route {
 
 /// A resource, a collection of it or an object.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) plural: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) subresource: String,
+pub(crate) struct Target {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
 }
 
 impl Route {
-    pub(super) fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str) -> Self {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => Self::Text("ok"),
@@ -79,7 +79,7 @@ impl Route {
 
 impl Target {
     /// The verb of a request, as rules and audit logs name it.
-    pub(super) fn verb(&self, method: &Method, query: &Query) -> &'static str {
+    pub(crate) fn verb(&self, method: &Method, query: &Query) -> &'static str {
         let one = !self.name.is_empty();
         match *method {
             Method::GET | Method::HEAD if one => "get",
@@ -94,7 +94,7 @@ impl Target {
         }
     }
 
-    pub(super) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
+    pub(crate) fn attributes<'a>(&'a self, verb: &'a str, name: &'a str) -> Attributes<'a> {
         Attributes {
             verb,
             group: &self.group,
@@ -107,7 +107,7 @@ impl Target {
     }
 
     /// The kind that the path names, if it is served.
-    pub(super) fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
+    pub(crate) fn kind(&self, kinds: &Kinds) -> Result<Option<Arc<Kind>>, SimError> {
         if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
             return Ok(Some(kind));
         }
@@ -120,6 +120,6 @@ impl Target {
 }
 
 /// Whether a group is one of Kubernetes itself.
-pub(super) fn is_built_in(group: &str) -> bool {
+pub(crate) fn is_built_in(group: &str) -> bool {
     builtins().keys().any(|(known, _)| known == group)
 }

@@ -20,8 +20,8 @@ pub(super) fn answer(
     target: &Target,
     verb: &str,
 ) -> Result<Answer, SimError> {
-    let key = object::key(&target.namespace, &target.name);
-    let live = request.cluster.store().get(&kind.resource, &key).cloned();
+    let key = request.cluster.key(&target.namespace, &target.name);
+    let live = request.cluster.store().get(&kind.table, &key).cloned();
     let live = live.ok_or_else(|| SimError::not_found(kind, &target.name))?;
     let live = live.value_as(kind);
     let now = scale_of(&live);

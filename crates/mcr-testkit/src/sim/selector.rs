@@ -2,13 +2,15 @@ use serde_json::Value;
 
 use super::error::SimError;
 use super::kinds::Kind;
-use super::object::Object;
+use super::object::{Object, text};
 
 /// The selectors of a list or watch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selector {
+pub(crate) struct Selector {
     labels: Vec<Label>,
     fields: Vec<Field>,
+    /// Objects that are not being deleted are left out, whether they match or not.
+    pub(crate) only_deleting: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,18 +37,24 @@ struct Field {
 }
 
 impl Selector {
-    pub(super) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
+    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, SimError> {
         Ok(Self {
             labels: Parser::new(labels).requirements()?,
             fields: parse_fields(kind, fields)?,
+            only_deleting: false,
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether an object that matches is shown.
+    pub(crate) fn shows(&self, object: &Object) -> bool {
+        !self.only_deleting || !text(&object.value(), "deletionTimestamp").is_empty()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &Object) -> bool {
+    pub(crate) fn matches(&self, object: &Object) -> bool {
         if !self.labels.iter().all(|label| label.matches(object)) {
             return false;
         }

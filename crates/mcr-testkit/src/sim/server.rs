@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -44,9 +47,10 @@ struct FleetInner {
 #[derive(Debug, Default)]
 struct Clusters(Mutex<HashMap<Arc<str>, SimCluster>>);
 
+/// An open port. Dropping it closes the port and all its connections.
 #[derive(Debug)]
-struct Listening {
-    address: SocketAddr,
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
     tls: SimTls,
     handshakes: Arc<Handshakes>,
     stop: CancellationToken,
@@ -87,11 +91,18 @@ impl Drop for Listening {
 enum Serves {
     One(SimCluster),
     Many(Arc<Clusters>),
+    Other(Arc<dyn Answers>),
+}
+
+/// A server of its own behind the listener.
+pub(crate) trait Answers: Send + Sync + std::fmt::Debug {
+    fn answer(&self, parts: Parts, body: Bytes) -> Response<SimBody>;
 }
 
 impl Serves {
     fn cluster<B>(&self, mut request: Request<B>) -> Option<(SimCluster, Request<B>)> {
         match self {
+            Self::Other(_) => None,
             Self::One(cluster) => Some((cluster.clone(), request)),
             Self::Many(clusters) => {
                 let whole = request.uri().path_and_query()?.as_str();
@@ -239,6 +250,15 @@ impl SimFleet {
     }
 }
 
+/// Serves something else than simulated clusters on a port of 127.0.0.1.
+pub(crate) async fn listen_for(
+    port: u16,
+    tls: &SimTls,
+    server: Arc<dyn Answers>,
+) -> Result<Listening, SimServerError> {
+    listen(port, tls, Serves::Other(server)).await
+}
+
 async fn listen(port: u16, tls: &SimTls, serves: Serves) -> Result<Listening, SimServerError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let failed = |source| SimServerError::Listen { address, source };
@@ -321,6 +341,13 @@ async fn answer(
     certificate: Option<Arc<[u8]>>,
     request: Request<Incoming>,
 ) -> Response<SimBody> {
+    if let Serves::Other(server) = serves {
+        let (parts, body) = request.into_parts();
+        return match body.collect().await {
+            Ok(body) => server.answer(parts, body.to_bytes()),
+            Err(_) => Response::new(SimBody::full(Bytes::new())),
+        };
+    }
     match serves.cluster(request) {
         Some((cluster, request)) => {
             cluster

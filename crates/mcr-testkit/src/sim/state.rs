@@ -3,15 +3,32 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::audit::{COMPLETE, Pending, SimAuditEvent, SimAuditLog};
 use super::auth::Users;
+use super::error::SimError;
+use super::kinds::{Kind, Kinds};
+use super::object;
 use super::store::Store;
 use crate::lock::lock;
 
-/// The data of a simulated cluster.
-pub(super) struct ClusterState {
-    pub(super) name: Arc<str>,
-    pub(super) settings: Settings,
+/// A simulated cluster, as requests see it: all data of a server, or one logical cluster of many in it.
+pub(crate) struct ClusterState {
+    pub(crate) name: Arc<str>,
+    /// The logical cluster; empty for all objects of the server.
+    pub(crate) part: Arc<str>,
+    /// The kinds that are served, if they are not those of the store.
+    kinds: Option<Kinds>,
+    /// Whether lists and watches show only objects that are being deleted.
+    pub(crate) only_deleting: bool,
+    server: Arc<ServerState>,
+}
+
+/// The data of a server.
+pub(crate) struct ServerState {
+    pub(crate) settings: Settings,
+    admission: Option<Arc<dyn Admission>>,
     store: Mutex<Store>,
     users: Mutex<Users>,
     audit: Mutex<SimAuditLog>,
@@ -22,15 +39,28 @@ pub(super) struct ClusterState {
     epoch: AtomicU64,
 }
 
+/// Looks at objects before they are stored. It is called under the lock of the store.
+pub(crate) trait Admission: Send + Sync {
+    /// Changes an object that is about to be stored, or refuses it. Both are in the stored version.
+    fn admit(
+        &self,
+        cluster: &str,
+        kind: &Kind,
+        subresource: &str,
+        before: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), SimError>;
+}
+
 /// The options of a cluster that hold for its whole life.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) window: usize,
-    pub(super) bookmark_interval: Duration,
-    pub(super) watch_timeout: Duration,
-    pub(super) audit_limit: usize,
-    pub(super) managed_fields: bool,
-    pub(super) finish_namespaces: bool,
+pub(crate) struct Settings {
+    pub(crate) window: usize,
+    pub(crate) bookmark_interval: Duration,
+    pub(crate) watch_timeout: Duration,
+    pub(crate) audit_limit: usize,
+    pub(crate) managed_fields: bool,
+    pub(crate) finish_namespaces: bool,
 }
 
 /// Makes UIDs and suffixes of names.
@@ -52,7 +82,7 @@ impl Ids {
 }
 
 /// The lock of a cluster's data. Dropping it wakes the watches that a write concerns.
-pub(super) struct StoreGuard<'a>(Option<MutexGuard<'a, Store>>);
+pub(crate) struct StoreGuard<'a>(Option<MutexGuard<'a, Store>>);
 
 impl std::ops::Deref for StoreGuard<'_> {
     type Target = Store;
@@ -85,10 +115,95 @@ impl Drop for StoreGuard<'_> {
 }
 
 impl ClusterState {
-    pub(super) fn new(name: Arc<str>, seed: u64, settings: Settings, store: Store, users: Users) -> Self {
+    pub(crate) fn new(name: Arc<str>, seed: u64, settings: Settings, store: Store, users: Users) -> Self {
+        let server = ServerState::new(seed, settings, store, users, None);
+        Self::part_of(Arc::new(server), name, "".into(), None)
+    }
+
+    /// One logical cluster of a server; all of them if `part` is empty.
+    pub(crate) fn part_of(
+        server: Arc<ServerState>,
+        name: Arc<str>,
+        part: Arc<str>,
+        kinds: Option<Kinds>,
+    ) -> Self {
         Self {
             name,
+            part,
+            kinds,
+            only_deleting: false,
+            server,
+        }
+    }
+
+    /// Hides objects that are not being deleted from lists and watches.
+    pub(crate) fn only_deleting(mut self) -> Self {
+        self.only_deleting = true;
+        self
+    }
+
+    pub(crate) fn kinds(&self, store: &Store) -> Kinds {
+        let own = self.kinds.as_ref();
+        own.unwrap_or_else(|| store.kinds(&self.part)).clone()
+    }
+
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> String {
+        object::key(&self.part, namespace, name)
+    }
+
+    pub(crate) fn prefix(&self, namespace: &str) -> String {
+        object::prefix(&self.part, namespace)
+    }
+
+    /// Notes the logical cluster in an object.
+    pub(crate) fn mark(&self, object: &mut Value) {
+        if self.part.is_empty() {
+            return;
+        }
+        let annotations = object::metadata_mut(object)
+            .entry("annotations")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if !annotations.is_object() {
+            *annotations = Value::Object(Map::new());
+        }
+        annotations[CLUSTER_ANNOTATION] = (*self.part).into();
+    }
+
+    pub(crate) fn admit(
+        &self,
+        kind: &Kind,
+        subresource: &str,
+        before: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), SimError> {
+        match &self.admission {
+            Some(admission) => admission.admit(&self.part, kind, subresource, before, object),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The annotation with the logical cluster of an object.
+pub(crate) const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+
+impl std::ops::Deref for ClusterState {
+    type Target = ServerState;
+    fn deref(&self) -> &ServerState {
+        &self.server
+    }
+}
+
+impl ServerState {
+    pub(crate) fn new(
+        seed: u64,
+        settings: Settings,
+        store: Store,
+        users: Users,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Self {
+        Self {
             settings,
+            admission,
             store: Mutex::new(store),
             users: Mutex::new(users),
             audit: Mutex::default(),
@@ -103,51 +218,51 @@ impl ClusterState {
     }
 
     /// Locks the data. A write changes the store in one step at its end, so a panic before leaves the store intact.
-    pub(super) fn store(&self) -> StoreGuard<'_> {
+    pub(crate) fn store(&self) -> StoreGuard<'_> {
         StoreGuard(Some(lock(&self.store)))
     }
 
-    pub(super) fn users(&self) -> MutexGuard<'_, Users> {
+    pub(crate) fn users(&self) -> MutexGuard<'_, Users> {
         lock(&self.users)
     }
 
-    pub(super) fn next_watch(&self) -> u64 {
+    pub(crate) fn next_watch(&self) -> u64 {
         self.watches.fetch_add(1, Ordering::Relaxed);
         self.watch_numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn watch_ended(&self) {
+    pub(crate) fn watch_ended(&self) {
         self.watches.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn open_watches(&self) -> usize {
+    pub(crate) fn open_watches(&self) -> usize {
         self.watches.load(Ordering::Relaxed)
     }
 
-    pub(super) fn end_watches(&self) {
+    pub(crate) fn end_watches(&self) {
         let mut store = self.store();
         self.epoch.fetch_add(1, Ordering::AcqRel);
         store.wake_all();
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    pub(super) fn audit(&self) -> SimAuditLog {
+    pub(crate) fn audit(&self) -> SimAuditLog {
         lock(&self.audit).clone()
     }
 
-    pub(super) fn audit_push(&self, event: SimAuditEvent) {
+    pub(crate) fn audit_push(&self, event: SimAuditEvent) {
         lock(&self.audit).push(event, self.settings.audit_limit);
     }
 
-    pub(super) fn audit_end(&self, Pending(mut event): Pending) {
+    pub(crate) fn audit_end(&self, Pending(mut event): Pending) {
         event.stage = COMPLETE;
         self.audit_push(*event);
     }
 
-    pub(super) fn uid(&self) -> String {
+    pub(crate) fn uid(&self) -> String {
         let (high, low) = (self.ids.next(), self.ids.next());
         let low = (low & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
         format!(
@@ -161,7 +276,7 @@ impl ClusterState {
     }
 
     /// Five characters as `generateName` adds them.
-    pub(super) fn suffix(&self) -> String {
+    pub(crate) fn suffix(&self) -> String {
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.ids.next();
         let letters = std::iter::from_fn(|| {
@@ -170,6 +285,12 @@ impl ClusterState {
             LETTERS.get(index).map(|letter| char::from(*letter))
         });
         letters.take(5).collect()
+    }
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").finish_non_exhaustive()
     }
 }
 

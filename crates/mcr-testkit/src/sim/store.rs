@@ -9,14 +9,14 @@ use super::object::{ByKey, Object};
 
 /// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Added,
     Modified,
     Deleted,
 }
 
 impl Change {
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -27,17 +27,17 @@ impl Change {
 
 /// One write in the history of a resource.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) change: Change,
+pub(crate) struct Event {
+    pub(crate) change: Change,
     /// Of a deletion: the last state, under the version of the deletion.
-    pub(super) object: Arc<Object>,
+    pub(crate) object: Arc<Object>,
     /// The state before the write, for watches with a selector and lists of old versions.
-    pub(super) previous: Option<Arc<Object>>,
+    pub(crate) previous: Option<Arc<Object>>,
 }
 
 /// The objects of one resource and its latest history.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     objects: BTreeSet<ByKey>,
     log: VecDeque<Event>,
     /// The history up to this version has been dropped.
@@ -48,31 +48,37 @@ pub(super) struct Table {
 
 /// The data of a cluster. Writes to it are made under one lock, so versions are in order.
 #[derive(Debug)]
-pub(super) struct Store {
-    pub(super) version: u64,
-    pub(super) kinds: Kinds,
+pub(crate) struct Store {
+    pub(crate) version: u64,
+    kinds: Kinds,
+    /// The kinds of those logical clusters that have others than `kinds`.
+    kinds_of: HashMap<Arc<str>, Kinds>,
     tables: HashMap<Arc<str>, Table>,
     /// How many writes per resource are remembered.
     window: usize,
     compacted: u64,
+    /// The table and key of each write since they were last taken, if somebody takes them.
+    pub(crate) written: Option<Vec<(Arc<str>, Box<str>)>>,
     /// Watches to wake once the lock is free.
-    pub(super) wakes: Vec<Waker>,
+    pub(crate) wakes: Vec<Waker>,
 }
 
 impl Store {
-    pub(super) fn new(window: usize) -> Self {
+    pub(crate) fn new(window: usize) -> Self {
         Self {
             version: 1,
             kinds: Kinds::default(),
+            kinds_of: HashMap::new(),
             tables: HashMap::new(),
             window,
             compacted: 0,
+            written: None,
             wakes: Vec::new(),
         }
     }
 
     /// Another store with the same objects, sharing their memory. Its history starts now.
-    pub(super) fn fork(&self, window: usize) -> Self {
+    pub(crate) fn fork(&self, window: usize) -> Self {
         let copy = |(resource, table): (&Arc<str>, &Table)| {
             let table = Table {
                 objects: table.objects.clone(),
@@ -84,24 +90,59 @@ impl Store {
         Self {
             version: self.version,
             kinds: self.kinds.clone(),
+            kinds_of: self.kinds_of.clone(),
             tables: self.tables.iter().map(copy).collect(),
             window,
             compacted: self.version,
+            written: None,
             wakes: Vec::new(),
         }
     }
 
-    pub(super) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
+    /// A store of many logical clusters, each of which serves these kinds, and tells its writes.
+    pub(crate) fn shared(window: usize, kinds: Kinds) -> Self {
+        Self {
+            kinds,
+            written: Some(Vec::new()),
+            ..Self::new(window)
+        }
+    }
+
+    /// The kinds of a logical cluster; of the server for the empty string.
+    pub(crate) fn kinds(&self, cluster: &str) -> &Kinds {
+        self.kinds_of.get(cluster).unwrap_or(&self.kinds)
+    }
+
+    pub(crate) fn kinds_mut(&mut self, cluster: &str) -> &mut Kinds {
+        if cluster.is_empty() {
+            return &mut self.kinds;
+        }
+        let common = &self.kinds;
+        self.kinds_of
+            .entry(cluster.into())
+            .or_insert_with(|| common.clone())
+    }
+
+    /// Forgets that a logical cluster has other kinds, and returns them.
+    pub(crate) fn take_kinds(&mut self, cluster: &str) -> Option<Kinds> {
+        self.kinds_of.remove(cluster)
+    }
+
+    pub(crate) fn set_kinds(&mut self, cluster: &str, kinds: Kinds) {
+        self.kinds_of.insert(cluster.into(), kinds);
+    }
+
+    pub(crate) fn get(&self, resource: &str, key: &str) -> Option<&Arc<Object>> {
         self.tables.get(resource)?.objects.get(key).map(|entry| &entry.0)
     }
 
     /// The version the next write will have.
-    pub(super) fn next_version(&self) -> u64 {
+    pub(crate) fn next_version(&self) -> u64 {
         self.version + 1
     }
 
     /// Stores an object, which must have the [`next_version`](Self::next_version).
-    pub(super) fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
+    pub(crate) fn put(&mut self, resource: &Arc<str>, object: Arc<Object>) {
         let table = self.table(resource);
         let previous = table.objects.replace(ByKey(object.clone())).map(|entry| entry.0);
         let change = if previous.is_some() {
@@ -119,7 +160,7 @@ impl Store {
         );
     }
 
-    pub(super) fn remove(&mut self, resource: &Arc<str>, key: &str) {
+    pub(crate) fn remove(&mut self, resource: &Arc<str>, key: &str) {
         let version = self.next_version();
         let Some(ByKey(previous)) = self.table(resource).objects.take(key) else {
             return;
@@ -134,6 +175,9 @@ impl Store {
 
     fn record(&mut self, resource: &Arc<str>, event: Event) {
         self.version = event.object.version;
+        if let Some(written) = &mut self.written {
+            written.push((resource.clone(), event.object.key.clone()));
+        }
         let window = self.window;
         let table = self.table(resource);
         table.log.push_back(event);
@@ -153,7 +197,7 @@ impl Store {
     }
 
     /// Drops the history up to a version: requests for older versions get 410.
-    pub(super) fn compact(&mut self, version: u64) {
+    pub(crate) fn compact(&mut self, version: u64) {
         let version = version.min(self.version);
         self.compacted = self.compacted.max(version);
         for table in self.tables.values_mut() {
@@ -172,24 +216,20 @@ impl Store {
     }
 
     /// Forgets the history of one resource.
-    pub(super) fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
+    pub(crate) fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
         let table = self.table(resource);
         table.log = VecDeque::new();
         table.forgotten = version;
     }
 
-    /// The objects of a namespace (or of all, for ""), in order, as they are.
-    pub(super) fn current<'a>(
+    /// The objects whose keys begin so, in order, as they are. See [`prefix`](super::object::prefix).
+    pub(crate) fn current<'a>(
         &'a self,
         resource: &str,
-        namespace: &str,
+        prefix: &str,
         after: &str,
     ) -> impl Iterator<Item = &'a Arc<Object>> {
-        let prefix = if namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{namespace}/")
-        };
+        let prefix = prefix.to_owned();
         let start = if after.is_empty() {
             Bound::Included(prefix.as_str())
         } else {
@@ -205,10 +245,10 @@ impl Store {
     }
 
     /// The objects as they were at a version. Fails with 410 if the history does not reach back to it.
-    pub(super) fn at(
+    pub(crate) fn at(
         &self,
         resource: &str,
-        namespace: &str,
+        prefix: &str,
         after: &str,
         version: u64,
     ) -> Result<Vec<Arc<Object>>, SimError> {
@@ -218,7 +258,7 @@ impl Store {
             ));
         }
         let mut objects: BTreeSet<ByKey> = self
-            .current(resource, namespace, after)
+            .current(resource, prefix, after)
             .cloned()
             .map(ByKey)
             .collect();
@@ -231,25 +271,20 @@ impl Store {
                 objects.insert(ByKey(previous.clone()));
             }
         }
-        let prefix = if namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{namespace}/")
-        };
         let objects = objects.into_iter().map(|entry| entry.0);
         Ok(objects
-            .filter(|object| object.key.starts_with(&prefix) && (after.is_empty() || &*object.key > after))
+            .filter(|object| object.key.starts_with(prefix) && (after.is_empty() || &*object.key > after))
             .collect())
     }
 
-    pub(super) fn forgotten(&self, resource: &str) -> u64 {
+    pub(crate) fn forgotten(&self, resource: &str) -> u64 {
         self.tables
             .get(resource)
             .map_or(self.compacted, |table| table.forgotten)
     }
 
     /// The writes after a version, oldest first.
-    pub(super) fn since(&self, resource: &str, version: u64) -> impl Iterator<Item = &Event> {
+    pub(crate) fn since(&self, resource: &str, version: u64) -> impl Iterator<Item = &Event> {
         let log = self.tables.get(resource).map(|table| &table.log);
         let start = log.map_or(0, |log| {
             log.partition_point(|event| event.object.version <= version)
@@ -257,11 +292,11 @@ impl Store {
         log.into_iter().flat_map(move |log| log.range(start..))
     }
 
-    pub(super) fn wait(&mut self, resource: &Arc<str>, watch: u64, waker: Waker) {
+    pub(crate) fn wait(&mut self, resource: &Arc<str>, watch: u64, waker: Waker) {
         self.table(resource).waiting.insert(watch, waker);
     }
 
-    pub(super) fn forget_watch(&mut self, resource: &str, watch: u64) {
+    pub(crate) fn forget_watch(&mut self, resource: &str, watch: u64) {
         if let Some(table) = self.tables.get_mut(resource) {
             table.waiting.remove(&watch);
             if table.waiting.is_empty() {
@@ -270,7 +305,7 @@ impl Store {
         }
     }
 
-    pub(super) fn wake_resource(&mut self, resource: &Arc<str>) {
+    pub(crate) fn wake_resource(&mut self, resource: &Arc<str>) {
         let waiting: Vec<Waker> = self
             .table(resource)
             .waiting
@@ -280,17 +315,17 @@ impl Store {
         self.wakes.extend(waiting);
     }
 
-    pub(super) fn wake_all(&mut self) {
+    pub(crate) fn wake_all(&mut self) {
         for table in self.tables.values_mut() {
             self.wakes.extend(table.waiting.drain().map(|(_, waker)| waker));
         }
     }
 
-    pub(super) fn object_count(&self) -> usize {
+    pub(crate) fn object_count(&self) -> usize {
         self.tables.values().map(|table| table.objects.len()).sum()
     }
 
-    pub(super) fn resources(&self) -> Vec<Arc<str>> {
+    pub(crate) fn resources(&self) -> Vec<Arc<str>> {
         self.tables.keys().cloned().collect()
     }
 }

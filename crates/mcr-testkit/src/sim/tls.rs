@@ -27,7 +27,7 @@ pub struct SimCertificate {
     pub certificate: String,
     /// Its private key.
     pub key: String,
-    pub(super) der: Vec<u8>,
+    pub(crate) der: Vec<u8>,
 }
 
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SimServerError {
@@ -104,7 +104,7 @@ impl SimTls {
         })
     }
 
-    pub(super) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> tokio_rustls::TlsAcceptor {
         self.0.config.clone().into()
     }
 }

@@ -23,7 +23,9 @@ impl Write<'_> {
         mut object: Value,
         managed_already: bool,
     ) -> Result<Done, SimError> {
-        let before = live.value_as(self.kind);
+        let before = live.stored(self.kind);
+        self.kind.to_stored(&mut object);
+        cluster.mark(&mut object);
         self.check_preconditions(&before, &object, live.version)?;
         self.carry_over(&before, &mut object);
         let deleting = !text(&before, "deletionTimestamp").is_empty();
@@ -48,6 +50,8 @@ impl Write<'_> {
         if tracked && !managed_already {
             managed::track(self.kind, self.subresource, &self.manager, &before, &mut object);
         }
+        cluster.mark(&mut object);
+        cluster.admit(self.kind, self.subresource, Some(&before), &mut object)?;
         let metadata = metadata_mut(&mut object);
         metadata.insert("resourceVersion".to_owned(), live.version.to_string().into());
         if managed::same(&before, &object) {
@@ -56,13 +60,13 @@ impl Write<'_> {
         if deleting && may_go(self.kind, &object) {
             // This update has removed the last finalizer, so the object is deleted. The answer has the new state, the
             // `DELETED` event the state before.
-            let last = Arc::new(Object::new(object, live.version));
+            let last = Arc::new(Object::new(&cluster.part, object, live.version));
             if !self.dry_run {
-                self.remove(store, live);
+                self.remove(cluster, store, live);
             }
             return Ok(Done::with(last));
         }
-        self.commit(store, object).map(Done::with)
+        self.commit(cluster, store, object).map(Done::with)
     }
 
     fn check_preconditions(&self, before: &Value, object: &Value, live: u64) -> Result<(), SimError> {
@@ -94,7 +98,7 @@ impl Write<'_> {
                 "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
                  Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}",
                 self.kind.plural,
-                object::key(self.namespace, self.name),
+                object::key("", self.namespace, self.name),
             );
             return Err(SimError::conflict(self.kind, self.name, &why));
         }

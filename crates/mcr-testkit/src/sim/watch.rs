@@ -22,12 +22,13 @@ const CHUNK: usize = 64 * 1024;
 
 /// A running watch. It has no task: polling the body reads the next events from the store, and a write to the store
 /// wakes the reader of the body.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     cluster: Arc<ClusterState>,
     number: u64,
     epoch: u64,
     kind: Arc<Kind>,
-    namespace: Box<str>,
+    /// The keys that the watch is about begin so.
+    prefix: Box<str>,
     selector: Selector,
     form: Form,
     /// The resource version up to which events have been sent.
@@ -45,15 +46,15 @@ pub(super) struct Watch {
     ended: bool,
     lines: Vec<u8>,
     /// The entry of the audit log, which is written when the watch ends.
-    pub(super) audited: Option<super::audit::Pending>,
+    pub(crate) audited: Option<super::audit::Pending>,
 }
 
 impl Watch {
-    pub(super) fn start(
+    pub(crate) fn start(
         cluster: &Arc<ClusterState>,
         store: &Store,
         kind: &Arc<Kind>,
-        namespace: &str,
+        prefix: &str,
         options: &ListOptions,
         form: Form,
     ) -> Self {
@@ -67,9 +68,9 @@ impl Watch {
             _ => store.version,
         };
         let initial: Vec<Arc<Object>> = if wants_state {
-            let current = store.current(&kind.resource, namespace, "");
+            let current = store.current(&kind.table, prefix, "");
             current
-                .filter(|object| options.selector.matches(object))
+                .filter(|object| options.selector.matches(object) && options.selector.shows(object))
                 .cloned()
                 .collect()
         } else {
@@ -86,7 +87,7 @@ impl Watch {
             number: cluster.next_watch(),
             epoch: cluster.epoch(),
             kind: kind.clone(),
-            namespace: namespace.into(),
+            prefix: prefix.into(),
             selector: options.selector.clone(),
             form,
             version,
@@ -105,7 +106,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_lines(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
             return Poll::Ready(None);
         }
@@ -167,8 +168,8 @@ impl Watch {
             self.ended = true;
             return;
         }
-        if store
-            .kinds
+        if cluster
+            .kinds(&store)
             .find(&self.kind.group, &self.kind.version, &self.kind.plural)
             .is_none()
         {
@@ -176,7 +177,7 @@ impl Watch {
             self.ended = true;
             return;
         }
-        let forgotten = store.forgotten(&self.kind.resource);
+        let forgotten = store.forgotten(&self.kind.table);
         if self.version < forgotten && self.version < store.version {
             let (version, oldest) = (self.version, forgotten + 1);
             let message = format!("too old resource version: {version} ({oldest})");
@@ -185,13 +186,13 @@ impl Watch {
             return;
         }
         let mut told = self.version;
-        let news: Vec<Event> = store.since(&self.kind.resource, self.version).cloned().collect();
+        let news: Vec<Event> = store.since(&self.kind.table, self.version).cloned().collect();
         for event in &news {
             if self.lines.len() >= CHUNK {
                 break;
             }
             told = event.object.version;
-            if !self.namespace.is_empty() && event.object.namespace() != &*self.namespace {
+            if !event.object.key.starts_with(&*self.prefix) || !self.selector.shows(&event.object) {
                 continue;
             }
             let matches = |object: &Arc<Object>| self.selector.matches(object);
@@ -218,7 +219,7 @@ impl Watch {
         }
         self.version = told;
         if self.lines.is_empty() {
-            store.wait(&self.kind.resource, self.number, context.waker().clone());
+            store.wait(&self.kind.table, self.number, context.waker().clone());
         }
     }
 
@@ -252,9 +253,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.cluster.watch_ended();
-        self.cluster
-            .store()
-            .forget_watch(&self.kind.resource, self.number);
+        self.cluster.store().forget_watch(&self.kind.table, self.number);
         if let Some(pending) = self.audited.take() {
             self.cluster.audit_end(pending);
         }

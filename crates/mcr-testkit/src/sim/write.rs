@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cause::Cause;
 use super::error::SimError;
 use super::kinds::{Kind, NAMESPACES};
-use super::object::{self, Object, metadata_mut, text};
+use super::object::{Object, metadata_mut, text};
 use super::patch::Patch;
 use super::state::ClusterState;
 use super::store::Store;
@@ -13,7 +13,7 @@ use super::{apply, clock, crd, defaults, managed};
 
 /// The operation on an object.
 #[derive(Debug)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     Create(Value),
     Update(Value),
     Patch(Patch),
@@ -27,27 +27,27 @@ pub(super) enum Verb {
 
 /// The target and the options of a write, and its field manager.
 #[derive(Debug)]
-pub(super) struct Write<'a> {
-    pub(super) kind: &'a Arc<Kind>,
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
+pub(crate) struct Write<'a> {
+    pub(crate) kind: &'a Arc<Kind>,
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
     /// `status`, `finalize`, or empty for the object itself.
-    pub(super) subresource: &'a str,
-    pub(super) manager: String,
-    pub(super) dry_run: bool,
+    pub(crate) subresource: &'a str,
+    pub(crate) manager: String,
+    pub(crate) dry_run: bool,
 }
 
 /// The result of a write.
 #[derive(Debug)]
-pub(super) struct Done {
-    pub(super) object: Arc<Object>,
-    pub(super) created: bool,
+pub(crate) struct Done {
+    pub(crate) object: Arc<Object>,
+    pub(crate) created: bool,
     /// Whether a deletion removed the object. `false` if it only set `deletionTimestamp`.
-    pub(super) removed: bool,
+    pub(crate) removed: bool,
 }
 
 impl Done {
-    pub(super) fn with(object: Arc<Object>) -> Self {
+    pub(crate) fn with(object: Arc<Object>) -> Self {
         Self {
             object,
             created: false,
@@ -57,7 +57,7 @@ impl Done {
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn new(kind: &'a Arc<Kind>, namespace: &'a str, name: &'a str, manager: &str) -> Self {
+    pub(crate) fn new(kind: &'a Arc<Kind>, namespace: &'a str, name: &'a str, manager: &str) -> Self {
         Self {
             kind,
             namespace,
@@ -68,12 +68,12 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(super) fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
+    pub(crate) fn run(&self, cluster: &ClusterState, verb: Verb) -> Result<Done, SimError> {
         let mut store = cluster.store();
         self.run_in(cluster, &mut store, verb)
     }
 
-    pub(super) fn run_in(
+    pub(crate) fn run_in(
         &self,
         cluster: &ClusterState,
         store: &mut Store,
@@ -88,24 +88,25 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(super) fn live(&self, store: &Store) -> Result<Arc<Object>, SimError> {
-        let key = object::key(self.namespace, self.name);
-        let live = store.get(&self.kind.resource, &key).cloned();
+    pub(crate) fn live(&self, cluster: &ClusterState, store: &Store) -> Result<Arc<Object>, SimError> {
+        let key = cluster.key(self.namespace, self.name);
+        let live = store.get(&self.kind.table, &key).cloned();
         live.ok_or_else(|| SimError::not_found(self.kind, self.name))
     }
 
-    pub(super) fn invalid(&self, name: &str, causes: &[Cause]) -> SimError {
+    pub(crate) fn invalid(&self, name: &str, causes: &[Cause]) -> SimError {
         SimError::invalid(group_in_errors(self.kind), &self.kind.kind, name, causes)
     }
 
     fn create(&self, cluster: &ClusterState, store: &mut Store, mut object: Value) -> Result<Done, SimError> {
+        self.kind.to_stored(&mut object);
         self.check_namespace(&mut object)?;
         if !text(&object, "resourceVersion").is_empty() {
             return Err(SimError::internal(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.namespace_is_open(store, &object)?;
+        self.namespace_is_open(cluster, store, &object)?;
         let now = clock::now();
         let uid = cluster.uid();
         let metadata = metadata_mut(&mut object);
@@ -123,7 +124,7 @@ impl<'a> Write<'a> {
         if generated {
             let mut name = format!("{prefix}{}", cluster.suffix());
             while store
-                .get(&self.kind.resource, &object::key(self.namespace, &name))
+                .get(&self.kind.table, &cluster.key(self.namespace, &name))
                 .is_some()
             {
                 name = format!("{prefix}{}", cluster.suffix());
@@ -159,12 +160,14 @@ impl<'a> Write<'a> {
             }
             _ => {}
         }
-        let key = object::key(self.namespace, &name);
-        if let Some(there) = store.get(&self.kind.resource, &key) {
+        cluster.mark(&mut object);
+        let key = cluster.key(self.namespace, &name);
+        if let Some(there) = store.get(&self.kind.table, &key) {
             let leaving = !text(&there.value(), "deletionTimestamp").is_empty();
             return Err(SimError::already_exists(self.kind, &name, leaving));
         }
-        let object = self.commit(store, object)?;
+        cluster.admit(self.kind, self.subresource, None, &mut object)?;
+        let object = self.commit(cluster, store, object)?;
         Ok(Done {
             created: true,
             ..Done::with(object)
@@ -184,12 +187,19 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
-    fn namespace_is_open(&self, store: &Store, object: &Value) -> Result<(), SimError> {
+    fn namespace_is_open(
+        &self,
+        cluster: &ClusterState,
+        store: &Store,
+        object: &Value,
+    ) -> Result<(), SimError> {
         if !self.kind.namespaced {
             return Ok(());
         }
         let namespace = self.namespace;
-        let found = store.get(NAMESPACES, namespace).map(|object| object.value());
+        let found = store
+            .get(NAMESPACES, &cluster.key("", namespace))
+            .map(|object| object.value());
         let Some(found) = found else {
             let message = format!("namespaces \"{namespace}\" not found");
             let details = json!({ "name": namespace, "kind": "namespaces" });
@@ -222,7 +232,7 @@ impl<'a> Write<'a> {
         }
         self.same_name(given)?;
         self.check_namespace(&mut object)?;
-        match self.live(store) {
+        match self.live(cluster, store) {
             Ok(live) => self.replace(cluster, store, &live, object, false),
             Err(_) if self.kind.create_on_update && self.subresource.is_empty() => {
                 self.create(cluster, store, object)
@@ -242,7 +252,7 @@ impl<'a> Write<'a> {
     }
 
     fn patch(&self, cluster: &ClusterState, store: &mut Store, patch: &Patch) -> Result<Done, SimError> {
-        let live = self.live(store)?;
+        let live = self.live(cluster, store)?;
         let before = live.value_as(self.kind);
         let object = patch.apply(self.kind, &before)?;
         self.same_name(text(&object, "name"))?;
@@ -267,7 +277,7 @@ impl<'a> Write<'a> {
         }
         self.check_namespace(&mut config)?;
         metadata_mut(&mut config).insert("name".to_owned(), self.name.into());
-        match self.live(store) {
+        match self.live(cluster, store) {
             Ok(live) => {
                 let version = text(&config, "resourceVersion").to_owned();
                 let before = live.value_as(self.kind);
@@ -300,7 +310,7 @@ impl<'a> Write<'a> {
     }
 
     /// Prunes fields that the schema of its CRD does not name, and fills in defaults.
-    pub(super) fn prune_and_fill_in(&self, object: &mut Value) {
+    pub(crate) fn prune_and_fill_in(&self, object: &mut Value) {
         let schema = self
             .kind
             .custom
@@ -312,7 +322,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    pub(super) fn check(&self, object: &Value) -> Vec<Cause> {
+    pub(crate) fn check(&self, object: &Value) -> Vec<Cause> {
         let below = if self.subresource == "status" {
             "status"
         } else {
@@ -328,40 +338,45 @@ impl<'a> Write<'a> {
             .unwrap_or_default()
     }
 
-    pub(super) fn commit(&self, store: &mut Store, object: Value) -> Result<Arc<Object>, SimError> {
+    pub(crate) fn commit(
+        &self,
+        cluster: &ClusterState,
+        store: &mut Store,
+        object: Value,
+    ) -> Result<Arc<Object>, SimError> {
         let kinds = if self.kind.is_crds() {
             Some(crd::kinds(&object)?)
         } else {
             None
         };
         if self.dry_run {
-            let mut object = Object::new(object, store.version);
+            let mut object = Object::new(&cluster.part, object, store.version);
             object.forget_version();
             return Ok(Arc::new(object));
         }
-        let object = Arc::new(Object::new(object, store.next_version()));
-        store.put(&self.kind.resource, object.clone());
+        let object = Arc::new(Object::new(&cluster.part, object, store.next_version()));
+        store.put(&self.kind.table, object.clone());
         if let Some(kinds) = kinds {
-            store.kinds.set_crd(object.name(), kinds);
+            store.kinds_mut(&cluster.part).set_crd(object.name(), kinds);
         }
         Ok(object)
     }
 
-    pub(super) fn remove(&self, store: &mut Store, object: &Object) {
-        store.remove(&self.kind.resource, &object.key);
+    pub(crate) fn remove(&self, cluster: &ClusterState, store: &mut Store, object: &Object) {
+        store.remove(&self.kind.table, &object.key);
         if !self.kind.is_crds() {
             return;
         }
         // Deleting a CRD deletes its objects.
-        for kind in store.kinds.remove_crd(object.name()) {
+        for kind in store.kinds_mut(&cluster.part).remove_crd(object.name()) {
             let keys: Vec<_> = store
-                .current(&kind.resource, "", "")
+                .current(&kind.table, &cluster.prefix(""), "")
                 .map(|object| object.key.clone())
                 .collect();
             for key in keys {
-                store.remove(&kind.resource, &key);
+                store.remove(&kind.table, &key);
             }
-            store.wake_resource(&kind.resource);
+            store.wake_resource(&kind.table);
         }
     }
 }
