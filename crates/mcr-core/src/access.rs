@@ -135,12 +135,6 @@ impl From<KubeconfigAccess> for Access {
     }
 }
 
-impl From<ScopedAccess> for Access {
-    fn from(scoped: ScopedAccess) -> Self {
-        Self::Scoped(scoped)
-    }
-}
-
 impl From<EndpointAccess> for Access {
     fn from(endpoint: EndpointAccess) -> Self {
         Self::Endpoint(Box::new(endpoint))
@@ -214,9 +208,9 @@ struct Inner {
     endpoints: watch::Sender<Endpoints>,
 }
 
-/// The access of each endpoint, by its name. Each call of [`Scope::set_endpoint`] allocates a new `Arc`, so that a
-/// subscriber can tell which endpoint was set.
-pub(crate) type Endpoints = BTreeMap<Arc<str>, Arc<Access>>;
+/// The access and the declared identity of each endpoint, by its name. Each call of [`Scope::set_endpoint`] allocates a new
+/// `Arc`, so that a subscriber can tell which endpoint was set.
+pub(crate) type Endpoints = BTreeMap<Arc<str>, Arc<(Access, Option<Arc<str>>)>>;
 
 impl Scope {
     /// A scope without endpoints. Calls [`ScopeLayout::name`] and [`ScopeLayout::watch_prefix`] once, and keeps the results.
@@ -241,10 +235,19 @@ impl Scope {
     /// Setting the same access again costs nothing. A place in a scope can't be an endpoint, because it has no connection:
     /// clusters behind such an endpoint stay Unreachable and show that as the reason.
     pub fn set_endpoint(&self, name: impl Into<Arc<str>>, access: impl Into<Access>) {
-        let (name, access) = (name.into(), Arc::new(access.into()));
-        self.0.endpoints.send_modify(|endpoints| {
-            endpoints.insert(name, access);
-        });
+        self.set_endpoint_with_identity(name, access, None);
+    }
+
+    /// Does the same, and declares the identity of the API server, in place of the UID of the namespace `kube-system`.
+    pub fn set_endpoint_with_identity(
+        &self,
+        name: impl Into<Arc<str>>,
+        access: impl Into<Access>,
+        identity: impl Into<Option<Arc<str>>>,
+    ) {
+        let (name, endpoint) = (name.into(), Arc::new((access.into(), identity.into())));
+        let insert = |endpoints: &mut Endpoints| _ = endpoints.insert(name, endpoint);
+        self.0.endpoints.send_modify(insert);
     }
 
     /// Removes an endpoint.
@@ -272,10 +275,24 @@ impl Scope {
     /// [identity](crate::ClusterSpec::identity). Without a declared identity, a cluster at another place or endpoint is
     /// another cluster.
     pub fn place(&self, endpoint: impl Into<Arc<str>>, place: impl Into<Arc<str>>) -> Access {
+        self.place_without(endpoint, place, BTreeMap::new())
+    }
+
+    /// Does the same for a cluster that may not have some kinds which the endpoint lists for all its clusters.
+    ///
+    /// `withheld` has the reason for each such kind, by `<plural>` or `<plural>.<group>`. The kind is blocked in this cluster,
+    /// with that reason. Once the cluster is announced without it, the kind is listed, and the cluster goes on as it is.
+    pub fn place_without(
+        &self,
+        endpoint: impl Into<Arc<str>>,
+        place: impl Into<Arc<str>>,
+        withheld: BTreeMap<String, String>,
+    ) -> Access {
         Access::Scoped(ScopedAccess {
             scope: self.clone(),
             endpoint: endpoint.into(),
             place: place.into(),
+            withheld: (!withheld.is_empty()).then(|| withheld.into()),
         })
     }
 
@@ -319,4 +336,12 @@ pub struct ScopedAccess {
     pub(crate) scope: Scope,
     pub(crate) endpoint: Arc<str>,
     pub(crate) place: Arc<str>,
+    pub(crate) withheld: Option<Arc<BTreeMap<String, String>>>,
+}
+
+impl ScopedAccess {
+    /// Whether both are the same place.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.endpoint == other.endpoint && self.place == other.place
+    }
 }

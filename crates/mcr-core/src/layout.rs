@@ -58,7 +58,8 @@ pub trait ScopeLayout: Send + Sync + 'static {
     }
 
     /// Whether every object that leaves a watch without selectors was deleted. `false` by default: requests for such objects
-    /// then have the state `LeftWatch`, not `Deleted`.
+    /// then have the state `LeftWatch`, not `Deleted`. Between several endpoints they also come later, by
+    /// [`FleetSettings::uncertain_deletion_delay`](crate::FleetSettings::uncertain_deletion_delay).
     ///
     /// Return `true` only if the endpoint has no other reason to remove objects. kcp has one: a revoked permission claim.
     fn deletions_are_certain(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod api;
 mod env;
+mod grant;
 mod progress;
 mod unreadable;
 
@@ -13,12 +14,12 @@ use mcr_client::{ResponseBody, internal::jitter};
 use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event, parse_list};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-pub use self::env::DriverEnv;
 use self::{
     api::{list_page, start_watch},
     progress::{EndedWatch, Position, Progress, Received},
     unreadable::Unreadable,
 };
+pub use self::{env::DriverEnv, grant::confirm_grant};
 use crate::{
     WatchError, WatchRequest,
     counters::count,
@@ -114,6 +115,7 @@ impl Driver {
 
     /// Reports an error and waits until it is time to try again.
     async fn failed(&mut self, error: WatchError) {
+        let error = self.kind.explain(error);
         let retry = self.progress.failed(&error);
         let pause = retry.pause;
         self.env.counts.failure(&error);
@@ -149,10 +151,9 @@ impl Driver {
 
     /// Lists everything, so that a watch can continue from there.
     async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
-        let newest = !self.target.may_list_from_cache();
         let started = Instant::now();
         self.unreadable.list_started();
-        let resource_version = self.list_pages(newest).await?;
+        let resource_version = self.list_pages().await?;
         self.unreadable.list_completed();
         self.env.counts.listed(started.elapsed());
         self.progress.listed(Position {
@@ -167,8 +168,9 @@ impl Driver {
     }
 
     /// Puts the objects of all pages into the target. Returns the resource version of the list.
-    async fn list_pages(&mut self, newest: bool) -> Result<String, WatchError> {
+    async fn list_pages(&mut self) -> Result<String, WatchError> {
         self.target.begin_listing();
+        let newest = !self.target.may_list_from_cache();
         let mut complete = true;
         let mut continue_token: Option<String> = None;
         let mut left = self.env.settings.list_timeout;
@@ -349,30 +351,107 @@ fn relist_requested(target: &dyn WatchTarget, not_before: Instant) -> BoxFuture<
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use mcr_access::ClusterName;
-    use mcr_client::Transport;
+    use mcr_client::{Transport, internal::Observable};
     use mcr_store::TemplateRegistry;
     use tokio::sync::Semaphore;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{health::Health, shared::SharedWatch};
+    use crate::{WatchStatus, health::Health, shared::SharedWatch};
+
+    /// An environment without a server.
+    fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {
+        DriverEnv {
+            cluster: ClusterName::unchecked("a"),
+            transport: Transport::new(ClusterName::unchecked("a")),
+            health: Arc::new(Health::new(phase)),
+            list_permits: Arc::new(Semaphore::new(1)),
+            settings: Arc::default(),
+            counts: Arc::default(),
+            templates: Arc::new(TemplateRegistry::new(request.encoding())),
+        }
+    }
 
     /// Each watch has such a task for its whole life.
     #[test]
     fn the_task_of_a_watch_is_small() {
         let request = WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>();
-        let env = DriverEnv {
-            cluster: ClusterName::unchecked("a"),
-            transport: Transport::new(ClusterName::unchecked("a")),
-            health: Arc::new(Health::new(Phase::Down)),
-            list_permits: Arc::new(Semaphore::new(1)),
-            settings: Arc::default(),
-            counts: Arc::default(),
-            templates: Arc::new(TemplateRegistry::new(request.encoding())),
-        };
+        let env = env(&request, Phase::Down);
         let watch = Arc::new(SharedWatch::new(request, CancellationToken::new()));
         let task = size_of_val(&drive(watch, env));
         assert!(task < 1_300, "{task} bytes");
+    }
+
+    /// Writes down what the driver asks and tells, until a list has failed.
+    struct Asked {
+        request: WatchRequest,
+        status: Observable<WatchStatus>,
+        stop: CancellationToken,
+        lines: Mutex<Vec<&'static str>>,
+    }
+
+    impl Asked {
+        fn push(&self, line: &'static str) {
+            self.lines.lock().unwrap().push(line);
+        }
+    }
+
+    impl WatchTarget for Asked {
+        fn query(&self) -> &WatchRequest {
+            &self.request
+        }
+        fn stopped(&self) -> &CancellationToken {
+            &self.stop
+        }
+        fn objects(&self) -> usize {
+            0
+        }
+        fn begin_listing(&self) {
+            self.push("begins");
+        }
+        fn finish_listing(&self, _: bool) {
+            self.push("ends");
+        }
+        fn abort_listing(&self) {
+            self.push("breaks off");
+            self.stop.cancel();
+        }
+        fn put(
+            &self,
+            _: Item<'_>,
+            _: bool,
+            _: &mut Encoder,
+        ) -> Result<Option<PlacedObject>, UnreadableObject> {
+            Ok(None)
+        }
+        fn delete(&self, _: Item<'_>, _: &mut Encoder) -> Result<Option<PlacedObject>, UnreadableObject> {
+            Ok(None)
+        }
+        fn driver_status(&self) -> &Observable<WatchStatus> {
+            &self.status
+        }
+        fn status_changed(&self) {}
+        fn may_list_from_cache(&self) -> bool {
+            self.push("from the cache?");
+            false
+        }
+    }
+
+    /// A cluster that comes later brings objects that may be newer than the cache. It waits for the next list.
+    #[tokio::test]
+    async fn the_driver_asks_about_the_cache_after_the_listing_has_begun() {
+        let target = Arc::new(Asked {
+            request: WatchRequest::of::<k8s_openapi::api::core::v1::ConfigMap>(),
+            status: Observable::default(),
+            stop: CancellationToken::new(),
+            lines: Mutex::default(),
+        });
+        let env = env(&target.request, Phase::Up { endpoint: 1 });
+        drive(target.clone(), env).await;
+        let lines = target.lines.lock().unwrap();
+        assert_eq!(*lines, ["begins", "from the cache?", "breaks off"]);
     }
 }

@@ -57,6 +57,8 @@ pub enum WatchError {
         code: u16,
         /// The API server's message, or `no further words`.
         message: String,
+        /// How long the API server asks to wait, if it said so.
+        retry_after: Option<Duration>,
     },
     /// The response could not be read.
     #[error("{0}")]
@@ -76,6 +78,7 @@ impl WatchError {
             .details
             .and_then(|d| d.retry_after_seconds)
             .map(|s| Duration::from_secs(u64::from(s)));
+        let retry_after = retry_after.or(asked);
         let message = if status.message.is_empty() {
             "no further words".to_owned()
         } else {
@@ -86,14 +89,16 @@ impl WatchError {
             403 => Self::Forbidden { message },
             404 => Self::NotServed,
             410 => Self::Expired,
-            429 => Self::TooManyRequests {
-                retry_after: retry_after.or(asked),
-            },
+            429 => Self::TooManyRequests { retry_after },
             // "Timeout: Too large resource version": the server's cache is older than our resource version.
             504 if status.reason == "Timeout" && message.contains("Too large resource version") => {
                 Self::Expired
             }
-            code => Self::Api { code, message },
+            code => Self::Api {
+                code,
+                message,
+                retry_after,
+            },
         }
     }
 

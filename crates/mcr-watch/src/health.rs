@@ -70,7 +70,7 @@ impl Health {
     }
 
     /// Waits until the cluster is connected. Returns the number of its endpoint.
-    pub(crate) fn up(&self) -> impl Future<Output = u64> {
+    pub fn up(&self) -> impl Future<Output = u64> {
         self.phase.wait(|now| match now.phase {
             Phase::Up { endpoint } => Some(endpoint),
             Phase::Down => None,
@@ -78,7 +78,7 @@ impl Health {
     }
 
     /// Waits until the cluster is not connected at this endpoint any more.
-    pub(crate) fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
+    pub fn left(&self, endpoint: u64) -> impl Future<Output = ()> {
         self.phase
             .wait(move |now| (now.phase != Phase::Up { endpoint }).then_some(()))
     }

@@ -5,12 +5,12 @@ mod pending;
 mod projections;
 mod target;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use kube::Client;
 use mcr_access::{AccessPolicy, ClusterName};
 use mcr_client::{Dialer, Transport};
-use mcr_store::{Object, ObjectKey, TemplateRegistry};
+use mcr_store::{Object, ObjectKey, ObjectMetadata, TemplateRegistry};
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -27,7 +27,8 @@ use crate::{
 ///
 /// Fleets use the same watch. The API server applies the selectors. No part of a response body gets into the log. An object
 /// is only [`Deleted`](HubEvent::Deleted) if the API server has reported it, or if a complete list lacks the object. After
-/// a failure the watch tries again, with growing pauses. Dropping the `HubWatch` ends it.
+/// a failure the watch tries again, with growing pauses. It starts with the first call of [`next`](HubWatch::next), and
+/// ends when the `HubWatch` is dropped.
 ///
 /// [`new`](HubWatch::new) keeps whole objects. [`projected`](HubWatch::projected) keeps the part of each object that matters,
 /// and reports no other changes.
@@ -54,32 +55,35 @@ use crate::{
 /// # }
 /// ```
 pub struct HubWatch<T = Arc<Object>> {
-    client: Client,
-    settings: Arc<WatchSettings>,
-    projection: Arc<Projection<T>>,
     target: Arc<HubTarget<T>>,
+    /// None once the watch has started, and if its request is invalid.
+    start: Option<Start>,
     _stop: DropGuard,
 }
 
+/// What a watch is started with.
+struct Start {
+    name: ClusterName,
+    client: Client,
+    settings: Arc<WatchSettings>,
+}
+
 impl HubWatch {
-    /// Starts a watch that keeps whole objects and reports each change of them. Log lines name its cluster `hub`, unless
+    /// A watch that keeps whole objects and reports each change of them. Log lines name its cluster `hub`, unless
     /// [`name`](Self::name) sets another name.
-    ///
-    /// # Panics
-    /// If called outside of a tokio runtime.
     pub fn new(client: Client, request: WatchRequest) -> Self {
         Self::with_settings(client, request, Arc::default())
     }
 
-    /// Starts a watch with other timeouts. Not part of the API.
+    /// A watch with other timeouts. Not part of the API.
     #[doc(hidden)]
     pub fn with_settings(client: Client, request: WatchRequest, settings: Arc<WatchSettings>) -> Self {
-        Self::start(hub(), client, request, settings, Projection::whole().into())
+        Self::with(client, request, settings, Projection::whole())
     }
 }
 
 impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
-    /// Starts a watch that keeps `project(object)` of each object instead of the object.
+    /// A watch that keeps `project(object)` of each object instead of the object.
     ///
     /// A change of an object that leaves its projection equal brings no event, such as a heartbeat in its status. `None`:
     /// the object counts as not there. It takes no memory, and brings no event, or [`Deleted`](HubEvent::Deleted) if it was
@@ -118,15 +122,47 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
     /// }
     /// # }
     /// ```
-    ///
-    /// # Panics
-    /// If called outside of a tokio runtime.
     pub fn projected(
         client: Client,
         request: WatchRequest,
         project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
         Self::projected_with_settings(client, request, Arc::default(), project)
+    }
+
+    /// Like [`projected`](Self::projected), for an address that serves the objects of many clusters, such as
+    /// `/clusters/*` of kcp.
+    ///
+    /// `cluster` names the cluster of an object. In the key of the object, and in the object that `project` gets, that name
+    /// takes the place of the namespace: two clusters may have objects of the same name. Therefore use it for kinds that
+    /// are cluster-scoped. `None`: the object is left out.
+    ///
+    /// ```no_run
+    /// use kube::core::{ApiResource, GroupVersionKind};
+    /// use mcr_watch::{HubEvent, HubWatch, WatchRequest};
+    ///
+    /// # async fn example(wildcard: kube::Client) {
+    /// let kind = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
+    /// let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "apibindings"));
+    /// let mut bindings = HubWatch::projected_by_cluster(
+    ///     wildcard,
+    ///     request,
+    ///     |metadata| metadata.annotation("kcp.io/cluster"),
+    ///     |_| Some(()),
+    /// );
+    /// if let HubEvent::Applied(key, ()) = bindings.next().await {
+    ///     println!("workspace {} has a binding {}", key.namespace.unwrap_or_default(), key.name);
+    /// }
+    /// # }
+    /// ```
+    pub fn projected_by_cluster(
+        client: Client,
+        request: WatchRequest,
+        cluster: impl for<'o> Fn(&ObjectMetadata<'o>) -> Option<Cow<'o, str>> + Send + Sync + 'static,
+        project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        let projection = Projection::of(project).by_cluster(cluster);
+        Self::with(client, request, Arc::default(), projection)
     }
 
     /// Like [`projected`](Self::projected), with other timeouts. Not part of the API.
@@ -137,60 +173,69 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> HubWatch<T> {
         settings: Arc<WatchSettings>,
         project: impl Fn(&Object) -> Option<T> + Send + Sync + 'static,
     ) -> Self {
-        Self::start(hub(), client, request, settings, Projection::of(project).into())
+        Self::with(client, request, settings, Projection::of(project))
     }
 }
 
 impl<T: Clone + Send + 'static> HubWatch<T> {
-    /// Sets the name of the cluster in log lines. Call it before the first [`next`](Self::next): it starts the watch anew.
-    ///
-    /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Sets the name of the cluster in log lines. Call it before the first [`next`](Self::next); later it has no effect.
     #[must_use]
-    pub fn name(self, name: ClusterName) -> Self {
-        let request = self.target.query().clone();
-        Self::start(name, self.client, request, self.settings, self.projection)
+    pub fn name(mut self, name: ClusterName) -> Self {
+        if let Some(start) = &mut self.start {
+            start.name = name;
+        }
+        self
     }
 
-    fn start(
-        name: ClusterName,
+    fn with(
         client: Client,
         request: WatchRequest,
         settings: Arc<WatchSettings>,
-        projection: Arc<Projection<T>>,
+        projection: Projection<T>,
     ) -> Self {
         let stop = CancellationToken::new();
-        let templates = Arc::new(TemplateRegistry::new(request.encoding()));
-        let target = Arc::new(HubTarget::new(request, projection.clone(), stop.clone()));
-        if let Err(error) = target.query().check() {
-            target.failed(error);
-        } else {
-            let transport = Transport::new(name.clone());
-            transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(client.clone()));
-            let env = DriverEnv {
-                cluster: name,
-                transport,
-                health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
-                list_permits: Arc::new(Semaphore::new(1)),
-                settings: settings.clone(),
-                counts: Arc::default(),
-                templates,
-            };
-            tokio::spawn(drive(target.clone(), env));
-        }
-        Self {
+        let target = Arc::new(HubTarget::new(request, projection, stop.clone()));
+        let invalid = target.query().check().err();
+        let start = invalid.is_none().then_some(Start {
+            name: ClusterName::unchecked("hub"),
             client,
             settings,
-            projection,
+        });
+        if let Some(error) = invalid {
+            target.failed(error);
+        }
+        Self {
             target,
+            start,
             _stop: stop.drop_guard(),
         }
+    }
+
+    /// Starts the watch, or does nothing if it has started.
+    fn ensure_started(&mut self) {
+        let Some(start) = self.start.take() else { return };
+        let transport = Transport::new(start.name.clone());
+        transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(start.client));
+        let env = DriverEnv {
+            cluster: start.name,
+            transport,
+            health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
+            list_permits: Arc::new(Semaphore::new(1)),
+            settings: start.settings,
+            counts: Arc::default(),
+            templates: Arc::new(TemplateRegistry::new(self.target.query().encoding())),
+        };
+        tokio::spawn(drive(self.target.clone(), env));
     }
 
     /// Waits for the next event. Cancel safe. The events never end.
     ///
     /// Several changes of one object may be one event.
+    ///
+    /// # Panics
+    /// If the first call is polled outside of a tokio runtime.
     pub async fn next(&mut self) -> HubEvent<T> {
+        self.ensure_started();
         loop {
             if let Some(event) = self.target.try_next() {
                 return event;
@@ -208,10 +253,6 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
     pub fn status(&self) -> WatchStatus {
         self.target.status()
     }
-}
-
-fn hub() -> ClusterName {
-    ClusterName::unchecked("hub")
 }
 
 impl<T: Send + 'static> std::fmt::Debug for HubWatch<T> {

@@ -39,14 +39,14 @@ pub mod internal {
     pub use crate::{
         cache::Cache,
         counters::{CountersByKind, KindCounters, count},
-        driver::{DriverEnv, drive},
+        driver::{DriverEnv, confirm_grant, drive},
         event_publisher::EventPublisher,
         health::{Health, Outcomes, Phase},
         kinds::KindTables,
         logged_watch::LoggedWatch,
         notice::{Ledger, Notice, NoticeKind},
         permit::Permit,
-        shared::{Feed, SharedWatch},
+        shared::{Feed, Grant, SharedWatch},
         target::{PlacedObject, UnreadableObject, WatchTarget},
         watches::Watches,
     };

@@ -33,6 +33,7 @@ struct Inner {
     namespace: Option<String>,
     labels: Option<String>,
     fields: Option<String>,
+    if_not_served: Option<String>,
 }
 
 impl WatchRequest {
@@ -59,6 +60,7 @@ impl WatchRequest {
             namespace: None,
             labels: None,
             fields: None,
+            if_not_served: None,
         }))
     }
 
@@ -101,6 +103,24 @@ impl WatchRequest {
     pub fn metadata_only(mut self) -> Self {
         self.change().metadata_only = true;
         self
+    }
+
+    /// Sets the text to show if the API server does not serve the kind (404), in place of the advice to install its CRD. For
+    /// layouts of scopes, whose clusters get their kinds in other ways.
+    #[must_use]
+    pub fn if_not_served(mut self, explanation: impl Into<String>) -> Self {
+        self.change().if_not_served = Some(explanation.into());
+        self
+    }
+
+    /// The error to show for an error of the API server.
+    pub(crate) fn explain(&self, error: WatchError) -> WatchError {
+        match (error, &self.0.if_not_served) {
+            (WatchError::NotServed, Some(explanation)) => WatchError::NotInScope {
+                message: explanation.clone(),
+            },
+            (error, _) => error,
+        }
     }
 
     /// Removes the field selector.

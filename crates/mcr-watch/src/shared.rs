@@ -15,7 +15,7 @@ use mcr_store::{Encoder, Item};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ChangeSink, KindStatus, WatchError, WatchRequest, WatchStatus,
+    ChangeSink, KindStatus, WatchError, WatchProblem, WatchRequest, WatchStatus,
     cache::Cache,
     target::{PlacedObject, UnreadableObject, WatchTarget},
 };
@@ -50,9 +50,27 @@ pub struct SharedWatch {
     moving: Mutex<()>,
     /// Set while the watch waits for a list at the place to which it has moved.
     awaits_list: AtomicBool,
+    /// Set while the cluster may not have the kind, although its feed lists the kind for other clusters.
+    withheld: Mutex<Option<Box<Withheld>>>,
     stop: CancellationToken,
     gone: AtomicBool,
 }
+
+struct Withheld {
+    problem: WatchProblem,
+    /// Whether the kind has been granted since, and only its objects may still be on their way.
+    granted: bool,
+}
+
+impl Withheld {
+    fn says(&self, reason: &str) -> bool {
+        matches!(&*self.problem.error, WatchError::NotInScope { message } if message == reason)
+    }
+}
+
+/// A kind that was withheld from a cluster has been granted. The grant is over when the store has the objects.
+#[must_use = "the kind stays blocked until the grant is finished"]
+pub struct Grant(Arc<WatchError>);
 
 impl SharedWatch {
     /// A watch without objects, which ends when `stop` is cancelled.
@@ -66,6 +84,7 @@ impl SharedWatch {
             feed: Mutex::default(),
             moving: Mutex::default(),
             awaits_list: AtomicBool::new(false),
+            withheld: Mutex::default(),
             stop,
             gone: AtomicBool::new(false),
         }
@@ -196,9 +215,73 @@ impl SharedWatch {
 impl SharedWatch {
     /// Runs `join`, one call after the other: of two calls at once, the one that reads the cluster's place last must also
     /// be the last to join.
-    pub fn join_with(&self, join: impl FnOnce()) {
+    pub fn join_with<T>(&self, join: impl FnOnce() -> T) -> T {
         let _moving = self.moving();
-        join();
+        join()
+    }
+
+    /// Withholds the kind from the cluster for this reason: the kind is blocked, whatever the feed says. `None` grants the
+    /// kind. The caller then has to run [`confirm_grant`](crate::internal::confirm_grant). Call it only inside the closure
+    /// that is given to [`join_with`](Self::join_with).
+    pub fn withhold(&self, reason: Option<&str>) -> Option<Grant> {
+        let blocked = |message: &str| WatchProblem {
+            error: Arc::new(WatchError::NotInScope {
+                message: message.to_owned(),
+            }),
+            since: SystemTime::now(),
+        };
+        let grant = {
+            let mut withheld = lock(&self.withheld);
+            match (withheld.as_deref_mut(), reason) {
+                (None, None) => return None,
+                (Some(now), None) if now.granted => return None,
+                (Some(now), None) => {
+                    now.granted = true;
+                    now.problem = blocked("it has just been granted, and its objects are being compared");
+                    Some(Grant(now.problem.error.clone()))
+                }
+                (Some(now), Some(reason)) if now.says(reason) => return None,
+                (_, Some(reason)) => {
+                    *withheld = Some(Box::new(Withheld {
+                        problem: blocked(reason),
+                        granted: false,
+                    }));
+                    None
+                }
+            }
+        };
+        self.copy_status();
+        grant
+    }
+
+    /// Whether the kind has not been withheld again since the grant.
+    pub(crate) fn is_granted(&self, grant: &Grant) -> bool {
+        let withheld = lock(&self.withheld);
+        let error = withheld.as_ref().map(|withheld| &withheld.problem.error);
+        error.is_some_and(|error| Arc::ptr_eq(error, &grant.0))
+    }
+
+    /// Ends a grant. `complete`: the store has all objects. Otherwise it has them after the next list of the feed.
+    pub(crate) fn finish_grant(&self, grant: &Grant, complete: bool) {
+        let _moving = self.moving();
+        if !self.is_granted(grant) {
+            return;
+        }
+        *lock(&self.withheld) = None;
+        let feed = self.feed().clone();
+        if let Some(feed) = feed.filter(|_| !complete) {
+            self.awaits_list.store(true, Ordering::Release);
+            feed.await_list(self);
+        }
+        self.copy_status();
+    }
+
+    /// Copies the status of the current feed.
+    fn copy_status(&self) {
+        let feed = self.feed().clone();
+        if let Some(feed) = feed {
+            self.update_status(&*feed);
+        }
     }
 
     /// Takes the objects from the cache of a place in a scope from now on. That replaces the place that the watch read
@@ -254,10 +337,14 @@ impl SharedWatch {
             // Read inside of this closure, so that of two updates at once the later status is set last.
             let feed = from.status();
             // A listed kind stays listed: at another endpoint the objects are old at first, not incomplete. A kind that was
-            // never listed is incomplete until the watch has arrived, although its new place is listed.
-            status.synced |= feed.synced && !self.awaits_list.load(Ordering::Acquire);
+            // never listed is incomplete until the watch has arrived, although its new place is listed. Of a kind that is
+            // withheld, the feed has no objects of the cluster.
+            let withheld = lock(&self.withheld);
+            let withheld = withheld.as_ref().map(|withheld| withheld.problem.clone());
+            let awaits_list = self.awaits_list.load(Ordering::Acquire);
+            status.synced |= feed.synced && !awaits_list && withheld.is_none();
             status.lists = feed.lists;
-            status.problem = feed.problem;
+            status.problem = withheld.or(feed.problem);
         });
     }
 

@@ -78,6 +78,7 @@ pub struct KindStatus {
     pub last_event: Option<SystemTime>,
     /// The current problem of the watch, as text.
     pub problem: Option<String>,
-    /// Whether a change in the cluster is needed before the kind can be listed: it is forbidden, or not served.
+    /// Whether a change in the cluster is needed before the kind can be listed: it is forbidden, not served, or
+    /// withheld from the cluster.
     pub blocked: bool,
 }

@@ -79,8 +79,8 @@ pub trait WatchTarget: Send + Sync + 'static {
         self.status_changed();
     }
 
-    /// Whether the next list may come from the API server's cache, which can be behind: only if no object can go back in
-    /// time.
+    /// Whether the listing that has begun may come from the API server's cache, which can be behind: only if no object can go
+    /// back in time.
     fn may_list_from_cache(&self) -> bool {
         self.driver_status().read(|status| status.lists == 0) && self.objects() == 0
     }

@@ -139,29 +139,22 @@ impl Engagement<'_> {
 
     /// Replaces the connection in use.
     pub(super) fn adopt(&mut self, new: NewConnection) {
-        let NewConnection {
-            connection,
-            mut identity,
-            expires,
-            namespace,
-            in_use,
-            identified: _,
-        } = new;
+        let (connection, mut identity) = (new.connection, new.identity);
         if let Some(known) = self.identity.take() {
             // A UID that can't be read now is the known one.
             identity.uid = identity.uid.or(known.uid);
         }
         let shown = identity.shown();
         self.identity = Some(identity);
-        if self.cluster.set_default_namespace(&namespace) {
+        if self.cluster.set_default_namespace(&new.namespace) {
             self.notify();
         }
         self.cluster.change_info(|info| {
             info.identity.clone_from(&shown);
-            info.credential_expires = expires;
+            info.credential_expires = new.expires;
             info.warning = None;
         });
-        if !in_use {
+        if !new.in_use {
             let generation = self.cluster.transport().swap(connection.channel.clone());
             tracing::debug!(cluster = %self.cluster.name(), generation, "connection in use");
         }

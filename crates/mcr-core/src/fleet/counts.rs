@@ -142,6 +142,7 @@ mod tests {
             WatchError::Api {
                 code: 500,
                 message: text(),
+                retry_after: None,
             },
             WatchError::Malformed(text()),
             WatchError::Transport(text()),

@@ -92,11 +92,8 @@ impl Desired {
             vec![Effect::Set(provider, spec)]
         } else if first {
             let holder = self.clusters[&name][0].provider;
-            vec![Effect::Clash {
-                name,
-                holder,
-                late: provider,
-            }]
+            let late = provider;
+            vec![Effect::Clash { name, holder, late }]
         } else {
             Vec::new()
         }
@@ -127,16 +124,12 @@ impl Desired {
         if at > 0 {
             return Vec::new();
         }
-        let mut effects = Vec::new();
-        if removed.spec.is_some() {
-            effects.push(Effect::Unset(name.clone()));
-        } else {
-            effects.push(Effect::Shown(name.clone()));
-        }
-        if let Some((provider, Some(spec))) = heir {
-            effects.push(Effect::Set(provider, spec));
-        }
-        effects
+        let left = match removed.spec {
+            Some(_) => Effect::Unset(name.clone()),
+            None => Effect::Shown(name.clone()),
+        };
+        let inherited = heir.and_then(|(provider, spec)| Some(Effect::Set(provider, spec?)));
+        [left].into_iter().chain(inherited).collect()
     }
 
     /// A provider has announced all its clusters. Clusters that it has not named in this round are missing.
@@ -163,16 +156,11 @@ impl Desired {
     }
 
     fn remove_all(&mut self, which: impl Fn(&Rounds) -> Vec<ClusterName>) -> Vec<Effect> {
-        let going = self
-            .rounds
-            .iter()
-            .map(|(provider, rounds)| (*provider, which(rounds)));
-        let going: Vec<(ProviderId, Vec<ClusterName>)> = going.collect();
-        let mut effects = Vec::new();
-        for (provider, names) in going {
-            effects.extend(names.iter().flat_map(|name| self.remove(provider, name)));
-        }
-        effects
+        let rounds = self.rounds.iter();
+        let going = rounds.flat_map(|(id, rounds)| which(rounds).into_iter().map(move |name| (*id, name)));
+        let going: Vec<(ProviderId, ClusterName)> = going.collect();
+        let removed = going.iter().flat_map(|(id, name)| self.remove(*id, name));
+        removed.collect()
     }
 
     /// When to sweep. Called after each change of any provider, so it must not iterate over all clusters.
@@ -195,11 +183,8 @@ impl Desired {
     /// The clusters whose description was never usable.
     pub(crate) fn never_good(&self) -> impl Iterator<Item = (ProviderId, &BrokenCluster)> {
         self.clusters.values().filter_map(|claims| {
-            let claim = claims.first()?;
-            claim
-                .spec
-                .is_none()
-                .then_some((claim.provider, claim.broken.as_deref()?))
+            let claim = claims.first().filter(|claim| claim.spec.is_none())?;
+            Some((claim.provider, claim.broken.as_deref()?))
         })
     }
 }

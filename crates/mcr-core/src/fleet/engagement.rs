@@ -7,7 +7,7 @@ use mcr_watch::internal::Phase;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    cluster::{Attachment, Cluster, ClusterInfo},
+    cluster::{Attachment, Cluster},
     connection::Connection,
     context::FleetContext,
     description::DesiredCluster,
@@ -59,18 +59,10 @@ impl<'a> Engagement<'a> {
     ) -> Box<Self> {
         let name = desired.spec.name.clone();
         let epoch = fleet.registry.next_epoch();
-        let cluster = Cluster::new(
-            name.clone(),
-            desired.provider.clone(),
-            epoch,
-            ClusterInfo::announced(&desired.spec),
-            &fleet.resources,
-            if scope_endpoint.is_some() {
-                Attachment::Endpoint
-            } else {
-                Attachment::Own
-            },
-        );
+        let attachment = scope_endpoint
+            .as_ref()
+            .map_or(Attachment::Own, |_| Attachment::Endpoint);
+        let cluster = Cluster::new(&desired, epoch, &fleet.resources, attachment);
         match &scope_endpoint {
             None => {
                 tracing::info!(cluster = %name, provider = %desired.provider, epoch, "cluster joins the fleet");
@@ -146,9 +138,8 @@ impl<'a> Engagement<'a> {
     /// The prefix of all request paths.
     pub(super) fn prefix(&self) -> String {
         let endpoint = self.scope_endpoint.as_ref();
-        endpoint
-            .map_or("", |endpoint| endpoint.scope.watch_prefix())
-            .to_owned()
+        let prefix = endpoint.map(|endpoint| endpoint.scope.watch_prefix());
+        prefix.unwrap_or_default().to_owned()
     }
 
     /// Suspends the cluster, if its spec says so.
@@ -158,7 +149,6 @@ impl<'a> Engagement<'a> {
         };
         self.cluster.set_phase(Phase::Down);
         self.cluster
-            .transport()
             .block(Some(format!("the cluster is suspended: {reason}").into()));
         self.connection = None;
         self.set_state(ClusterState::Suspended { reason });

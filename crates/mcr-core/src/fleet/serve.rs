@@ -49,11 +49,7 @@ impl Engagement<'_> {
         let transport = self.cluster.transport().clone();
         let health = self.cluster.health().clone();
         let known_failures = health.outcomes.read(|seen| seen.failures);
-        let heard = transport
-            .last_heard_at()
-            .unwrap_or(self.last_probe)
-            .max(self.last_probe);
-        let probe_at = heard + self.fleet.probe_after();
+        let probe_at = self.last_heard() + self.fleet.probe_after();
         let soonest = [
             (connection.refresh_at, Due::Renewal),
             (self.retry_spec_at, Due::Spec),
@@ -81,21 +77,22 @@ impl Engagement<'_> {
                 Due::Renewal => { Box::pin(self.renew(Refresh::Expiring)).await; None }
                 Due::Spec => Box::pin(self.follow_spec()).await,
                 Due::Identity => { Box::pin(self.identify_now()).await; None }
-                Due::Probe => {
-                    let heard = transport.last_heard_at().unwrap_or(self.last_probe).max(self.last_probe);
-                    if heard.elapsed() >= self.fleet.probe_after() { Box::pin(self.check()).await } else { None }
-                }
+                Due::Probe if self.last_heard().elapsed() < self.fleet.probe_after() => None,
+                Due::Probe => Box::pin(self.check()).await,
             },
             () = failed_since(&health, known_failures) => Box::pin(self.check()).await,
         }
     }
 
+    /// When the cluster answered last, or was probed.
+    fn last_heard(&self) -> Instant {
+        let heard = self.cluster.transport().last_heard_at();
+        heard.map_or(self.last_probe, |heard| heard.max(self.last_probe))
+    }
+
     /// Reads the identity of the cluster, if that was postponed.
     async fn identify_now(&mut self) {
-        if self.identify_at.take().is_none() {
-            return;
-        }
-        let Some(connection) = &self.connection else {
+        let (Some(_), Some(connection)) = (self.identify_at.take(), &self.connection) else {
             return;
         };
         let limit = self.fleet.settings().probe_timeout;
@@ -306,10 +303,7 @@ impl Engagement<'_> {
 
     /// Checks whether the API server still refuses the credential in use, if that is why it was to be renewed.
     async fn check_refused(&mut self, why: Refresh) {
-        if why != Refresh::Unauthorized {
-            return;
-        }
-        let Some(connection) = &self.connection else {
+        let (Refresh::Unauthorized, Some(connection)) = (why, &self.connection) else {
             return;
         };
         let limit = self.fleet.settings().probe_timeout;

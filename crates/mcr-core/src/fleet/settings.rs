@@ -28,6 +28,9 @@ pub struct FleetSettings {
     pub reconnect_cap: Duration,
     /// How long fetching a credential may take. Default 35 seconds.
     pub credential_timeout: Duration,
+    /// How long a store keeps an object that left a scope endpoint, if its cluster may be moving to another endpoint. Default
+    /// 1 second; up to twice as long, and longer while the endpoint is not connected.
+    pub uncertain_deletion_delay: Duration,
     /// What untrusted kubeconfigs may do. Providers without a policy of their own take this one.
     pub access_policy: AccessPolicy,
     /// The settings of lists and watches.
@@ -51,6 +54,7 @@ impl Default for FleetSettings {
             probe_timeout: Duration::from_secs(8),
             reconnect_cap: Duration::from_secs(20),
             credential_timeout: Duration::from_secs(35),
+            uncertain_deletion_delay: Duration::from_secs(1),
             access_policy: AccessPolicy::default(),
             watch: Arc::default(),
             event_reporter: "mcr".to_owned(),

@@ -25,20 +25,11 @@ impl FleetSnapshot {
     /// What is not ready and why, as lines for people: providers that have not announced all their clusters yet, and
     /// clusters with a reason of [`ClusterStatus::not_ready`]. Empty if everything is ready.
     pub fn not_ready(&self) -> Vec<String> {
-        let providers = self
-            .providers
-            .iter()
-            .filter(|provider| !provider.synced)
-            .map(|provider| {
-                let why = provider
-                    .last_error
-                    .as_deref()
-                    .unwrap_or("its discovery has not ended");
-                format!(
-                    "provider {} has not announced all its clusters: {why}",
-                    provider.name
-                )
-            });
+        let providers = self.providers.iter().filter(|provider| !provider.synced);
+        let providers = providers.map(|ProviderStatus { name, last_error, .. }| {
+            let why = last_error.as_deref().unwrap_or("its discovery has not ended");
+            format!("provider {name} has not announced all its clusters: {why}")
+        });
         let clusters = self.clusters.iter();
         let clusters = clusters.filter_map(|c| Some(format!("cluster {}: {}", c.name, c.not_ready()?)));
         providers.chain(clusters).collect()

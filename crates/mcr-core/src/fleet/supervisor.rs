@@ -287,18 +287,16 @@ async fn supervise_endpoint(supervisors: Arc<Supervisors>, endpoint: Arc<ScopeEn
 }
 
 /// A scope endpoint as the provider of the scope announces it. It is suspended while the scope has no such endpoint.
-fn desired_endpoint(endpoint: &ScopeEndpoint, access: Option<&Access>) -> DesiredCluster {
-    let (name, scope) = (endpoint.name.clone(), &endpoint.scope);
-    let spec = match access {
-        Some(access) => ClusterSpec::new(name, access.clone()),
+fn desired_endpoint(endpoint: &ScopeEndpoint, set: Option<&(Access, Option<Arc<str>>)>) -> DesiredCluster {
+    let (name, scope, at) = (endpoint.name.clone(), &endpoint.scope, &endpoint.endpoint);
+    let spec = match set {
+        Some((access, identity)) => ClusterSpec {
+            identity: identity.clone(),
+            ..ClusterSpec::new(name, access.clone())
+        },
         None => {
-            let reason = format!(
-                "scope {} has no endpoint {:?} at the moment",
-                scope.name(),
-                endpoint.endpoint
-            );
-            let unknown = scope.place(endpoint.endpoint.clone(), "");
-            ClusterSpec::new(name, unknown).suspended(reason)
+            let reason = format!("scope {} has no endpoint {at:?} at the moment", scope.name());
+            ClusterSpec::new(name, scope.place(at.clone(), "")).suspended(reason)
         }
     };
     DesiredCluster {

@@ -18,7 +18,8 @@ pub struct Prefix<P> {
 /// ```
 /// use mcr_core::{Provider, layer};
 /// # fn example(kind: impl Provider) {
-/// let provider = layer::prefix("kind#", kind);
+/// let small = layer::filter(kind, |spec| spec.labels.get("size").is_some_and(|size| size == "small"));
+/// let provider = layer::prefix("kind#", small);
 /// # }
 /// ```
 pub fn prefix<P: Provider>(prefix: impl Into<String>, inner: P) -> Prefix<P> {

@@ -7,10 +7,12 @@
 mod harness;
 mod joins;
 mod members;
+mod moves;
 mod namespaces;
 mod panics;
 mod real;
 mod schedule;
 mod shard;
 mod wildcard;
+mod withheld;
 mod witness;

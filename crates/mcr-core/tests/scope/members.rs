@@ -329,6 +329,9 @@ impl ScopeLayout for Careless {
     fn name(&self) -> &str {
         "careless"
     }
+    fn deletions_are_certain(&self) -> bool {
+        panic!("told to panic in deletions_are_certain")
+    }
     fn watch_prefix(&self) -> &str {
         Workspaces.watch_prefix()
     }

@@ -29,8 +29,8 @@ enum Step {
     Remove(usize),
     /// Something runs for the cluster for so long, also if it leaves meanwhile.
     Work(usize, u64),
-    /// To the other shard, with all that is in it.
-    Move(usize),
+    /// To the other shard, with all that is in it. The old shard cleans up before or after the provider notices the move.
+    Move(usize, bool),
     /// The provider names the other endpoint and then the right one again.
     Waver(usize),
     Down(usize),
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => cluster.clone().prop_map(Step::Announce),
         1 => cluster.clone().prop_map(Step::Remove),
         2 => (cluster.clone(), 0..15_000u64).prop_map(|(c, millis)| Step::Work(c, millis)),
-        3 => cluster.clone().prop_map(Step::Move),
+        3 => (cluster.clone(), any::<bool>()).prop_map(|(c, early)| Step::Move(c, early)),
         1 => cluster.prop_map(Step::Waver),
         1 => shard.clone().prop_map(Step::Down),
         1 => shard.clone().prop_map(Step::Up),
@@ -163,12 +163,16 @@ impl World {
                     cluster.spawn(tokio::time::sleep(Duration::from_millis(millis)));
                 }
             }
-            Step::Move(c) if self.bound[c] => {
+            Step::Move(c, early) if self.bound[c] => {
                 // So that it is a cluster that moves.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let (from, to) = (self.homes[c], 1 - self.homes[c]);
                 self.shards[to].adopt(CLUSTERS[c], &self.shards[from]);
                 self.homes[c] = to;
+                if early && self.announced[c] && self.scope.endpoints().len() == ENDPOINTS.len() {
+                    self.shards[from].unbind(CLUSTERS[c]);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 if self.announced[c] {
                     self.announce(c, to);
                     // The shard it leaves still has it until everyone knows.
@@ -178,7 +182,7 @@ impl World {
                 }
                 self.shards[from].unbind(CLUSTERS[c]);
             }
-            Step::Move(_) => {}
+            Step::Move(..) => {}
             Step::Waver(c) if self.announced[c] => {
                 self.announce(c, 1 - self.homes[c]);
                 self.announce(c, self.homes[c]);

@@ -390,6 +390,23 @@ impl Shard {
             .delete(&(cluster.to_owned(), namespace.to_owned(), name.to_owned()));
     }
 
+    /// Sets the deletion timestamp of an object, which stays because of a finalizer.
+    pub(crate) fn begin_deletion(&self, cluster: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let object = deleting(state.objects[&key].clone());
+        state.put(key, object);
+    }
+
+    /// Sets the deletion timestamp and deletes the object at once.
+    pub(crate) fn delete_with_timestamp(&self, cluster: &str, namespace: &str, name: &str) {
+        let mut state = self.state();
+        let key = (cluster.to_owned(), namespace.to_owned(), name.to_owned());
+        let object = deleting(state.objects[&key].clone());
+        state.objects.insert(key.clone(), object);
+        state.delete(&key);
+    }
+
     /// Takes a workspace over as it is on another shard, which goes on having it.
     pub(crate) fn adopt(&self, cluster: &str, from: &Self) {
         let objects: Vec<(Key, Value)> = {
@@ -646,6 +663,11 @@ impl State {
         self.watchers.push(watcher);
         reply
     }
+}
+
+fn deleting(mut object: Value) -> Value {
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+    object
 }
 
 impl Watcher {

@@ -86,6 +86,19 @@ async fn marker(hub: &SimCluster, watch: &mut HubWatch<Arc<str>>, name: &str) {
 }
 
 #[tokio::test]
+async fn a_hub_watch_with_a_name_lists_once() {
+    let hub = SimCluster::new();
+    let watch = team(hub.client());
+    // Long enough for a list, if the watch had started.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let mut watch = watch.name("fleet hub".try_into().unwrap());
+    assert_eq!(next(&mut watch).await, "synced");
+    assert_eq!(hub.audit().count(|event| event.is_list("configmaps")), 1);
+}
+
+#[tokio::test]
 async fn heartbeats_and_lists_without_a_new_projection_bring_no_event() {
     let hub = SimCluster::new();
     put(&hub, "a", Some("red"));

@@ -1,6 +1,6 @@
 //! The list and watch requests of the Kubernetes API.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -110,8 +110,7 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
     let retry_after = response
         .headers()
         .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok())
-        .map(Duration::from_secs);
+        .and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
     let body = http_body_util::Limited::new(response.into_body(), MAX_STATUS);
     let body = timeout(Duration::from_secs(5), body.collect()).await;
     let body = body
@@ -120,4 +119,35 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
         .map(|collected| collected.to_bytes())
         .unwrap_or_default();
     Err(WatchError::from_status(parse_status(code, &body), retry_after))
+}
+
+/// The time to wait that a `Retry-After` asks for: seconds, or a date ([RFC 9110, section 10.2.3]). None for a date in the past.
+///
+/// [RFC 9110, section 10.2.3]: https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
+fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let seconds = value.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| httpdate::parse_http_date(value).ok()?.duration_since(now).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_to_wait_with_seconds_or_with_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_700);
+        for (value, seconds) in [
+            ("7", Some(7)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(77)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", None),
+            ("-7", None),
+            ("soon", None),
+        ] {
+            assert_eq!(
+                retry_after(value, now),
+                seconds.map(Duration::from_secs),
+                "{value}"
+            );
+        }
+    }
 }

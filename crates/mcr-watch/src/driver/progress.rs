@@ -19,7 +19,7 @@ const STUCK_AFTER: u32 = 3;
 
 /// The longest pause that a server can ask for. A server that asks for more is misconfigured, and nobody would find out
 /// why a kind is not watched for a year.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Where a watch continues: a resource version, and the endpoint that it belongs to.
 #[derive(Debug)]
@@ -208,6 +208,10 @@ impl Progress {
         match error {
             WatchError::TooManyRequests {
                 retry_after: Some(asked),
+            }
+            | WatchError::Api {
+                retry_after: Some(asked),
+                ..
             } => pause = pause.max((*asked).min(LONGEST_PAUSE)),
             // A version that expires once is normal, and a list cures it. Only a repetition may be a loop.
             WatchError::Expired if times == 1 => pause = jitter(Duration::from_millis(100)),
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_one_warning_and_a_server_can_ask_for_minutes() {
+    fn a_problem_is_one_warning_and_a_server_can_ask_for_a_minute() {
         let mut progress = listed();
         assert_eq!(
             [(); 3].map(|()| progress.failed(&broken()).warn),
@@ -338,10 +342,19 @@ mod tests {
             [false, false, true, false]
         );
         assert!(expired[0].pause <= Duration::from_millis(100) && expired[1].pause >= SECOND);
-        for (asked, pause) in [(60, 60), (1_000_000, 300)] {
+        for (asked, pause) in [(50, 50), (1_000_000, 60)] {
             let retry_after = Some(asked * SECOND);
-            let retry = progress.failed(&WatchError::TooManyRequests { retry_after });
-            assert_eq!(retry.pause, pause * SECOND);
+            let message = String::new();
+            for error in [
+                WatchError::TooManyRequests { retry_after },
+                WatchError::Api {
+                    code: 503,
+                    message,
+                    retry_after,
+                },
+            ] {
+                assert_eq!(progress.failed(&error).pause, pause * SECOND, "{error}");
+            }
         }
         progress.watch_ended(ended(11 * SECOND), &Ok(()));
         let retry = progress.failed(&broken());

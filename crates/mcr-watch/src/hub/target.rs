@@ -1,6 +1,7 @@
 //! The objects of a hub, as a driver keeps them.
 
 use std::{
+    borrow::Cow,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -10,7 +11,7 @@ use std::{
 
 use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
-use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey};
+use mcr_store::{Encoder, Item, NotAnObject, Object, ObjectKey, ObjectMetadata};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -34,14 +35,20 @@ pub(super) struct Projection<T> {
     project: Box<Project<T>>,
     /// Whether two projections are the same, so that nothing has changed. May panic.
     same: fn(&T, &T) -> bool,
+    /// The cluster of an object, which takes the place of its namespace. None: objects keep their namespaces. May panic.
+    cluster: Option<Box<ClusterOf>>,
 }
+
+/// Names the cluster of an object; none if the object is left out.
+type ClusterOf = dyn for<'o> Fn(&ObjectMetadata<'o>) -> Option<Cow<'o, str>> + Send + Sync;
 
 impl Projection<Arc<Object>> {
     /// The whole object, which changes with its UID or its resource version.
     pub(super) fn whole() -> Self {
         Self {
             project: Box::new(|object| Some(object.clone())),
-            same: |held, new| held.same_uid(new) && held.resource_version() == new.resource_version(),
+            same: |held, new| held.same_version(new),
+            cluster: None,
         }
     }
 }
@@ -51,6 +58,17 @@ impl<T: PartialEq> Projection<T> {
         Self {
             project: Box::new(move |object| project(object)),
             same: T::eq,
+            cluster: None,
+        }
+    }
+
+    pub(super) fn by_cluster(
+        self,
+        cluster: impl for<'o> Fn(&ObjectMetadata<'o>) -> Option<Cow<'o, str>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            cluster: Some(Box::new(cluster)),
+            ..self
         }
     }
 }
@@ -58,7 +76,7 @@ impl<T: PartialEq> Projection<T> {
 /// The projections of the objects, and the events that the caller has not taken yet.
 pub(super) struct HubTarget<T> {
     request: WatchRequest,
-    projection: Arc<Projection<T>>,
+    projection: Projection<T>,
     /// Locked together, so that an event and the projection that it brings belong together.
     state: Mutex<State<T>>,
     notify: Notify,
@@ -73,11 +91,7 @@ struct State<T> {
 }
 
 impl<T> HubTarget<T> {
-    pub(super) fn new(
-        request: WatchRequest,
-        projection: Arc<Projection<T>>,
-        stop: CancellationToken,
-    ) -> Self {
+    pub(super) fn new(request: WatchRequest, projection: Projection<T>, stop: CancellationToken) -> Self {
         Self {
             request,
             state: Mutex::new(State {
@@ -105,6 +119,23 @@ impl<T> HubTarget<T> {
     /// Resolves after an event came.
     pub(super) async fn notified(&self) {
         self.notify.notified().await;
+    }
+
+    /// Encodes an object. None if it is left out, because it belongs to no cluster.
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Arc<Object>>, NotAnObject> {
+        let object = item?;
+        let mut cluster = None;
+        if let Some(of) = &self.projection.cluster {
+            let of = || of(object.metadata());
+            let named = std::panic::catch_unwind(AssertUnwindSafe(of));
+            cluster = named.map_err(|_| NotAnObject::nameless(PANICKED))?;
+            if cluster.is_none() {
+                return Ok(None);
+            }
+        }
+        object
+            .encode(cluster.as_deref(), encoder)
+            .map(|object| Some(Arc::new(object)))
     }
 
     /// Calls the projection, without a lock.
@@ -153,10 +184,11 @@ impl<T: Clone> HubTarget<T> {
     }
 }
 
+const PANICKED: &str =
+    "the projection of this HubWatch panicked; the panic's message, which is logged before, says where";
+
 fn panicked(key: &ObjectKey) -> NotAnObject {
-    let mut error = NotAnObject::nameless(
-        "the projection of this HubWatch panicked; the panic's message, which is logged before, says where",
-    );
+    let mut error = NotAnObject::nameless(PANICKED);
     error.key = Some(key.clone());
     error
 }
@@ -199,13 +231,14 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         encoder: &mut Encoder,
     ) -> Result<Option<PlacedObject>, UnreadableObject> {
         let put = || {
-            let object = Arc::new(item?.encode(None, encoder)?);
+            let Some(object) = self.encode(item, encoder)? else {
+                return Ok(None);
+            };
             let projection = self.project(&object)?;
             self.place(object.key(), projection)?;
-            Ok(object)
+            Ok(Some(PlacedObject { place: None, object }))
         };
-        let object = put().inspect_err(|error| self.skip(error))?;
-        Ok(Some(PlacedObject { place: None, object }))
+        Ok(put().inspect_err(|error| self.skip(error))?)
     }
 
     fn delete(
@@ -213,7 +246,9 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         item: Item<'_>,
         encoder: &mut Encoder,
     ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let object = Arc::new(item?.encode(None, encoder)?);
+        let Some(object) = self.encode(item, encoder)? else {
+            return Ok(None);
+        };
         let mut state = self.state();
         if state.projections.remove(object.key()) {
             state.pending.changed(object.key());

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::SystemTime};
 
 use mcr_client::Transport;
-use mcr_watch::internal::SharedWatch;
+use mcr_watch::internal::{Grant, SharedWatch};
 
 use super::info::ClusterInfo;
-use crate::{ClusterName, ScopeLayout};
+use crate::{ClusterName, ScopedAccess};
 
 /// How a cluster is connected.
 pub(crate) enum Attachment {
@@ -22,17 +22,11 @@ pub(crate) enum Attachment {
 ///
 /// A trait, because a scope endpoint knows its clusters: their handle can't name its type.
 pub(crate) trait ScopePlacement: Send + Sync {
-    /// The name of the scope.
-    fn scope(&self) -> Arc<str>;
+    /// The place.
+    fn at(&self) -> ScopedAccess;
 
     /// The number of the scope endpoint, unique in the process.
     fn endpoint_id(&self) -> u64;
-
-    /// The layout of the scope.
-    fn layout(&self) -> Arc<dyn ScopeLayout>;
-
-    /// The namespace of requests that name none.
-    fn default_namespace(&self) -> String;
 
     /// Creates the transport of the cluster, which sends requests through the layout of the scope.
     fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport;
@@ -40,8 +34,8 @@ pub(crate) trait ScopePlacement: Send + Sync {
     /// The connection of the scope endpoint; none before the first one and between two servers.
     fn connection(&self) -> Option<ConnectionInfo>;
 
-    /// Makes a watch read the objects of this place.
-    fn join(&self, watch: &Arc<SharedWatch>);
+    /// Makes a watch read the objects of this place. Returns a grant if its kind is no longer withheld from the cluster.
+    fn join(&self, watch: &Arc<SharedWatch>) -> Option<Grant>;
 }
 
 /// The state of a connection, for the snapshot of the fleet.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Capabilities, ClusterName,
-    fleet::{resources::Resources, state::ClusterState},
+    fleet::{description::DesiredCluster, resources::Resources, state::ClusterState},
 };
 
 /// A handle of one cluster of the fleet, for one engagement.
@@ -58,10 +58,8 @@ pub(super) struct Inner {
 
 impl Cluster {
     pub(crate) fn new(
-        name: ClusterName,
-        provider: Arc<str>,
+        desired: &DesiredCluster,
         epoch: u64,
-        info: ClusterInfo,
         resources: &Arc<Resources>,
         attachment: Attachment,
     ) -> Self {
@@ -73,11 +71,11 @@ impl Cluster {
             resources.observers.counts.entered(&first.state);
         }
         let cluster = Self(Arc::new(Inner {
-            watches: Arc::new(Watches::new(name.clone())),
-            name,
-            provider,
+            watches: Arc::new(Watches::new(desired.spec.name.clone())),
+            name: desired.spec.name.clone(),
+            provider: desired.provider.clone(),
             epoch,
-            info: ArcSwap::from_pointee(info),
+            info: ArcSwap::from_pointee(ClusterInfo::announced(&desired.spec)),
             state: Observable::new(first),
             transport: LazyTransport::default(),
             health: OnceLock::new(),
@@ -175,7 +173,10 @@ impl Cluster {
     pub fn client(&self) -> Client {
         let transport = self.transport();
         match self.placement() {
-            Some(placement) => transport.client(&placement.default_namespace()),
+            Some(placement) => {
+                let at = placement.at();
+                transport.client(&at.scope.layout().default_namespace(&at.place))
+            }
             None => transport.client(&self.0.info.load().default_namespace),
         }
     }
@@ -240,19 +241,19 @@ impl Cluster {
 
     /// The features of its API that some API servers lack.
     pub fn capabilities(&self) -> Capabilities {
-        let layout = self.placement().map(|placement| placement.layout());
-        layout.map_or_else(Capabilities::default, |layout| layout.capabilities())
+        let of = |placement: &Arc<dyn ScopePlacement>| placement.at().scope.layout().capabilities();
+        self.placement().map_or_else(Capabilities::default, of)
     }
 
     /// Whether every object that leaves a watch without selectors was deleted, as the layout of its scope says.
     pub fn deletions_are_certain(&self) -> bool {
         self.placement()
-            .is_none_or(|placement| placement.layout().deletions_are_certain())
+            .is_none_or(|placement| placement.at().scope.layout().deletions_are_certain())
     }
 
     /// The name of its scope, if the cluster is in a scope.
     pub fn scope(&self) -> Option<Arc<str>> {
-        self.placement().map(|placement| placement.scope())
+        self.placement().map(|place| place.at().scope.name().into())
     }
 
     /// Its placement, if the cluster is in a scope.

@@ -7,4 +7,3 @@ mod stores;
 
 pub(crate) use attachment::{Attachment, ConnectionInfo, ScopePlacement};
 pub use handle::Cluster;
-pub(crate) use info::ClusterInfo;

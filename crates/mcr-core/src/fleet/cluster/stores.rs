@@ -7,12 +7,12 @@ use kube::Resource;
 use mcr_store::Indexer;
 use mcr_watch::{
     ChangeSink, KindStatus, Store, StoreError, WatchHandle, WatchRequest,
-    internal::{DriverEnv, SharedWatch, drive},
+    internal::{DriverEnv, SharedWatch, confirm_grant, drive},
 };
 use serde::de::DeserializeOwned;
 
-use super::{attachment::ScopePlacement, handle::Cluster};
-use crate::fleet::state::ClusterState::{Draining, Gone, Ready, Suspended};
+use super::handle::Cluster;
+use crate::fleet::state::ClusterState::{self, Draining, Gone, Ready, Suspended};
 
 impl Cluster {
     /// The store of a kind that is watched. Never starts a watch.
@@ -65,7 +65,13 @@ impl Cluster {
 
     fn start(&self, watch: &Arc<SharedWatch>) {
         if let Some(placement) = self.placement() {
-            return placement.join(watch);
+            if let Some(grant) = placement.join(watch) {
+                let (cluster, env) = (self.clone(), self.driver_env(watch.request()));
+                let ready = async move { _ = cluster.wait_for(ClusterState::is_ready).await };
+                let confirmed = confirm_grant(watch.clone(), grant, ready, env);
+                self.0.tasks.spawn(confirmed);
+            }
+            return;
         }
         if let Err(error) = watch.request().check() {
             return watch.refuse(error);
@@ -91,13 +97,9 @@ impl Cluster {
         }
     }
 
-    /// Makes every watch read from the place to which the cluster has moved.
-    pub(crate) fn rejoin(&self, placement: &dyn ScopePlacement) {
-        self.0
-            .watches
-            .all()
-            .iter()
-            .for_each(|watch| placement.join(watch));
+    /// Makes every watch follow the new placement of the cluster.
+    pub(crate) fn rejoin(&self) {
+        self.0.watches.all().iter().for_each(|watch| self.start(watch));
     }
 
     /// The status of each watch of the cluster.

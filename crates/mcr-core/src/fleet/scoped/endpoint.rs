@@ -18,7 +18,7 @@ use mcr_client::Transport;
 use mcr_store::Indexer;
 use mcr_watch::{
     WatchError, WatchRequest,
-    internal::{SharedWatch, drive},
+    internal::{Feed, SharedWatch, drive},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -143,14 +143,23 @@ impl ScopeEndpoint {
 impl ScopeEndpoint {
     /// A new connection begins. All watches start on it.
     pub(crate) fn begin_connection(&self, connection: &Cluster) {
-        let watches: Vec<Arc<ScopeWatch>> = {
-            let mut state = self.state();
-            state.connection = Some(connection.clone());
-            state.watches.values().cloned().collect()
-        };
-        for watch in watches {
-            start(connection, watch);
+        let mut state = self.state();
+        state.connection = Some(connection.clone());
+        for watch in state.watches.values() {
+            self.start(connection, watch.clone());
         }
+    }
+
+    fn start(&self, connection: &Cluster, watch: Arc<ScopeWatch>) {
+        let health = connection.health().clone();
+        let driver = drive(watch.clone(), connection.driver_env(watch.request()));
+        let delay = self.resources.settings.uncertain_deletion_delay;
+        connection.tasks().spawn(async move {
+            tokio::select! {
+                () = driver => {}
+                () = watch.settle(delay, &health) => {}
+            }
+        });
     }
 
     /// Makes all clusters take over the state of the endpoint.
@@ -171,11 +180,6 @@ impl ScopeEndpoint {
             watch.stop();
         }
     }
-}
-
-fn start(connection: &Cluster, watch: Arc<ScopeWatch>) {
-    let env = connection.driver_env(watch.request());
-    connection.tasks().spawn(drive(watch, env));
 }
 
 /// The request for a kind that the endpoint receives for all its clusters.
@@ -223,7 +227,7 @@ impl ScopeEndpoint {
         }
         // After `joined`, so that a cluster that has moved here waits for the first list.
         if let Some(connection) = start_on {
-            start(&connection, scope_watch);
+            self.start(&connection, scope_watch);
         }
     }
 
@@ -235,7 +239,7 @@ impl ScopeEndpoint {
             }
         };
         ScopeWatch::new(
-            self.scope.layout().clone(),
+            self.scope.clone(),
             request.clone(),
             query,
             self.resources.kinds.indexers(request),

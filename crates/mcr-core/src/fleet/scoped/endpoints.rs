@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
 };
 
 use mcr_access::internal::lock;
@@ -20,36 +20,19 @@ pub(crate) struct ScopeEndpoints(Mutex<ByName>);
 /// By the number of the scope, and the name of the endpoint.
 type ByName = HashMap<(u64, Arc<str>), Arc<ScopeEndpoint>>;
 
-/// A scope endpoint that a cluster is about to join.
-pub(super) struct Found<'a> {
-    endpoint: Arc<ScopeEndpoint>,
-    /// Held until the cluster has joined.
-    _endpoints: MutexGuard<'a, ByName>,
-}
-
-impl Found<'_> {
-    pub(super) fn endpoint(&self) -> &Arc<ScopeEndpoint> {
-        &self.endpoint
-    }
-
-    /// The cluster joins the endpoint.
-    pub(super) fn join(self, cluster: &Cluster) -> Arc<ScopeEndpoint> {
-        self.endpoint.add_cluster(cluster);
-        self.endpoint
-    }
-}
-
 impl ScopeEndpoints {
-    /// Finds the endpoint of an access. If there is none, creates it and calls `start`, which has to connect it.
+    /// Calls `join`, which adds a cluster to the endpoint of an access. If there is no such endpoint, creates it and calls
+    /// `start`, which has to connect it.
     ///
-    /// No cluster can leave any endpoint until a cluster has joined the found one. Otherwise the last cluster could leave
-    /// the found endpoint, and the new cluster would join an endpoint whose connection has ended.
-    pub(super) fn find(
+    /// No cluster can leave any endpoint meanwhile. Otherwise the last cluster could leave the endpoint, and the new cluster
+    /// would join an endpoint whose connection has ended.
+    pub(super) fn join<T>(
         &self,
         resources: &Arc<Resources>,
         at: &ScopedAccess,
         start: impl FnOnce(&Arc<ScopeEndpoint>),
-    ) -> Found<'_> {
+        join: impl FnOnce(&Arc<ScopeEndpoint>) -> T,
+    ) -> T {
         let key = (at.scope.id(), at.endpoint.clone());
         let mut endpoints = lock(&self.0);
         let endpoint = endpoints.entry(key).or_insert_with(|| {
@@ -57,10 +40,7 @@ impl ScopeEndpoints {
             start(&endpoint);
             endpoint
         });
-        Found {
-            endpoint: endpoint.clone(),
-            _endpoints: endpoints,
-        }
+        join(endpoint)
     }
 
     /// Removes a cluster from an endpoint. The last cluster ends the endpoint.

@@ -6,7 +6,7 @@ use super::{endpoint::ScopeEndpoint, endpoints::ScopeEndpoints, placement::Clust
 use crate::{
     ScopedAccess,
     fleet::{
-        cluster::{Attachment, Cluster, ClusterInfo},
+        cluster::{Attachment, Cluster, ScopePlacement},
         context::FleetContext,
         description::{Description, DesiredCluster},
         drain::End,
@@ -138,7 +138,7 @@ impl ScopeMember {
     ) -> Next {
         match std::mem::take(&mut self.state) {
             MemberState::Engaged(engaged)
-                if engaged.cluster.is_same(cluster) && engaged.placement.is_behind(endpoint) =>
+                if engaged.cluster.is_same(cluster) && engaged.placement.endpoint_id() == endpoint.id =>
             {
                 self.leave(context, engaged, End::Replaced)
             }
@@ -178,31 +178,25 @@ impl MemberContext<'_> {
 
 fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAccess) -> EngagedMember {
     let fleet = context.fleet;
-    let spec = &desired.spec;
-    let name = spec.name.clone();
     let epoch = fleet.registry.next_epoch();
-    let info = ClusterInfo::announced(spec);
-    let found = context
-        .endpoints
-        .find(&fleet.resources, at, context.start_endpoint);
-    let placement = Arc::new(ClusterPlacement::new(found.endpoint().clone(), at.place.clone()));
-    let cluster = Cluster::new(
-        name.clone(),
-        desired.provider.clone(),
-        epoch,
-        info,
-        &fleet.resources,
-        Attachment::Scoped(placement.clone()),
-    );
-    let endpoint = found.join(&cluster);
+    let join = |endpoint: &Arc<ScopeEndpoint>| {
+        let placement = Arc::new(ClusterPlacement::new(endpoint.clone(), at));
+        let attachment = Attachment::Scoped(placement.clone());
+        let cluster = Cluster::new(desired, epoch, &fleet.resources, attachment);
+        endpoint.add_cluster(&cluster);
+        (cluster, placement)
+    };
+    let start = context.start_endpoint;
+    let (cluster, placement) = context.endpoints.join(&fleet.resources, at, start, join);
+    let name = cluster.name();
     tracing::debug!(cluster = %name, provider = %desired.provider, epoch, scope = at.scope.name(), endpoint = %at.endpoint, place = %at.place, "cluster joins the fleet");
     fleet.registry.insert(&cluster);
-    update_state(fleet, &cluster, &endpoint, spec);
-    fleet.publish(&name);
+    update_state(fleet, &cluster, &placement.endpoint(), &desired.spec);
+    fleet.publish(name);
     EngagedMember {
         cluster,
         placement,
-        spec: spec.clone(),
+        spec: desired.spec.clone(),
         claim: desired.claim,
     }
 }
@@ -211,8 +205,7 @@ fn engage(context: &MemberContext<'_>, desired: &DesiredCluster, at: &ScopedAcce
 fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoint, spec: &Description) {
     match spec.suspended() {
         Some(reason) => {
-            let blocked = format!("the cluster is suspended: {reason}");
-            cluster.block(Some(blocked.into()));
+            cluster.block(Some(format!("the cluster is suspended: {reason}").into()));
             if cluster.set_state(ClusterState::Suspended { reason }) {
                 fleet.publish(cluster.name());
             }
@@ -230,16 +223,15 @@ fn update_state(fleet: &FleetContext, cluster: &Cluster, endpoint: &ScopeEndpoin
 impl EngagedMember {
     /// Whether an announcement is of the engaged cluster, and not of another one.
     fn is_same(&self, desired: &DesiredCluster, now: &ScopedAccess) -> bool {
-        let Some(at) = self.spec.scoped().filter(|at| at.scope == now.scope) else {
+        let same_claim = self.claim == desired.claim;
+        let at = self.spec.scoped().filter(|at| at.scope == now.scope);
+        let Some(at) = at.filter(|_| same_claim) else {
             return false;
         };
-        if self.claim != desired.claim {
-            return false;
-        }
         match (&self.cluster.info().identity, &desired.spec.identity) {
             (Some(was), Some(is)) => was == is,
             // Without a declared identity, another place or endpoint is another cluster.
-            _ => at == now,
+            _ => at.is_at(now),
         }
     }
 
@@ -258,14 +250,19 @@ impl EngagedMember {
         {
             fleet.publish(cluster.name());
         }
-        if self.spec.scoped() != Some(now) {
-            tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
-            let endpoint = context
-                .endpoints
-                .find(&fleet.resources, now, context.start_endpoint)
-                .join(cluster);
-            let left = self.placement.change(endpoint.clone(), now.place.clone());
-            cluster.rejoin(&*self.placement);
+        let at = self.spec.scoped();
+        if at != Some(now) {
+            if at.is_none_or(|at| !at.is_at(now)) {
+                tracing::info!(cluster = %cluster.name(), endpoint = %now.endpoint, place = %now.place, "cluster moves within its scope");
+            }
+            let join = |endpoint: &Arc<ScopeEndpoint>| {
+                endpoint.add_cluster(cluster);
+                endpoint.clone()
+            };
+            let start = context.start_endpoint;
+            let endpoint = context.endpoints.join(&fleet.resources, now, start, join);
+            let left = self.placement.change(endpoint.clone(), now);
+            cluster.rejoin();
             if !Arc::ptr_eq(&left, &endpoint) {
                 context.endpoints.leave(&left, cluster);
             }

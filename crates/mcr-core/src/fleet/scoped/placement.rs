@@ -10,23 +10,23 @@ use mcr_client::{
     AnswerBody, Route, Transport,
     internal::user_code::{CatchPanic, LAYOUT},
 };
-use mcr_watch::internal::SharedWatch;
+use mcr_watch::internal::{Grant, SharedWatch};
 
 use super::endpoint::ScopeEndpoint;
 use crate::{
-    BoxError, ClusterName, ScopeLayout, Upstream,
+    BoxError, ClusterName, ScopedAccess, Upstream,
     fleet::cluster::{ConnectionInfo, ScopePlacement},
 };
 
 /// The placement of a cluster in a scope. It changes when the cluster moves.
-pub(crate) struct ClusterPlacement(Mutex<(Arc<ScopeEndpoint>, Arc<str>)>);
+pub(crate) struct ClusterPlacement(Mutex<(Arc<ScopeEndpoint>, ScopedAccess)>);
 
 impl ClusterPlacement {
-    pub(super) fn new(endpoint: Arc<ScopeEndpoint>, place: Arc<str>) -> Self {
-        Self(Mutex::new((endpoint, place)))
+    pub(super) fn new(endpoint: Arc<ScopeEndpoint>, at: &ScopedAccess) -> Self {
+        Self(Mutex::new((endpoint, at.clone())))
     }
 
-    fn current(&self) -> (Arc<ScopeEndpoint>, Arc<str>) {
+    fn current(&self) -> (Arc<ScopeEndpoint>, ScopedAccess) {
         lock(&self.0).clone()
     }
 
@@ -35,31 +35,18 @@ impl ClusterPlacement {
     }
 
     /// Changes the placement, and returns the endpoint before.
-    pub(super) fn change(&self, endpoint: Arc<ScopeEndpoint>, place: Arc<str>) -> Arc<ScopeEndpoint> {
-        std::mem::replace(&mut *lock(&self.0), (endpoint, place)).0
-    }
-
-    pub(super) fn is_behind(&self, endpoint: &ScopeEndpoint) -> bool {
-        self.endpoint_id() == endpoint.id
+    pub(super) fn change(&self, endpoint: Arc<ScopeEndpoint>, at: &ScopedAccess) -> Arc<ScopeEndpoint> {
+        std::mem::replace(&mut *lock(&self.0), (endpoint, at.clone())).0
     }
 }
 
 impl ScopePlacement for ClusterPlacement {
-    fn scope(&self) -> Arc<str> {
-        self.endpoint().scope.name().into()
+    fn at(&self) -> ScopedAccess {
+        self.current().1
     }
 
     fn endpoint_id(&self) -> u64 {
         lock(&self.0).0.id
-    }
-
-    fn layout(&self) -> Arc<dyn ScopeLayout> {
-        self.endpoint().scope.layout().clone()
-    }
-
-    fn default_namespace(&self) -> String {
-        let (endpoint, place) = self.current();
-        endpoint.scope.layout().default_namespace(&place).into_owned()
     }
 
     fn transport(self: Arc<Self>, cluster: &ClusterName) -> Transport {
@@ -77,19 +64,24 @@ impl ScopePlacement for ClusterPlacement {
         Some(connection.connection())
     }
 
-    fn join(&self, watch: &Arc<SharedWatch>) {
+    fn join(&self, watch: &Arc<SharedWatch>) -> Option<Grant> {
         watch.join_with(|| {
-            let (endpoint, place) = self.current();
-            endpoint.join(watch, &place);
-        });
+            let (endpoint, at) = self.current();
+            let kind = watch.request().resource_name();
+            let reason = at.withheld.as_ref().and_then(|kinds| kinds.get(&kind));
+            // First: the endpoint may have listed the kind for others.
+            let grant = watch.withhold(reason.map(String::as_str));
+            endpoint.join(watch, &at.place);
+            grant
+        })
     }
 }
 
 impl Route for ClusterPlacement {
     fn send(&self, request: Request<Body>) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        let (endpoint, place) = self.current();
-        let layout = endpoint.scope.layout().clone();
-        let sent = async move { layout.send(place, request, Upstream::new(endpoint)).await };
+        let (endpoint, at) = self.current();
+        let upstream = Upstream::new(endpoint);
+        let sent = async move { at.scope.layout().send(at.place, request, upstream).await };
         // A panic of the layout must not end the task that sends the request, because other requests may depend on it.
         let sent = CatchPanic::new(LAYOUT, Box::pin(sent));
         Box::pin(async move { sent.await? })

@@ -1,5 +1,7 @@
 //! One watch of one kind for all clusters behind one scope endpoint.
 
+mod uncertain;
+
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,7 +16,8 @@ use futures::future::BoxFuture;
 use mcr_access::internal::lock;
 use mcr_client::internal::Observable;
 use mcr_store::{
-    Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectStore, ParsedObject, RawObject,
+    Encoder, Indexer, Item, NotAnObject, Object, ObjectChange, ObjectKey, ObjectStore, ParsedObject,
+    RawObject,
 };
 use mcr_watch::{
     WatchRequest, WatchStatus,
@@ -24,14 +27,14 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::ScopeLayout;
+use crate::access::Scope;
 
 /// Distributes the objects of an endpoint to the caches of its places, and lets the watches of clusters read those caches.
 ///
 /// It also keeps the objects of places that belong to no cluster of the fleet. A cluster that joins later finds its objects
 /// without a list.
 pub(crate) struct ScopeWatch {
-    layout: Arc<dyn ScopeLayout>,
+    scope: Scope,
     /// The request of the clusters.
     request: WatchRequest,
     /// The request to the endpoint.
@@ -42,6 +45,8 @@ pub(crate) struct ScopeWatch {
     /// The number of unreadable objects whose place is not known.
     skipped: AtomicU64,
     relist: Notify,
+    /// A deletion has begun to be uncertain.
+    uncertain: Notify,
     /// Called without any lock when the last reader has left.
     on_last_reader_left: Box<dyn Fn(&WatchRequest) + Send + Sync>,
     stop: CancellationToken,
@@ -57,6 +62,16 @@ struct State {
     /// Ids of readers that wait for the end of the list under way.
     awaiting_current_list: Vec<u64>,
     listing: bool,
+    /// The deletions of objects that the caches still hold, by place and key.
+    uncertain: HashMap<(Arc<str>, ObjectKey), Deletion>,
+}
+
+/// A deletion that may be the cleanup behind a cluster that has moved.
+struct Deletion {
+    /// The last version of the object.
+    last: Arc<Object>,
+    /// Whether the deletion has waited through a whole delay when the current one ends.
+    due: bool,
 }
 
 /// The objects of one place, and the number of readers at that place.
@@ -66,11 +81,8 @@ struct PlaceCache {
     readers: usize,
 }
 
-/// An object in the form that its cluster sees, and the place of that cluster.
-struct Located {
-    place: Arc<str>,
-    object: Object,
-}
+/// The place of a cluster, and an object in the form that the cluster sees.
+type Located = (Arc<str>, Arc<Object>);
 
 /// The watch of a cluster, and the place where it reads.
 #[derive(Clone)]
@@ -81,14 +93,14 @@ struct Reader {
 
 impl ScopeWatch {
     pub(crate) fn new(
-        layout: Arc<dyn ScopeLayout>,
+        scope: Scope,
         request: WatchRequest,
         query: WatchRequest,
         indexers: Vec<(Arc<str>, Indexer)>,
         on_last_reader_left: Box<dyn Fn(&WatchRequest) + Send + Sync>,
     ) -> Self {
         Self {
-            layout,
+            scope,
             request,
             query,
             state: Mutex::default(),
@@ -96,6 +108,7 @@ impl ScopeWatch {
             status: Observable::default(),
             skipped: AtomicU64::new(0),
             relist: Notify::new(),
+            uncertain: Notify::new(),
             on_last_reader_left,
             stop: CancellationToken::new(),
         }
@@ -107,12 +120,6 @@ impl ScopeWatch {
 
     pub(crate) fn stop(&self) {
         self.stop.cancel();
-    }
-
-    pub(crate) fn status(&self) -> WatchStatus {
-        let mut status = self.status.read(WatchStatus::clone);
-        status.skipped = self.skipped.load(Ordering::Relaxed);
-        status
     }
 
     /// The number of places, and the number of readers.
@@ -129,25 +136,21 @@ impl ScopeWatch {
         lock(&self.state)
     }
 
-    fn indexers(&self) -> MutexGuard<'_, Vec<(Arc<str>, Indexer)>> {
-        lock(&self.indexers)
-    }
-
     /// Adds an index to all caches, including caches of places that come later. Replaces an index of the same name.
     pub(crate) fn add_index(&self, name: &Arc<str>, indexer: &Indexer) {
         {
-            let mut indexers = self.indexers();
+            let mut indexers = lock(&self.indexers);
             indexers.retain(|(known, _)| known != name);
             indexers.push((name.clone(), indexer.clone()));
         }
-        let (caches, waiting) = {
+        let caches: Vec<Arc<Cache>> = {
             let state = self.state();
-            let waiting: Vec<Arc<SharedWatch>> = state.waiting().map(|reader| reader.watch.clone()).collect();
-            (state.caches(), waiting)
+            // A reader that waits for a list reads from a cache of its own until then.
+            let own = state.waiting().map(|reader| reader.watch.cache());
+            let caches = state.places.values().map(|place| place.cache.clone());
+            caches.chain(own).collect()
         };
-        // A reader that waits for a list reads from a cache of its own until then.
-        let own = waiting.iter().map(|watch| watch.cache());
-        for cache in caches.into_iter().chain(own) {
+        for cache in caches {
             cache.store().add_index(name.clone(), indexer.clone());
         }
     }
@@ -157,7 +160,7 @@ impl ScopeWatch {
             return known.cache.clone();
         }
         let new = PlaceCache::default();
-        for (name, indexer) in self.indexers().iter() {
+        for (name, indexer) in lock(&self.indexers).iter() {
             new.cache.store().add_index(name.clone(), indexer.clone());
         }
         if state.listing {
@@ -214,11 +217,11 @@ impl ScopeWatch {
     /// request its namespace.
     fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Located>, UnreadableObject> {
         let raw = item?;
-        let Some(placement) = catch_panic("place", || self.layout.place(raw.metadata()))? else {
+        let Some(placement) = catch_panic("place", || self.scope.layout().place(raw.metadata()))? else {
             return Ok(None);
         };
         let (place, namespace) = (placement.place(), placement.namespace());
-        let object = if catch_panic("localizes", || self.layout.localizes(&self.request))? {
+        let object = if catch_panic("localizes", || self.scope.layout().localizes(&self.request))? {
             let localized = self.localize(&raw, place)?;
             ParsedObject::read(&localized)?
                 .object()
@@ -238,16 +241,13 @@ impl ScopeWatch {
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
-        Ok(Some(Located {
-            place: place.into(),
-            object,
-        }))
+        Ok(Some((place.into(), Arc::new(object))))
     }
 
     fn localize(&self, object: &RawObject<'_>, place: &str) -> Result<Box<RawValue>, NotAnObject> {
         let unreadable = |error: serde_json::Error| NotAnObject::nameless(mcr_store::describe(&error));
         let mut value: serde_json::Value = serde_json::from_slice(&object.json()).map_err(unreadable)?;
-        catch_panic("localize", || self.layout.localize(place, &mut value))?;
+        catch_panic("localize", || self.scope.layout().localize(place, &mut value))?;
         serde_json::value::to_raw_value(&value).map_err(unreadable)
     }
 }
@@ -266,8 +266,11 @@ impl State {
         waiting.filter_map(|id| self.readers.get(id))
     }
 
-    fn caches(&self) -> Vec<Arc<Cache>> {
-        self.places.values().map(|place| place.cache.clone()).collect()
+    /// The cache of a place, if a reader takes its objects from there. A reader that waits for a list does not.
+    fn cache_in_use(&self, place: &str) -> Option<&Cache> {
+        let waiting = self.waiting().filter(|reader| &*reader.place == place);
+        let at = self.places.get(place)?;
+        (at.readers > waiting.count()).then_some(&at.cache)
     }
 
     /// Removes a watch from the readers that wait for a list. If the watch comes back, it waits for a later list.
@@ -306,7 +309,9 @@ impl PlaceCache {
 
 impl Feed for ScopeWatch {
     fn status(&self) -> WatchStatus {
-        Self::status(self)
+        let mut status = self.status.read(WatchStatus::clone);
+        status.skipped = self.skipped.load(Ordering::Relaxed);
+        status
     }
 
     fn last_event(&self) -> Option<SystemTime> {
@@ -348,8 +353,8 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn objects(&self) -> usize {
-        let caches = self.state().caches();
-        caches.iter().map(|cache| cache.store().len()).sum()
+        let state = self.state();
+        state.places.values().map(|place| place.cache.store().len()).sum()
     }
 
     fn begin_listing(&self) {
@@ -363,12 +368,18 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn finish_listing(&self, complete: bool) {
-        let caches = {
+        let cache = |(name, place): (&Arc<str>, &PlaceCache)| (name.clone(), place.cache.clone());
+        let caches: Vec<(Arc<str>, Arc<Cache>)> = {
             let mut state = self.state();
             state.listing = false;
-            state.caches()
+            state.places.iter().map(cache).collect()
         };
-        for cache in caches {
+        let uncertain = complete && self.deletions_are_uncertain();
+        for (place, cache) in caches {
+            let unseen = uncertain.then(|| cache.store().take_unseen());
+            for object in unseen.into_iter().flatten() {
+                self.remove(&place, object, uncertain);
+            }
             cache.apply(&self.request, |store| store.finish_listing(complete));
         }
         let arrived = {
@@ -415,14 +426,12 @@ impl WatchTarget for ScopeWatch {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
         })?;
-        let Some(Located { place, object }) = located else {
-            return Ok(None);
-        };
-        let object = Arc::new(object);
-        self.apply(&place, |store| store.upsert(object.clone(), initial));
-        Ok(Some(PlacedObject {
-            place: Some(place),
-            object,
+        Ok(located.map(|(place, object)| {
+            let named = (place.clone(), object.key().clone());
+            self.state().uncertain.remove(&named);
+            self.apply(&place, |store| store.upsert(object.clone(), initial));
+            let place = Some(place);
+            PlacedObject { place, object }
         }))
     }
 
@@ -431,15 +440,10 @@ impl WatchTarget for ScopeWatch {
         item: Item<'_>,
         encoder: &mut Encoder,
     ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let Some(Located { place, object }) = self.locate(item, encoder)? else {
-            return Ok(None);
-        };
-        let object = Arc::new(object);
-        self.apply(&place, |store| store.delete(object.clone()));
-        self.state().remove_if_idle(&place);
-        Ok(Some(PlacedObject {
-            place: Some(place),
-            object,
+        Ok(self.locate(item, encoder)?.map(|(place, object)| {
+            self.remove(&place, object.clone(), self.deletions_are_uncertain());
+            let place = Some(place);
+            PlacedObject { place, object }
         }))
     }
 
@@ -448,22 +452,17 @@ impl WatchTarget for ScopeWatch {
     }
 
     fn status_changed(&self) {
-        let readers: Vec<Arc<SharedWatch>> = {
-            let state = self.state();
-            state
-                .readers
-                .values()
-                .map(|reader| reader.watch.clone())
-                .collect()
-        };
+        let readers: Vec<Reader> = self.state().readers.values().cloned().collect();
         for reader in readers {
-            reader.update_status(self);
+            reader.watch.update_status(self);
         }
     }
 
     fn may_list_from_cache(&self) -> bool {
         // The cache that a cluster brings from another endpoint may be newer than the cache of the API server.
-        Self::status(self).lists == 0 && self.objects() == 0 && self.state().awaiting_next_list.is_empty()
+        self.status.read(|status| status.lists) == 0
+            && self.objects() == 0
+            && self.state().awaiting_current_list.is_empty()
     }
 
     fn relist_failed(&self) {

@@ -20,7 +20,7 @@ impl PartialEq for Kept {
 
 fn target_of<T: 'static>(projection: Projection<T>) -> HubTarget<T> {
     let request = WatchRequest::of::<ConfigMap>();
-    HubTarget::new(request, projection.into(), CancellationToken::new())
+    HubTarget::new(request, projection, CancellationToken::new())
 }
 
 fn target() -> HubTarget<Kept> {
@@ -177,4 +177,39 @@ fn a_whole_object_changes_with_its_version_or_its_uid() {
     created_again["metadata"]["uid"] = "another".into();
     receive(&target, "ADDED", created_again);
     assert_eq!(next().as_deref(), Some("a 2"));
+}
+
+#[test]
+fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_left_out() {
+    let kept = |object: &Object| {
+        let map: ConfigMap = object.decode().unwrap();
+        Some(Kept(map.metadata.namespace? + &map.data?["kept"]))
+    };
+    let target = target_of(Projection::of(kept).by_cluster(|metadata| {
+        let cluster = metadata.annotation("cluster");
+        assert!(cluster.as_deref() != Some("panic"), "a panic of the caller");
+        cluster
+    }));
+    let of = |cluster: &str, version: u64| {
+        let mut map = map("a", version, "1");
+        map["metadata"]["annotations"] = json!({"cluster": cluster});
+        map
+    };
+    let of_none = map("a", 1, "1");
+    list(&target, &[of("x", 1), of("y", 1), of_none.clone()]);
+    assert_eq!(events(&target), ["x/a: x1", "y/a: y1", "synced"]);
+    assert!(receive(&target, "DELETED", of_none));
+    assert!(receive(&target, "DELETED", of("y", 2)));
+    assert_eq!(events(&target), ["-y/a"]);
+    // It exists, but nobody can say where: the list deletes nothing.
+    assert!(!receive(&target, "MODIFIED", of("panic", 3)));
+    target.begin_listing();
+    let body = json!({"metadata": {"resourceVersion": "9"}, "items": [of("panic", 3)]}).to_string();
+    for item in parse_list(body.as_bytes()).unwrap().items.iter() {
+        assert!(
+            target
+                .put(item, true, &mut encoder())
+                .is_err_and(|error| error.error.key.is_none())
+        );
+    }
 }

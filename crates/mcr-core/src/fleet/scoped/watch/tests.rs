@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
-use crate::{AnswerBody, BoxError, ObjectMetadata, Placement, Upstream};
+use crate::{Access, AnswerBody, BoxError, ObjectMetadata, Placement, ScopeLayout, Trust, Upstream};
 
 struct ByAnnotation;
 
@@ -40,16 +40,19 @@ const PLACES: usize = 3;
 const SCOPES: usize = 2;
 const WATCHES: usize = 3;
 
-/// UID and resource version, by name.
-type Objects = BTreeMap<String, (u8, u32)>;
+/// UID, resource version and whether there is a deletion timestamp, by name.
+type Objects = BTreeMap<String, (u8, u32, bool)>;
 
 #[derive(Debug, Clone)]
 enum Op {
     Begin(usize),
-    /// Scope, place, name and UID. The place number `PLACES` means: belongs to no place.
-    Put(usize, usize, u8, u8),
+    /// Scope, place, name, UID and whether there is a deletion timestamp. The place number `PLACES` means: belongs to no
+    /// place.
+    Put(usize, usize, u8, u8, bool),
     Delete(usize, usize, u8),
     Finish(usize, bool),
+    /// The delay of uncertain deletions has passed.
+    Delay(usize),
     Abort(usize),
     Fail(usize),
     Heard(usize),
@@ -62,9 +65,11 @@ fn op() -> impl Strategy<Value = Op> {
     let (scope, watch) = (0..SCOPES, 0..WATCHES);
     prop_oneof![
         3 => scope.clone().prop_map(Op::Begin),
-        8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8).prop_map(|(s, p, n, u)| Op::Put(s, p, n, u)),
+        8 => (scope.clone(), 0..=PLACES, 0..3u8, 0..2u8, prop::bool::weighted(0.2))
+            .prop_map(|(s, p, n, u, d)| Op::Put(s, p, n, u, d)),
         4 => (scope.clone(), 0..=PLACES, 0..3u8).prop_map(|(s, p, n)| Op::Delete(s, p, n)),
         3 => (scope.clone(), prop::bool::weighted(0.8)).prop_map(|(s, c)| Op::Finish(s, c)),
+        2 => scope.clone().prop_map(Op::Delay),
         1 => scope.clone().prop_map(Op::Abort),
         1 => scope.clone().prop_map(Op::Fail),
         1 => scope.clone().prop_map(Op::Heard),
@@ -78,10 +83,11 @@ fn op() -> impl Strategy<Value = Op> {
 #[derive(Default)]
 struct Told(Mutex<(Objects, Vec<String>)>);
 
-fn seen(object: &Object) -> (u8, u32) {
+fn seen(object: &Object) -> (u8, u32, bool) {
     let map: ConfigMap = object.decode().unwrap();
     let uid = u8::from_str_radix(&map.metadata.uid.unwrap(), 16).unwrap();
-    (uid, object.resource_version().parse().unwrap())
+    let version = object.resource_version().parse().unwrap();
+    (uid, version, map.metadata.deletion_timestamp.is_some())
 }
 
 impl ChangeSink for Told {
@@ -106,6 +112,10 @@ struct Scoped {
     /// How often the callback for the last reader was called.
     unread: Arc<AtomicUsize>,
     places: [Objects; PLACES],
+    /// Whether a cluster may move to another endpoint.
+    has_others: bool,
+    /// The objects whose deletion is uncertain, and whether it is due.
+    uncertain: BTreeMap<(usize, String), bool>,
     unseen: Option<BTreeSet<(usize, String)>>,
     /// The watches that wait for a list, in the order of their arrival: two watches may bring different objects to the same
     /// place.
@@ -117,7 +127,19 @@ struct Scoped {
 }
 
 impl Scoped {
-    fn new() -> Self {
+    /// A watch event or a complete list says that an object is gone.
+    fn remove(&mut self, place: usize, name: String, is_read: bool) {
+        let Some((.., deleting)) = self.places[place].get(&name) else {
+            return;
+        };
+        if self.has_others && is_read && !deleting {
+            self.uncertain.entry((place, name)).or_insert(false);
+        } else {
+            self.places[place].remove(&name);
+        }
+    }
+
+    fn new(endpoints: &[&str]) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
         let request = WatchRequest::of::<ConfigMap>();
         let left = {
@@ -126,9 +148,13 @@ impl Scoped {
                 unread.fetch_add(1, Ordering::SeqCst);
             }
         };
+        let scope = Scope::new(ByAnnotation);
+        for endpoint in endpoints {
+            scope.set_endpoint(*endpoint, Access::kubeconfig("", Trust::Trusted));
+        }
         Self {
             watch: Arc::new(ScopeWatch::new(
-                Arc::new(ByAnnotation),
+                scope,
                 request.clone(),
                 request,
                 Vec::new(),
@@ -136,6 +162,8 @@ impl Scoped {
             )),
             unread,
             places: Default::default(),
+            has_others: endpoints.len() > 1,
+            uncertain: BTreeMap::new(),
             unseen: None,
             awaiting_next_list: Vec::new(),
             awaiting_current_list: Vec::new(),
@@ -193,7 +221,7 @@ struct World {
 impl World {
     fn new() -> Self {
         Self {
-            scopes: (0..SCOPES).map(|_| Scoped::new()).collect(),
+            scopes: vec![Scoped::new(&["only"]), Scoped::new(&["one", "other"])],
             readings: (0..WATCHES).map(|_| Reading::new()).collect(),
             encoder: Encoder::with_templates(Arc::new(TemplateRegistry::new(Encoding::new(
                 "v1",
@@ -204,12 +232,15 @@ impl World {
         }
     }
 
-    fn json(place: usize, name: &str, uid: u8, version: u32) -> Box<RawValue> {
+    fn json(place: usize, name: &str, uid: u8, version: u32, deleting: bool) -> Box<RawValue> {
         let mut object = json!({"metadata": {
             "name": name, "namespace": "n", "uid": format!("{uid:032x}"), "resourceVersion": version.to_string()
         }});
         if place < PLACES {
             object["metadata"]["annotations"] = json!({"place": place.to_string()});
+        }
+        if deleting {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
         }
         to_raw_value(&object).unwrap()
     }
@@ -225,31 +256,46 @@ impl World {
                     all.flat_map(|(place, objects)| objects.keys().map(move |name| (place, name.clone())));
                 scope.unseen = Some(keys.collect());
                 scope.awaiting_current_list.append(&mut scope.awaiting_next_list);
+                // A list from the API server's cache may be older than the objects that these watches bring.
+                assert!(scope.awaiting_current_list.is_empty() || !scope.watch.may_list_from_cache());
             }
-            Op::Put(s, place, name, uid) => {
+            Op::Put(s, place, name, uid, deleting) => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
-                let json = Self::json(place, &name, uid, self.version);
+                let json = Self::json(place, &name, uid, self.version, deleting);
                 let opened = ParsedObject::read(&json).unwrap();
                 let put = scope
                     .watch
                     .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.encoder);
                 assert_eq!(put.unwrap().is_some(), place < PLACES);
                 if let Some(objects) = scope.places.get_mut(place) {
-                    objects.insert(name.clone(), (uid, self.version));
+                    objects.insert(name.clone(), (uid, self.version, deleting));
+                    scope.uncertain.remove(&(place, name.clone()));
                     scope.unseen.as_mut().map(|unseen| unseen.remove(&(place, name)));
                 }
             }
             Op::Delete(s, place, name) if self.scopes[s].unseen.is_none() => {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
-                let json = Self::json(place, &name, 0, self.version);
+                let json = Self::json(place, &name, 0, self.version, false);
                 let opened = ParsedObject::read(&json).unwrap();
                 scope
                     .watch
                     .delete(Ok(opened.object()), &mut self.encoder)
                     .unwrap();
-                if let Some(objects) = scope.places.get_mut(place) {
-                    objects.remove(&name);
+                if place < PLACES {
+                    let is_read = self.is_read(s, place);
+                    self.scopes[s].remove(place, name, is_read);
                 }
+            }
+            Op::Delay(s) => {
+                let scope = &mut self.scopes[s];
+                let others = scope.watch.delay_passed();
+                scope.uncertain.retain(|(place, name), due| {
+                    if *due {
+                        scope.places[*place].remove(name);
+                    }
+                    !std::mem::replace(due, true)
+                });
+                assert_eq!(others, !scope.uncertain.is_empty());
             }
             Op::Finish(s, complete) if self.scopes[s].unseen.is_some() => self.finish(s, complete),
             Op::Abort(s) if self.scopes[s].unseen.is_some() => {
@@ -298,12 +344,19 @@ impl World {
         }
     }
 
+    /// Whether a watch takes its objects from the place.
+    fn is_read(&self, s: usize, place: usize) -> bool {
+        let at = Some((s, place));
+        self.readings.iter().any(|r| r.at == at && r.waits.is_none())
+    }
+
     fn finish(&mut self, s: usize, complete: bool) {
+        let is_read: Vec<bool> = (0..PLACES).map(|place| self.is_read(s, place)).collect();
         let scope = &mut self.scopes[s];
         scope.watch.finish_listing(complete);
         for (place, name) in scope.unseen.take().unwrap_or_default() {
             if complete {
-                scope.places[place].remove(&name);
+                scope.remove(place, name, is_read[place]);
             }
         }
         for w in std::mem::take(&mut scope.awaiting_current_list) {
@@ -410,6 +463,8 @@ proptest! {
             world.take(&Op::Finish(s, true));
             world.take(&Op::Begin(s));
             world.take(&Op::Finish(s, true));
+            world.take(&Op::Delay(s));
+            world.take(&Op::Delay(s));
             prop_assert_eq!(world.scopes[s].watch.counts(), (0, 0));
         }
     }

@@ -1,0 +1,396 @@
+//! Endpoints with a declared identity, and clusters that move between shards whose versions have nothing in common.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use mcr_core::{AnswerBody, BoxError, Cluster, ObjectMetadata, Placement, Scope, ScopeLayout, Upstream};
+
+use crate::{
+    harness::*,
+    shard::{Shard, Workspaces},
+    witness::Witness,
+};
+
+const NOWHERE: &str = "an endpoint that is never set";
+
+fn shard(name: &str, version: u64, clusters: &[&str]) -> Shard {
+    let shard = Shard::new(name, version);
+    for cluster in clusters {
+        shard.bind(cluster);
+        shard.put(cluster, "default", &format!("of-{cluster}"), "1");
+    }
+    shard
+}
+
+fn scope(endpoints: &[(&str, &Shard)]) -> Scope {
+    scope_of(Workspaces, endpoints)
+}
+
+fn scope_of(layout: impl ScopeLayout, endpoints: &[(&str, &Shard)]) -> Scope {
+    let scope = Scope::new(layout);
+    for (name, shard) in endpoints {
+        scope.set_endpoint(*name, shard.in_memory());
+    }
+    scope
+}
+
+/// A fleet in which an uncertain deletion waits this long.
+fn running(delay: Duration) -> Running {
+    Running::start_with(|settings| settings.uncertain_deletion_delay = delay)
+}
+
+const DELAY: Duration = Duration::from_secs(1);
+/// Longer than any wait of a test.
+const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
+
+/// Waits until the watch of a shard has received everything that happened there before: another cluster sees a new object.
+async fn received(shard: &Shard, other: &Witness) {
+    shard.put(other.cluster.name().as_str(), "default", "received", "1");
+    other.equals(shard).await;
+}
+
+/// The layout of [`Workspaces`], of an API without any other reason to remove an object than its deletion.
+struct Certain;
+
+impl ScopeLayout for Certain {
+    fn name(&self) -> &str {
+        Workspaces.name()
+    }
+
+    fn deletions_are_certain(&self) -> bool {
+        true
+    }
+
+    fn watch_prefix(&self) -> &str {
+        Workspaces.watch_prefix()
+    }
+
+    fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        Workspaces.place(object)
+    }
+
+    fn send(
+        &self,
+        place: Arc<str>,
+        request: Request<Body>,
+        upstream: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Workspaces.send(place, request, upstream)
+    }
+}
+
+/// Another engagement than this one.
+async fn next(running: &Running, before: &Cluster) -> Cluster {
+    let other = || {
+        let now = running.fleet.get(before.name().as_str()).ok();
+        now.filter(|now| !now.is_same(before))
+    };
+    eventually(SOON, "the cluster is engaged anew", other).await
+}
+
+/// These shards show no namespace `kube-system`, so only the declared identity tells that it is the same server.
+#[test]
+fn kcp_an_endpoint_with_a_declared_identity_keeps_its_clusters_at_a_new_address() {
+    paused(|| async {
+        let a = shard("a", 100, &["zoo"]);
+        let running = Running::start();
+        let scope = Scope::new(Workspaces);
+        let set = |identity: &str| {
+            scope.set_endpoint_with_identity("main", a.in_memory(), Some(Arc::from(identity)));
+        };
+        set("first");
+        let zoo = running.join(&scope, "main", "zoo").await;
+        let seen = Witness::of(&zoo);
+        seen.equals(&a).await;
+        let lists = a.lists();
+        set("first");
+        eventually(SOON, "it is listed at its new address", || {
+            (a.lists() > lists).then_some(())
+        })
+        .await;
+        a.put("zoo", "default", "later", "1");
+        seen.equals(&a).await;
+        assert_eq!(seen.lines(), ["+default/later", "+default/of-zoo"]);
+        assert!(running.fleet.get("zoo").is_ok_and(|now| now.is_same(&zoo)));
+
+        set("second");
+        let new = next(&running, &zoo).await;
+        Witness::of(&new).equals(&a).await;
+        running.stop().await;
+    });
+}
+
+#[test]
+fn kcp_an_object_that_has_the_same_version_on_the_other_shard_is_compared() {
+    paused(|| async {
+        let a = shard("a", 100, &["zoo"]);
+        let b = Shard::new("b", 99);
+        b.adopt("zoo", &a);
+        b.put("zoo", "default", "of-zoo", "2");
+        let version = |shard: &Shard| shard.has("zoo")["default/of-zoo"].1.clone();
+        assert_eq!(version(&a), version(&b));
+        let running = Running::start();
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let seen = Witness::of(&zoo);
+        seen.equals(&a).await;
+        running.clusters.add(spec(&scope, "b", "zoo"));
+        seen.equals(&b).await;
+        assert_eq!(seen.lines(), ["+default/of-zoo", "~default/of-zoo"]);
+        running.stop().await;
+    });
+}
+
+/// A provider announces a cluster at an endpoint that does not exist while kcp moves the cluster: neither the cleanup on the
+/// old shard nor objects that the new shard does not show yet count as deletions.
+#[test]
+fn kcp_a_cluster_between_two_endpoints_keeps_its_objects() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+        let running = Running::start();
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+
+        running
+            .clusters
+            .add(spec(&scope, NOWHERE, "zoo").suspended("it moves"));
+        eventually(SOON, "it is suspended", || zoo.state().reason().map(drop)).await;
+        b.adopt("zoo", &a);
+        a.unbind("zoo");
+        a.put("jungle", "default", "after", "1");
+        other.equals(&a).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(seen.lines(), ["+default/of-zoo"]);
+        assert_eq!(seen.names(), ["default/of-zoo"], "they stay readable");
+
+        b.put("zoo", "default", "new", "1");
+        running.clusters.add(spec(&scope, "b", "zoo"));
+        seen.equals(&b).await;
+        ready(&zoo).await;
+        assert_eq!(
+            seen.lines(),
+            ["+default/new", "+default/of-zoo", "~default/of-zoo"]
+        );
+        assert!(running.fleet.get("zoo").is_ok_and(|now| now.is_same(&zoo)));
+        running.stop().await;
+    });
+}
+
+/// The provider watches other objects than the controllers, so the old shard's cleanup may arrive before the announcement.
+#[test]
+fn kcp_a_cleanup_that_arrives_before_the_announcement_of_the_move_deletes_nothing() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum By {
+        Event,
+        List,
+    }
+    for (by, stop_over) in [
+        (By::Event, true),
+        (By::Event, false),
+        (By::List, true),
+        (By::List, false),
+    ] {
+        paused(|| async move {
+            let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+            let running = running(DELAY);
+            let scope = scope(&[("a", &a), ("b", &b)]);
+            let zoo = running.join(&scope, "a", "zoo").await;
+            let jungle = running.join(&scope, "a", "jungle").await;
+            let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+            seen.equals(&a).await;
+            other.equals(&a).await;
+
+            b.adopt("zoo", &a);
+            if by == By::List {
+                a.end_watches();
+                a.expire();
+            }
+            a.unbind("zoo");
+            received(&a, &other).await;
+            assert_eq!(seen.names(), ["default/of-zoo"], "{by:?}");
+            if stop_over {
+                let between = spec(&scope, NOWHERE, "zoo").suspended("it moves");
+                running.clusters.add(between);
+                tokio::time::sleep(60 * DELAY).await;
+                assert_eq!(seen.lines(), ["+default/of-zoo"], "{by:?}");
+                assert_eq!(seen.names(), ["default/of-zoo"], "{by:?}");
+            }
+            b.put("zoo", "default", "new", "1");
+            running.clusters.add(spec(&scope, "b", "zoo"));
+            seen.equals(&b).await;
+            ready(&zoo).await;
+            tokio::time::sleep(60 * DELAY).await;
+            let lines = ["+default/new", "+default/of-zoo", "~default/of-zoo"];
+            assert_eq!(seen.lines(), lines, "{by:?}");
+            running.stop().await;
+        });
+    }
+}
+
+/// A move is likely then: the last workspace of a shard takes its endpoint along.
+#[test]
+fn kcp_an_uncertain_deletion_waits_while_its_endpoint_is_not_connected() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+        let running = running(DELAY);
+        let (scope, at_a) = (scope(&[("b", &b)]), a.in_memory());
+        scope.set_endpoint("a", at_a.clone());
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        b.adopt("zoo", &a);
+        a.unbind("zoo");
+        received(&a, &other).await;
+        // The deletion is about to be told.
+        tokio::time::sleep(DELAY + DELAY / 2).await;
+        scope.remove_endpoint("a");
+        tokio::time::sleep(60 * DELAY).await;
+        assert_eq!(seen.names(), ["default/of-zoo"]);
+        running.clusters.add(spec(&scope, "b", "zoo"));
+        seen.equals(&b).await;
+        assert_eq!(seen.lines(), ["+default/of-zoo", "~default/of-zoo"]);
+
+        // The endpoint is back.
+        scope.set_endpoint("a", at_a);
+        a.delete("jungle", "default", "of-jungle");
+        other.equals(&a).await;
+        running.stop().await;
+    });
+}
+
+#[test]
+fn kcp_an_uncertain_deletion_is_told_if_no_move_follows() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+        a.put("zoo", "default", "stays", "1");
+        let running = running(20 * DELAY);
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        a.delete("zoo", "default", "of-zoo");
+        received(&a, &other).await;
+        assert!(!seen.has("-default/of-zoo"));
+        // Lists that lack the object do not prolong the time.
+        for _ in 0..24 {
+            tokio::time::sleep(5 * DELAY).await;
+            a.end_watches();
+            a.expire();
+        }
+        assert_eq!(
+            seen.lines(),
+            ["+default/of-zoo", "-default/of-zoo", "+default/stays"]
+        );
+        seen.equals(&a).await;
+        running.stop().await;
+    });
+}
+
+/// kcp removes the label of a claimed object, and sets it again.
+#[test]
+fn kcp_an_object_that_comes_back_in_time_was_not_deleted() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+        b.adopt("zoo", &a);
+        let running = running(DELAY);
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        a.unbind("zoo");
+        received(&a, &other).await;
+        a.adopt("zoo", &b);
+        seen.equals(&a).await;
+        tokio::time::sleep(60 * DELAY).await;
+        seen.equals(&a).await;
+        assert_eq!(seen.lines(), ["+default/of-zoo", "~default/of-zoo"]);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn kcp_an_uncertain_deletion_ends_with_its_cluster() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo", "jungle"]), shard("b", 500, &[]));
+        let running = running(DELAY);
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let jungle = running.join(&scope, "a", "jungle").await;
+        let (seen, other) = (Witness::of(&zoo), Witness::of(&jungle));
+        seen.equals(&a).await;
+        other.equals(&a).await;
+        a.unbind("zoo");
+        received(&a, &other).await;
+        running.clusters.remove(zoo.name());
+        eventually(SOON, "the cluster is gone", || {
+            zoo.token().is_cancelled().then_some(())
+        })
+        .await;
+        let places = || running.fleet.scopes()[0].watches[0].places;
+        eventually(SOON, "its objects are gone", || (places() == 1).then_some(())).await;
+        assert_eq!(seen.lines(), ["+default/of-zoo"]);
+        running.stop().await;
+    });
+}
+
+#[test]
+fn kcp_a_deletion_that_no_move_can_explain_is_told_at_once() {
+    let told_at_once = |scope: fn(&Shard, &Shard) -> Scope, before: fn(&Shard)| {
+        paused(|| async move {
+            let (a, b) = (shard("a", 100, &["zoo"]), shard("b", 500, &[]));
+            let running = running(FOR_EVER);
+            let scope = scope(&a, &b);
+            let zoo = running.join(&scope, "a", "zoo").await;
+            let seen = Witness::of(&zoo);
+            for by_list in [false, true] {
+                a.put("zoo", "default", "of-zoo", "1");
+                before(&a);
+                seen.equals(&a).await;
+                seen.forget_lines();
+                if by_list {
+                    a.end_watches();
+                    a.expire();
+                }
+                a.delete("zoo", "default", "of-zoo");
+                seen.equals(&a).await;
+                assert_eq!(seen.lines(), ["-default/of-zoo"]);
+            }
+            running.stop().await;
+        });
+    };
+    // No other endpoint can show the cluster.
+    told_at_once(|a, _| scope(&[("a", a)]), |_| ());
+    told_at_once(|a, b| scope_of(Certain, &[("a", a), ("b", b)]), |_| ());
+    told_at_once(
+        |a, b| scope(&[("a", a), ("b", b)]),
+        |a| a.begin_deletion("zoo", "default", "of-zoo"),
+    );
+}
+
+/// An API server may set the timestamp and delete the object in one step.
+#[test]
+fn kcp_a_deletion_timestamp_in_the_event_alone_makes_a_deletion_certain() {
+    paused(|| async {
+        let (a, b) = (shard("a", 100, &["zoo"]), shard("b", 500, &[]));
+        let running = running(FOR_EVER);
+        let scope = scope(&[("a", &a), ("b", &b)]);
+        let zoo = running.join(&scope, "a", "zoo").await;
+        let seen = Witness::of(&zoo);
+        seen.equals(&a).await;
+        a.delete_with_timestamp("zoo", "default", "of-zoo");
+        seen.equals(&a).await;
+        running.stop().await;
+    });
+}
