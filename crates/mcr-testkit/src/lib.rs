@@ -13,6 +13,8 @@ pub mod control_plane;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
+#[cfg(feature = "kcp")]
+pub mod kcp;
 #[cfg(any(
     feature = "conformance",
     feature = "log",

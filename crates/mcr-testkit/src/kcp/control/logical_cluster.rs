@@ -1,0 +1,131 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::reconcile::Reconcile;
+use super::schedule::{ON_WORKSPACE, set_lifecycle_labels, set_phase};
+use super::unbind::drop_finalizer;
+use crate::kcp::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
+use crate::kcp::shard::Shard;
+use crate::kcp::state::{Key, Step};
+use crate::sim::clock;
+use crate::sim::object::{metadata_mut, text};
+
+const CLUSTER: &str = "cluster";
+
+impl Reconcile<'_> {
+    /// A LogicalCluster was written: its initializers or terminators may be done.
+    pub(super) fn logical_cluster(&mut self, shard: &Shard, id: &Arc<str>) {
+        let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
+            return;
+        };
+        let pending = |field: &str| {
+            let names = object["status"][field].as_array();
+            names.is_some_and(|names| !names.is_empty())
+        };
+        let deleting = !text(&object, "deletionTimestamp").is_empty();
+        let phase = match object["status"]["phase"].as_str().unwrap_or_default() {
+            "Initializing" if !pending("initializers") && !deleting => "Ready",
+            "Terminating" if !pending("terminators") => "Deleting",
+            phase => phase,
+        };
+        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
+            set_lifecycle_labels(object);
+            set_phase(object, phase);
+        });
+        if let Some((parent, workspace)) = self.workspace_of(&object) {
+            let initializers = object["status"]["initializers"].as_array();
+            let waiting = initializers.filter(|names| !names.is_empty());
+            if let Some(shard) = self.shard_of(&parent) {
+                shard.edit(&parent, WORKSPACES, &workspace, |of_workspace| {
+                    set_phase(of_workspace, phase);
+                    match (waiting, of_workspace["status"].as_object_mut()) {
+                        (Some(names), Some(status)) => {
+                            status.insert("initializers".to_owned(), names.clone().into())
+                        }
+                        (_, status) => status.and_then(|status| status.remove("initializers")),
+                    };
+                });
+            }
+        }
+        if phase == "Deleting" && self.state.leaving.insert(id.clone()) {
+            self.soon(Step::Empty(id.clone()));
+        }
+    }
+
+    /// The Workspace that a LogicalCluster belongs to.
+    fn workspace_of(&self, logical_cluster: &Value) -> Option<Key> {
+        let owner = &logical_cluster["spec"]["owner"];
+        let parent = self.inner.directory.by_id(owner["cluster"].as_str()?)?;
+        Some((parent.id, owner["name"].as_str()?.to_owned()))
+    }
+
+    /// Begins the deletion of a logical cluster.
+    pub(super) fn delete_logical_cluster(&mut self, id: &str) {
+        let Some(shard) = self.shard_of(id) else { return };
+        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
+            if !text(object, "deletionTimestamp").is_empty() {
+                return;
+            }
+            let waits = object["status"]["terminators"]
+                .as_array()
+                .is_some_and(|names| !names.is_empty());
+            metadata_mut(object).insert("deletionTimestamp".to_owned(), clock::now().into());
+            set_phase(object, if waits { "Terminating" } else { "Deleting" });
+        });
+    }
+
+    /// Deletes the content of a logical cluster. When none is left, the logical cluster goes, then its Workspace.
+    pub(super) fn empty(&mut self, id: &Arc<str>) {
+        let Some(shard) = self.shard_of(id) else { return };
+        let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
+            return;
+        };
+        let kinds = shard.server.store().kinds(id).clone();
+        let mut left = 0;
+        // The bindings go last: until then the virtual workspaces of their exports can release finalizers.
+        let mut tables = shard.tables(id);
+        tables.retain(|table| &**table != LOGICAL_CLUSTERS);
+        if tables.iter().any(|table| &**table != BINDINGS) {
+            tables.retain(|table| &**table != BINDINGS);
+        }
+        for table in tables {
+            let Some(kind) = kinds.of_table(&table) else {
+                continue;
+            };
+            for path in shard.paths(id, &table) {
+                if kind.is_namespaces() {
+                    shard.remove(id, &table, &path);
+                    continue;
+                }
+                let held = shard.get(id, &table, &path);
+                if held.is_some_and(|object| text(&object, "deletionTimestamp").is_empty()) {
+                    shard.delete(id, &kind, &path);
+                }
+            }
+            left += shard.paths(id, &table).len();
+        }
+        if left > 0 {
+            for name in shard.paths(id, BINDINGS) {
+                self.soon(Step::Unbind((id.clone(), name)));
+            }
+            return;
+        }
+        if !shard.paths(id, BINDINGS).is_empty() {
+            self.soon(Step::Empty(id.clone()));
+            return;
+        }
+        shard.remove(id, LOGICAL_CLUSTERS, CLUSTER);
+        shard.server.store().take_kinds(id);
+        self.inner.directory.remove(id);
+        self.state.leaving.remove(id);
+        self.state.claims.remove(id);
+        if let Some((parent, workspace)) = self.workspace_of(&object)
+            && let Some(shard) = self.shard_of(&parent)
+        {
+            shard.edit(&parent, WORKSPACES, &workspace, |object| {
+                drop_finalizer(object, ON_WORKSPACE)
+            });
+        }
+    }
+}

@@ -1,0 +1,91 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::lock::lock;
+
+/// Where each logical cluster is: its path, and its shard by number. No other lock is taken under this one.
+#[derive(Debug, Default)]
+pub(super) struct Directory(Mutex<Maps>);
+
+#[derive(Debug, Default)]
+struct Maps {
+    by_id: HashMap<Arc<str>, Entry>,
+    by_path: HashMap<Arc<str>, Arc<str>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) id: Arc<str>,
+    pub(super) path: Arc<str>,
+    pub(super) shard: usize,
+}
+
+impl Directory {
+    pub(super) fn add(&self, id: Arc<str>, path: Arc<str>, shard: usize) {
+        let mut maps = lock(&self.0);
+        maps.by_path.insert(path.clone(), id.clone());
+        maps.by_id.insert(id.clone(), Entry { id, path, shard });
+    }
+
+    pub(super) fn remove(&self, id: &str) {
+        let mut maps = lock(&self.0);
+        let Some(entry) = maps.by_id.remove(id) else {
+            return;
+        };
+        // A new workspace may have the path already.
+        if maps
+            .by_path
+            .get(&entry.path)
+            .is_some_and(|there| *there == entry.id)
+        {
+            maps.by_path.remove(&entry.path);
+        }
+    }
+
+    pub(super) fn set_shard(&self, id: &str, shard: usize) {
+        if let Some(entry) = lock(&self.0).by_id.get_mut(id) {
+            entry.shard = shard;
+        }
+    }
+
+    pub(super) fn by_id(&self, id: &str) -> Option<Entry> {
+        lock(&self.0).by_id.get(id).cloned()
+    }
+
+    /// A logical cluster by its id, its path, or a path that begins with the id of another one.
+    pub(super) fn find(&self, name: &str) -> Option<Entry> {
+        let maps = lock(&self.0);
+        if let Some(entry) = maps.by_id.get(name) {
+            return Some(entry.clone());
+        }
+        let path = match name.split_once(':') {
+            Some((first, rest)) => match maps.by_id.get(first) {
+                Some(entry) => format!("{}:{rest}", entry.path),
+                None => name.to_owned(),
+            },
+            None => name.to_owned(),
+        };
+        let id = maps.by_path.get(&*path)?;
+        maps.by_id.get(id).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_found_by_id_by_path_and_by_a_path_under_an_id() {
+        let directory = Directory::default();
+        directory.add("root".into(), "root".into(), 0);
+        directory.add("abc".into(), "root:org".into(), 0);
+        directory.add("def".into(), "root:org:team".into(), 1);
+        for name in ["def", "root:org:team", "abc:team"] {
+            assert_eq!(&*directory.find(name).unwrap().id, "def", "{name}");
+        }
+        assert!(directory.find("root:team").is_none());
+        directory.add("new".into(), "root:org:team".into(), 0);
+        directory.remove("def");
+        assert_eq!(&*directory.find("root:org:team").unwrap().id, "new");
+    }
+}

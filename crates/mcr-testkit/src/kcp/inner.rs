@@ -1,0 +1,62 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::delays::KcpDelays;
+use super::directory::{Directory, Entry};
+use super::names;
+use super::shard::Shard;
+use super::state::State;
+use super::user::Users;
+use crate::lock::lock;
+
+/// The data of a double of kcp.
+///
+/// Locks are taken in this order: control plane, store of a shard, directory.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) shards: Vec<Shard>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) users: Mutex<Users>,
+    pub(super) control: Mutex<State>,
+    pub(super) delays: KcpDelays,
+    /// `https://<address>` of the front proxy.
+    pub(super) url: String,
+    pub(super) admin_token: String,
+    pub(super) seed: u64,
+    /// Made logical clusters so far.
+    pub(super) made: AtomicU64,
+    /// Notified when a step with a delay was added.
+    pub(super) timed: Arc<Notify>,
+    /// Does the steps with a delay. Aborted with the last handle.
+    pub(super) timer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Inner {
+    pub(super) fn shard(&self, number: usize) -> Option<&Shard> {
+        self.shards.get(number)
+    }
+
+    pub(super) fn shard_of(&self, entry: &Entry) -> Option<&Shard> {
+        self.shard(entry.shard)
+    }
+
+    pub(super) fn shard_named(&self, name: &str) -> Option<&Shard> {
+        self.shards.iter().find(|shard| &*shard.name == name)
+    }
+
+    pub(super) fn next_cluster_id(&self) -> Arc<str> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        names::cluster_id(self.seed, number).into()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(timer) = lock(&self.timer).take() {
+            timer.abort();
+        }
+    }
+}

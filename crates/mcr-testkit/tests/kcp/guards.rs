@@ -1,0 +1,141 @@
+//! Rules of the double that no other test would miss.
+
+use mcr_testkit::kcp::{Kcp, KcpUser, KcpWorkspace};
+use mcr_testkit::sim::SimRule;
+use serde_json::json;
+
+use crate::world::{IN_DEFAULT, WIDGETS, Workspace, binding, export, get, post, schema, widget};
+
+/// A provider with the export `widgets`, a consumer, and the URL of the export's virtual workspace.
+fn exported(kcp: &Kcp, schema: serde_json::Value) -> (KcpWorkspace, KcpWorkspace, String) {
+    let provider = kcp.create_workspace("root:provider").unwrap();
+    provider.create(schema).unwrap();
+    provider.create(export(json!([]))).unwrap();
+    let consumer = kcp.create_workspace("root:consumer").unwrap();
+    let at = Workspace {
+        id: provider.id().to_owned(),
+        path: provider.path().to_owned(),
+        client: kcp.client("root"),
+    };
+    consumer.create(binding(&at, json!([]))).unwrap();
+    let slice = provider.get("apiexportendpointslices.apis.kcp.io", "widgets");
+    let url = slice.unwrap()["status"]["endpoints"][0]["url"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    (provider, consumer, url)
+}
+
+/// Without a rule in a workspace not even its discovery is served.
+#[tokio::test]
+async fn a_user_without_a_rule_does_not_enter_a_workspace() {
+    let kcp = Kcp::new();
+    let (provider, consumer, _) = exported(&kcp, schema("v1"));
+    let reads = SimRule::new(["apis.kcp.io"], ["apiexportendpointslices"], ["get"]);
+    kcp.set_user("token", KcpUser::new("user").rule(provider.id(), reads));
+    let at = |workspace: &KcpWorkspace| kcp.client_with_token(workspace.path(), "token");
+    assert_eq!(get(&at(&provider), "/api").await.code, 200);
+    let refused = get(&at(&consumer), "/api").await;
+    assert_eq!(refused.code, 403);
+    assert!(
+        refused.text.contains("workspace access not permitted"),
+        "{}",
+        refused.text
+    );
+}
+
+#[tokio::test]
+async fn the_content_of_an_export_needs_the_right_to_it_by_its_name() {
+    let kcp = Kcp::new();
+    let (provider, consumer, url) = exported(&kcp, schema("v1"));
+    let content = |name: &str| SimRule::new(["apis.kcp.io"], ["apiexports/content"], ["*"]).names([name]);
+    let targets = ["*", consumer.id()];
+    for (rule, code) in [(content("other"), 403), (content("widgets"), 200)] {
+        kcp.set_user("token", KcpUser::new("user").rule(provider.id(), rule));
+        for target in targets {
+            let client = kcp
+                .client_at(&format!("{url}/clusters/{target}"), "token")
+                .unwrap();
+            assert_eq!(get(&client, WIDGETS).await.code, code, "{target}");
+        }
+    }
+    // A rule in the consumer's workspace does not count.
+    kcp.set_user(
+        "token",
+        KcpUser::new("user").rule(consumer.id(), content("widgets")),
+    );
+    let client = kcp.client_at(&format!("{url}/clusters/*"), "token").unwrap();
+    let refused = get(&client, WIDGETS).await;
+    assert_eq!(refused.code, 403);
+    assert!(refused.text.contains("apiexports/content"), "{}", refused.text);
+}
+
+/// The workspace itself serves it.
+#[tokio::test]
+async fn scale_is_served_in_the_workspace_and_not_in_the_virtual_one() {
+    let kcp = Kcp::new();
+    let mut with_scale = schema("v1");
+    with_scale["spec"]["versions"][0]["schema"] = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
+            "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
+        },
+    });
+    with_scale["spec"]["versions"][0]["subresources"] =
+        json!({"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}});
+    let (_, consumer, url) = exported(&kcp, with_scale);
+    let mut object = widget("w");
+    object["spec"] = json!({"replicas": 1});
+    consumer.create(object).unwrap();
+    let path = format!("{IN_DEFAULT}/w/scale");
+    assert_eq!(get(&kcp.client(consumer.path()), &path).await.code, 200);
+    let scoped = kcp
+        .client_at(&format!("{url}/clusters/{}", consumer.id()), kcp.admin_token())
+        .unwrap();
+    assert_eq!(get(&scoped, &format!("{IN_DEFAULT}/w")).await.code, 200);
+    assert_eq!(get(&scoped, &path).await.code, 404);
+}
+
+#[tokio::test]
+async fn nothing_is_created_across_workspaces() {
+    let kcp = Kcp::new();
+    let mut of_cluster = schema("v1");
+    of_cluster["spec"]["scope"] = "Cluster".into();
+    let (_, consumer, url) = exported(&kcp, of_cluster);
+    let all = kcp
+        .client_at(&format!("{url}/clusters/*"), kcp.admin_token())
+        .unwrap();
+    let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let before = kcp.shard("root").unwrap().objects();
+    assert_eq!(post(&all, WIDGETS, &object).await.code, 404);
+    assert_eq!(kcp.shard("root").unwrap().objects(), before);
+    let scoped = kcp
+        .client_at(&format!("{url}/clusters/{}", consumer.id()), kcp.admin_token())
+        .unwrap();
+    assert_eq!(post(&scoped, WIDGETS, &object).await.code, 201);
+}
+
+#[tokio::test]
+async fn a_stopped_shard_answers_neither_its_workspaces_nor_its_virtual_ones() {
+    let kcp = Kcp::new();
+    let (_, consumer, url) = exported(&kcp, schema("v1"));
+    let shard = kcp.shard("root").unwrap();
+    let of_shard = [
+        format!("{url}/clusters/*"),
+        format!("{}/clusters/{}", shard.url(), consumer.id()),
+    ];
+    shard.stop();
+    for url in &of_shard {
+        let client = kcp.client_at(url, kcp.admin_token()).unwrap();
+        let request = http::Request::get(WIDGETS)
+            .body(kube::client::Body::empty())
+            .unwrap();
+        assert!(client.send(request).await.is_err(), "{url}");
+    }
+    shard.start();
+    for url in &of_shard {
+        let client = kcp.client_at(url, kcp.admin_token()).unwrap();
+        assert_eq!(get(&client, WIDGETS).await.code, 200, "{url}");
+    }
+}
