@@ -1,0 +1,218 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use mcr_core::{Access, ClusterName, Scope, Trust};
+
+use crate::{
+    KcpError, KcpProvider, Readiness,
+    config::{Config, ExportName},
+    layout::Layout,
+    slice::Api,
+};
+
+/// Builds a [`KcpProvider`]. [`KcpProvider::builder`] creates it.
+#[derive(Clone)]
+pub struct KcpProviderBuilder {
+    name: Arc<str>,
+    access: Option<Access>,
+    api: Option<Api>,
+    readiness: Readiness,
+    name_prefix: String,
+    allow_lossy_apply: bool,
+}
+
+impl KcpProvider {
+    /// A builder. [`access`](KcpProviderBuilder::access), and [`slice`](KcpProviderBuilder::slice) or
+    /// [`export`](KcpProviderBuilder::export), are required; all other options have defaults.
+    pub fn builder() -> KcpProviderBuilder {
+        KcpProviderBuilder {
+            name: "kcp".into(),
+            access: None,
+            api: None,
+            readiness: Readiness::default(),
+            name_prefix: String::new(),
+            allow_lossy_apply: false,
+        }
+    }
+}
+
+impl KcpProviderBuilder {
+    /// Sets the provider's name. Default: `kcp`. Two providers in a fleet need different names.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets how to reach the workspace of the endpoint slice: a trusted kubeconfig, or an address and a credential source.
+    ///
+    /// The address ends with `/clusters/<path or id>`. The provider connects to all endpoints with the same credentials and
+    /// certificate authorities, so both must be valid for all shards.
+    #[must_use]
+    pub fn access(mut self, access: impl Into<Access>) -> Self {
+        self.access = Some(access.into());
+        self
+    }
+
+    /// Sets the APIExportEndpointSlice whose consumers become clusters. kcp creates one for each APIExport, with its name.
+    #[must_use]
+    pub fn slice(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.api = Some(Api::Slice(name.into()));
+        self
+    }
+
+    /// Sets the APIExport whose consumers become clusters. The provider finds its endpoint slice in the workspace: the one
+    /// that has the name of the export, or else the only one. This needs the right to list all endpoint slices there.
+    #[must_use]
+    pub fn export(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.api = Some(Api::Export(name.into()));
+        self
+    }
+
+    /// Sets when a workspace is ready. A workspace that is not is suspended. Default: [`Readiness::Ready`].
+    #[must_use]
+    pub fn readiness(mut self, readiness: Readiness) -> Self {
+        self.readiness = readiness;
+        self
+    }
+
+    /// Sets the beginning of the names of all clusters. Default: none, so the id of the logical cluster is the name.
+    ///
+    /// A workspace that binds two exports has the same id in both. In a fleet with a provider for each export, give the
+    /// providers different prefixes. Without them the fleet takes the workspace from the first provider only.
+    #[must_use]
+    pub fn name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.name_prefix = prefix.into();
+        self
+    }
+
+    /// Allows server-side apply. Default: it is refused.
+    ///
+    /// kcp merges such a request into the object and sends the result as an update. A field that a later apply leaves out
+    /// stays, and `managedFields` name no applier.
+    #[must_use]
+    pub fn allow_lossy_apply(mut self) -> Self {
+        self.allow_lossy_apply = true;
+        self
+    }
+
+    /// Builds the provider. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`KcpError`] if there is no workspace or API, if the access has no credentials that can be used for other addresses,
+    /// or if a name is no valid name.
+    pub fn build(self) -> Result<KcpProvider, KcpError> {
+        let access = self.access.ok_or(KcpError::NoWorkspace)?;
+        match &access {
+            Access::Kubeconfig(kubeconfig) if kubeconfig.trust != Trust::Trusted => {
+                return Err(KcpError::Untrusted);
+            }
+            Access::Kubeconfig(_) | Access::Endpoint(_) => {}
+            _ => return Err(KcpError::NoCredentials),
+        }
+        let api = self.api.ok_or(KcpError::NoApi)?;
+        let is_name = |name: &str| {
+            let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+            !name.is_empty() && name.len() <= 253 && name.chars().all(is_of_name)
+        };
+        if !is_name(api.name()) {
+            return Err(KcpError::Name(api.name().to_owned()));
+        }
+        // The id of a logical cluster has at most 63 characters.
+        if ClusterName::new(format!("{}{}", self.name_prefix, "x".repeat(63))).is_err() {
+            return Err(KcpError::Prefix(self.name_prefix));
+        }
+        let export = ExportName::default();
+        let layout = Layout::new(self.name.clone(), export.clone(), self.allow_lossy_apply);
+        Ok(KcpProvider {
+            config: Arc::new(Config {
+                name: self.name,
+                access,
+                api,
+                readiness: self.readiness,
+                name_prefix: self.name_prefix,
+                scope: Scope::new(layout),
+                export,
+                discovered: AtomicBool::new(false),
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for KcpProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KcpProviderBuilder")
+            .field("name", &self.name)
+            .field("access", &self.access)
+            .field("api", &self.api)
+            .field("readiness", &self.readiness)
+            .field("name_prefix", &self.name_prefix)
+            .field("allow_lossy_apply", &self.allow_lossy_apply)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::Provider;
+
+    use super::*;
+
+    fn builder() -> KcpProviderBuilder {
+        let kubeconfig = Access::kubeconfig("secret", Trust::Trusted);
+        KcpProvider::builder().access(kubeconfig).slice("mongodb")
+    }
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_do() {
+        let error = |builder: KcpProviderBuilder| builder.build().unwrap_err();
+        assert_eq!(error(KcpProvider::builder()), KcpError::NoWorkspace);
+        let nameless = KcpProvider::builder().access(Access::kubeconfig("secret", Trust::Trusted));
+        assert_eq!(error(nameless), KcpError::NoApi);
+        assert_eq!(
+            error(builder().access(Access::kubeconfig("secret", Trust::Untrusted))),
+            KcpError::Untrusted
+        );
+        let nested = builder().build().unwrap().config.scope.place("a", "b");
+        assert_eq!(error(builder().access(nested)), KcpError::NoCredentials);
+        for bad in ["", "root:mongodb", "a/b", "Mongodb"] {
+            assert_eq!(error(builder().export(bad)), KcpError::Name(bad.to_owned()));
+        }
+        assert_eq!(
+            error(builder().name_prefix("a\n")),
+            KcpError::Prefix("a\n".to_owned())
+        );
+        let long = "x".repeat(ClusterName::MAX_LEN - 62);
+        assert_eq!(error(builder().name_prefix(&*long)), KcpError::Prefix(long));
+        for error in [
+            KcpError::NoWorkspace,
+            KcpError::NoCredentials,
+            KcpError::Untrusted,
+            KcpError::NoApi,
+        ] {
+            let text = error.to_string();
+            assert!(
+                ["with `", "give a", "use a"]
+                    .iter()
+                    .any(|advice| text.contains(advice)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_provider_says_where_it_looks_and_shows_no_secret() {
+        let provider = builder().build().unwrap();
+        assert_eq!(provider.name(), "kcp");
+        let searched = provider.searched();
+        assert!(
+            searched.contains("APIExportEndpointSlice mongodb") && searched.contains("APIBinding"),
+            "{searched}"
+        );
+        for shown in [format!("{provider:?}"), format!("{:?}", builder())] {
+            assert!(!shown.contains("secret"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The options of a provider.
+
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
+
+use mcr_core::{Access, Scope};
+
+use crate::{Readiness, slice::Api};
+
+/// The name of an export that a discovery finds out.
+pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;
+
+/// The options of a provider, checked.
+pub(crate) struct Config {
+    pub(crate) name: Arc<str>,
+    pub(crate) access: Access,
+    pub(crate) api: Api,
+    pub(crate) readiness: Readiness,
+    pub(crate) name_prefix: String,
+    pub(crate) scope: Scope,
+    /// The name of the export, once its slice has been read. The layout of the scope has it, too.
+    pub(crate) export: ExportName,
+    /// Whether a discovery has announced all clusters.
+    pub(crate) discovered: AtomicBool,
+}

@@ -1,0 +1,48 @@
+//! The credentials of the workspace, for all addresses of one kcp.
+
+use mcr_core::{Access, AccessPolicy, BoxError, EndpointAccess, internal::resolve_with};
+
+use crate::url::check_workspace;
+
+/// The address and the credentials of the workspace that has the endpoint slice.
+pub(crate) struct Credentials(EndpointAccess);
+
+impl Credentials {
+    /// Reads the kubeconfig, if the access is one. Opens no connection and runs no program.
+    ///
+    /// # Errors
+    /// If the kubeconfig can't be used, or if its address is not that of a workspace.
+    pub(crate) async fn of(access: &Access, policy: &AccessPolicy) -> Result<Self, BoxError> {
+        let access = match access {
+            Access::Endpoint(access) => (**access).clone(),
+            Access::Kubeconfig(kubeconfig) => {
+                let (kubeconfig, policy) = (kubeconfig.clone(), policy.clone());
+                // Reads the files that the kubeconfig names.
+                let resolved =
+                    tokio::task::spawn_blocking(move || resolve_with(&kubeconfig, &policy, true)).await;
+                let resolved =
+                    resolved.map_err(|_| "reading the kubeconfig panicked, which is a fault in mcr")??;
+                EndpointAccess::new((*resolved.endpoint).clone(), resolved.credentials)
+            }
+            _ => return Err("the access has no credentials".into()),
+        };
+        check_workspace(&access.endpoint.server)?;
+        Ok(Self(access))
+    }
+
+    pub(crate) fn server(&self) -> &http::Uri {
+        &self.0.endpoint.server
+    }
+
+    /// The access to the workspace.
+    pub(crate) fn workspace(&self) -> Access {
+        self.0.clone().into()
+    }
+
+    /// The access to another address, with the same credentials and certificate authorities.
+    pub(crate) fn at(&self, server: http::Uri) -> Access {
+        let mut access = self.0.clone();
+        access.endpoint.server = server;
+        access.into()
+    }
+}

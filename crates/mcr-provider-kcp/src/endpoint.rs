@@ -1,0 +1,192 @@
+//! The bindings at one endpoint.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use futures::future::{BoxFuture, select_all};
+use kube::core::{ApiResource, GroupVersionKind};
+use mcr_core::{
+    Cluster, HubEvent, HubWatch, Object, ObjectKey, ObjectMetadata, WatchError, WatchRequest, internal::lock,
+};
+
+use crate::{
+    Readiness,
+    binding::{Binding, RawBinding},
+    config::Config,
+    connections::attempted,
+    layout::{CLUSTER, WithoutCluster},
+    url::{Export, is_cluster_id},
+};
+
+/// The watch of the bindings at one endpoint.
+pub(crate) struct EndpointWatch {
+    pub(crate) url: Arc<str>,
+    pub(crate) connection: Cluster,
+    provider: Arc<str>,
+    export: Export,
+    readiness: Readiness,
+    /// None until the first attempt to connect has ended.
+    watch: Option<BindingWatch>,
+    /// The bindings with a deletion timestamp. Noted before the watch merges a deletion with the change before it.
+    deleting: Arc<Mutex<HashSet<ObjectKey>>>,
+    /// Whether all bindings are known that existed at the start.
+    pub(crate) listed: bool,
+    /// The last problem: its start, and text for people.
+    failing: Option<(SystemTime, String)>,
+}
+
+/// A binding that can't be read has an error.
+type BindingWatch = HubWatch<Result<Arc<Binding>, Arc<str>>>;
+
+/// A change of a binding.
+pub(crate) enum BindingEvent {
+    Applied {
+        cluster: Arc<str>,
+        name: Arc<str>,
+        binding: Arc<Binding>,
+    },
+    Gone {
+        cluster: Arc<str>,
+        name: Arc<str>,
+        /// Whether the binding had a deletion timestamp before.
+        deleted: bool,
+    },
+}
+
+impl EndpointWatch {
+    pub(crate) fn new(config: &Config, url: Arc<str>, connection: Cluster, export: Export) -> Self {
+        Self {
+            url,
+            connection,
+            provider: config.name.clone(),
+            export,
+            readiness: config.readiness,
+            watch: None,
+            deleting: Arc::default(),
+            listed: false,
+            failing: None,
+        }
+    }
+
+    fn start(&self) -> BindingWatch {
+        let kind = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
+        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "apibindings"));
+        let without_cluster = WithoutCluster::new(self.provider.clone());
+        let (export, readiness, deleting) = (self.export.clone(), self.readiness, self.deleting.clone());
+        let watch = HubWatch::projected_by_cluster(
+            self.connection.client(),
+            request,
+            move |metadata| cluster_of(metadata, &without_cluster),
+            move |object| {
+                let binding = read(object, &export, readiness);
+                if matches!(&binding, Some(Ok(binding)) if binding.deleting) {
+                    lock(&deleting).insert(object.key().clone());
+                } else {
+                    lock(&deleting).remove(object.key());
+                }
+                binding
+            },
+        );
+        watch.name(self.connection.name().clone())
+    }
+
+    /// Why the bindings could not be watched the last time.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.failing.as_ref().map(|(_, problem)| &**problem)
+    }
+
+    fn explain(&self, error: &WatchError) -> String {
+        match error {
+            WatchError::Forbidden { message } => format!(
+                "forbidden: {message}. Grant the resource apiexports/content with the name {} in workspace {} to the \
+                 credentials in use",
+                self.export.name, self.export.cluster
+            ),
+            error => error.to_string(),
+        }
+    }
+
+    /// The next change of a binding; none for any other event. Cancel safe.
+    async fn next(&mut self) -> Option<BindingEvent> {
+        if self.watch.is_none() {
+            attempted(&self.connection).await;
+            self.watch = Some(self.start());
+        }
+        match self.watch.as_mut()?.next().await {
+            HubEvent::Applied(key, Ok(binding)) => Some(BindingEvent::Applied {
+                cluster: key.namespace?,
+                name: key.name,
+                binding,
+            }),
+            // What is known of the binding stays.
+            HubEvent::Applied(key, Err(error)) => {
+                tracing::warn!(
+                    provider = &*self.provider, endpoint = &*self.url, cluster = key.namespace.as_deref(),
+                    binding = &*key.name, %error, "an APIBinding can't be read; its workspace stays as it is"
+                );
+                None
+            }
+            HubEvent::Deleted(key) => Some(BindingEvent::Gone {
+                deleted: lock(&self.deleting).remove(&key),
+                cluster: key.namespace?,
+                name: key.name,
+            }),
+            HubEvent::Synced => {
+                self.listed = true;
+                None
+            }
+            HubEvent::Failing(problem) => {
+                // Every attempt reports the problem. It is logged once.
+                if self
+                    .failing
+                    .as_ref()
+                    .is_none_or(|(since, _)| *since != problem.since)
+                {
+                    let text = self.explain(&problem.error);
+                    tracing::warn!(
+                        provider = &*self.provider,
+                        endpoint = &*self.url,
+                        error = text,
+                        "the APIBindings of an endpoint can't be watched at the moment; its workspaces stay as they are"
+                    );
+                    self.failing = Some((problem.since, text));
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Waits for the next event of any endpoint. Cancel safe.
+pub(crate) async fn next_event(
+    endpoints: &mut BTreeMap<Arc<str>, EndpointWatch>,
+) -> (Arc<str>, Option<BindingEvent>) {
+    if endpoints.is_empty() {
+        return std::future::pending().await;
+    }
+    let events = endpoints.iter_mut().map(|(url, endpoint)| -> BoxFuture<'_, _> {
+        Box::pin(async { (url.clone(), endpoint.next().await) })
+    });
+    select_all(events).await.0
+}
+
+/// The id of an object's logical cluster. None if there is none, or if it can't be part of a path.
+fn cluster_of<'o>(metadata: &ObjectMetadata<'o>, without_cluster: &WithoutCluster) -> Option<Cow<'o, str>> {
+    let cluster = metadata.annotation(CLUSTER).filter(|id| is_cluster_id(id));
+    if cluster.is_none() {
+        without_cluster.log(metadata);
+    }
+    cluster
+}
+
+fn read(object: &Object, export: &Export, readiness: Readiness) -> Option<Result<Arc<Binding>, Arc<str>>> {
+    match object.decode::<RawBinding>() {
+        Ok(raw) => Binding::of(&raw, export, readiness).map(|binding| Ok(Arc::new(binding))),
+        Err(error) => Some(Err(error.to_string().into())),
+    }
+}

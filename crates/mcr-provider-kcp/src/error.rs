@@ -1,0 +1,35 @@
+/// The error of building a [`KcpProvider`](crate::KcpProvider): an invalid option.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KcpError {
+    /// There is no access.
+    #[error(
+        "there is no workspace to find the endpoints in; say how to reach the workspace of the endpoint slice with `access`"
+    )]
+    NoWorkspace,
+    /// The access is a ready client or a place in a scope.
+    #[error(
+        "the provider connects to shards with the credentials of the workspace, which it can't take out of a ready client; \
+         give a kubeconfig, or an address and a credential source"
+    )]
+    NoCredentials,
+    /// The kubeconfig is untrusted.
+    #[error(
+        "the kubeconfig of the workspace is untrusted, but its credentials are sent to all addresses that the endpoint slice \
+         names; use a kubeconfig that is trusted"
+    )]
+    Untrusted,
+    /// There is neither a slice nor an export.
+    #[error(
+        "there is no API to provide; name its APIExportEndpointSlice with `slice`, or its APIExport with `export`"
+    )]
+    NoApi,
+    /// The name of the slice or the export is no valid name.
+    #[error(
+        "{0:?} can't be the name of an object of kcp; correct the name of the endpoint slice or the export"
+    )]
+    Name(String),
+    /// The name prefix gives names that clusters can't have.
+    #[error("{0:?} can't be the beginning of cluster names; correct the name prefix")]
+    Prefix(String),
+}

@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod api;
+mod binding;
+mod builder;
+mod config;
+mod connections;
+mod credentials;
+mod discovery;
+mod endpoint;
+mod error;
+mod layout;
+mod members;
+mod provider;
+mod readiness;
+mod served;
+mod slice;
+mod url;
+
+pub use builder::KcpProviderBuilder;
+pub use error::KcpError;
+pub use provider::KcpProvider;
+pub use readiness::Readiness;
+pub use served::{NotServed, wait_until_served};

@@ -1,0 +1,324 @@
+//! Which workspaces are clusters of the fleet, and behind which endpoint each is. No I/O.
+//!
+//! A workspace is a cluster as long as it has a binding, at whichever endpoint. An endpoint that its slice no longer names
+//! keeps its bindings, because nobody has seen them go. A workspace whose last binding goes without having been deleted may be
+//! on its way to another shard: it is missing for some time before it leaves.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use crate::binding::{Binding, CLAIMS_APPLIED, Withheld};
+
+/// The bindings and the workspaces that have them.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    /// The URLs in the endpoint slice.
+    in_slice: BTreeSet<Arc<str>>,
+    /// The number of bindings at each endpoint that has any.
+    bindings: BTreeMap<Arc<str>, usize>,
+    /// By the id of the logical cluster.
+    workspaces: HashMap<Arc<str>, Workspace>,
+    /// Workspaces that have begun to be missing, until [`take_missing`](Self::take_missing) returns them.
+    missing: Vec<Missing>,
+    /// Numbers them.
+    next_missing: u64,
+}
+
+/// A workspace that has begun to be missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Missing {
+    cluster: Arc<str>,
+    /// Tells this time from later ones.
+    number: u64,
+}
+
+#[derive(Debug, Default)]
+struct Workspace {
+    /// In the order in which the workspace was first seen there. Usually one; none while it is missing.
+    places: Vec<Place>,
+    /// The number of the time for which it is missing now.
+    missing: Option<u64>,
+    /// As it was announced last.
+    said: Option<Member>,
+}
+
+/// The bindings of a workspace at one endpoint.
+#[derive(Debug)]
+struct Place {
+    endpoint: Arc<str>,
+    /// By name, at least one. Not a map, whose smallest node has room for eleven bindings: 632 bytes for each workspace.
+    bindings: Vec<(Arc<str>, Binding)>,
+}
+
+/// A workspace as a cluster of the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The URL of its endpoint. None while it is on its way from one to another: its stores then have to stay as they are.
+    pub(crate) endpoint: Option<Arc<str>>,
+    /// Why it is not ready.
+    pub(crate) suspended: Option<Arc<str>>,
+    pub(crate) path: Option<Arc<str>>,
+    /// The kinds that the export claims and the workspace does not grant.
+    pub(crate) withheld: Withheld,
+}
+
+/// What to announce of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Announce(Arc<str>, Member),
+    Leave(Arc<str>),
+}
+
+impl Members {
+    /// The slice has these endpoints now.
+    pub(crate) fn set_endpoints(&mut self, urls: BTreeSet<Arc<str>>) -> Vec<Decision> {
+        self.in_slice = urls;
+        let workspaces = self.workspaces.iter_mut();
+        // The only place of a workspace stays its place.
+        let several = workspaces.filter(|(_, workspace)| workspace.places.len() > 1);
+        several
+            .filter_map(|(cluster, workspace)| workspace.decide(cluster, &self.in_slice))
+            .collect()
+    }
+
+    /// The endpoints in the slice.
+    pub(crate) fn in_slice(&self) -> &BTreeSet<Arc<str>> {
+        &self.in_slice
+    }
+
+    /// The endpoints whose bindings have to be watched: those in the slice, and those that still have bindings.
+    pub(crate) fn watched(&self) -> BTreeSet<Arc<str>> {
+        self.in_slice
+            .iter()
+            .chain(self.bindings.keys())
+            .cloned()
+            .collect()
+    }
+
+    /// A binding was created or changed, or existed at the start.
+    pub(crate) fn applied(
+        &mut self,
+        endpoint: &Arc<str>,
+        cluster: &Arc<str>,
+        name: &Arc<str>,
+        binding: Binding,
+    ) -> Option<Decision> {
+        let workspace = self.workspaces.entry(cluster.clone()).or_default();
+        workspace.missing = None;
+        let places = &mut workspace.places;
+        let at = places
+            .iter()
+            .position(|place| place.endpoint == *endpoint)
+            .unwrap_or_else(|| {
+                // Without room for more: a workspace is at one endpoint unless it moves.
+                places.reserve_exact(1);
+                places.push(Place {
+                    endpoint: endpoint.clone(),
+                    bindings: Vec::new(),
+                });
+                places.len() - 1
+            });
+        if places[at].put(name, binding) {
+            *self.bindings.entry(endpoint.clone()).or_default() += 1;
+        }
+        workspace.decide(cluster, &self.in_slice)
+    }
+
+    /// A binding is gone. `deleted`: it had a deletion timestamp before.
+    pub(crate) fn gone(
+        &mut self,
+        endpoint: &Arc<str>,
+        cluster: &Arc<str>,
+        name: &Arc<str>,
+        deleted: bool,
+    ) -> Option<Decision> {
+        let workspace = self.workspaces.get_mut(cluster)?;
+        let at = workspace
+            .places
+            .iter()
+            .position(|place| place.endpoint == *endpoint)?;
+        let place = &mut workspace.places[at];
+        let binding = place.remove(name)?;
+        if let Some(count) = self.bindings.get_mut(endpoint) {
+            *count -= 1;
+            if *count == 0 {
+                self.bindings.remove(endpoint);
+            }
+        }
+        if !place.bindings.is_empty() {
+            return workspace.decide(cluster, &self.in_slice);
+        }
+        let left = workspace.places.remove(at);
+        if !workspace.places.is_empty() {
+            return workspace.decide(cluster, &self.in_slice);
+        }
+        if deleted || binding.deleting {
+            self.workspaces.remove(cluster);
+            return Some(Decision::Leave(cluster.clone()));
+        }
+        let missing = Missing {
+            cluster: cluster.clone(),
+            number: self.next_missing,
+        };
+        self.next_missing += 1;
+        workspace.missing = Some(missing.number);
+        self.missing.push(missing);
+        let reason = format!(
+            "its APIBinding {name} has gone from endpoint {} without having been deleted; the workspace leaves the fleet unless \
+             another shard shows it soon",
+            left.endpoint
+        );
+        let nowhere = workspace.nowhere(reason, binding.path);
+        workspace.say(cluster, nowhere)
+    }
+
+    /// Takes the next workspace that has begun to be missing.
+    pub(crate) fn take_missing(&mut self) -> Option<Missing> {
+        self.missing.pop()
+    }
+
+    /// The time is over for which a workspace may be missing.
+    pub(crate) fn give_up(&mut self, missing: &Missing) -> Option<Decision> {
+        let Missing { cluster, number } = missing;
+        let is_missing = self.workspaces.get(cluster)?.missing == Some(*number);
+        is_missing.then(|| {
+            self.workspaces.remove(cluster);
+            Decision::Leave(cluster.clone())
+        })
+    }
+}
+
+impl Workspace {
+    /// The workspace while it waits to become a cluster behind an endpoint.
+    ///
+    /// To be behind it already would report each object as gone that the endpoint does not show yet: kcp copies the bindings
+    /// of a workspace first, with their conditions. It removes them from the old shard when all objects are copied.
+    fn awaited(&self, place: &Place, event: &str) -> Member {
+        let endpoint = &place.endpoint;
+        let reason = format!("it moves to endpoint {endpoint}, and its objects are compared when {event}");
+        self.nowhere(reason, place.path())
+    }
+
+    /// What to announce, if it differs from what was announced last.
+    fn decide(&mut self, cluster: &Arc<str>, in_slice: &BTreeSet<Arc<str>>) -> Option<Decision> {
+        let member = self.member(in_slice)?;
+        self.say(cluster, member)
+    }
+
+    fn say(&mut self, cluster: &Arc<str>, member: Member) -> Option<Decision> {
+        if self.said.as_ref() == Some(&member) {
+            return None;
+        }
+        self.said = Some(member.clone());
+        Some(Decision::Announce(cluster.clone(), member))
+    }
+
+    /// The workspace while it is behind no endpoint.
+    fn nowhere(&self, reason: String, path: Option<Arc<str>>) -> Member {
+        let said = self.said.as_ref();
+        Member {
+            endpoint: None,
+            suspended: Some(reason.into()),
+            path,
+            // What the workspace grants is not known on the way.
+            withheld: said.map(|said| said.withheld.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn member(&self, in_slice: &BTreeSet<Arc<str>>) -> Option<Member> {
+        let is_served = |place: &&Place| in_slice.contains(&place.endpoint);
+        // A shard to which kcp moves a workspace shows it later than the shard from which kcp moves it.
+        let newest = self.places.iter().rev().find(is_served).or(self.places.last())?;
+        let Some(said) = &self.said else {
+            return Some(newest.member());
+        };
+        let current = said.endpoint.as_ref();
+        let current = current.and_then(|url| self.places.iter().find(|place| place.endpoint == *url));
+        if current.is_some_and(|current| std::ptr::eq(current, newest)) {
+            return Some(newest.member());
+        }
+        // Its finalizers have to be released, wherever that is possible.
+        let mut served = current.into_iter().chain(&self.places).filter(is_served);
+        if let Some(deleting) = served.find(|place| place.is_deleting()) {
+            return Some(deleting.member());
+        }
+        let mut others = self.places.iter().filter(is_served);
+        Some(match others.find(|place| !std::ptr::eq(*place, newest)) {
+            Some(old) => self.awaited(newest, &format!("endpoint {} no longer shows it", old.endpoint)),
+            None if newest.is_complete() || newest.is_deleting() => newest.member(),
+            None => self.awaited(newest, &format!("{CLAIMS_APPLIED} is true there")),
+        })
+    }
+}
+
+impl Place {
+    fn find(&self, name: &Arc<str>) -> Result<usize, usize> {
+        self.bindings.binary_search_by(|(known, _)| known.cmp(name))
+    }
+
+    /// Adds or replaces a binding. Returns whether it is a new one.
+    fn put(&mut self, name: &Arc<str>, binding: Binding) -> bool {
+        match self.find(name) {
+            Ok(at) => {
+                self.bindings[at].1 = binding;
+                false
+            }
+            Err(at) => {
+                self.bindings.reserve_exact(1);
+                self.bindings.insert(at, (name.clone(), binding));
+                true
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &Arc<str>) -> Option<Binding> {
+        let at = self.find(name).ok()?;
+        Some(self.bindings.remove(at).1)
+    }
+
+    fn bindings(&self) -> impl Iterator<Item = &Binding> + Clone {
+        self.bindings.iter().map(|(_, binding)| binding)
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.bindings().any(|binding| binding.deleting)
+    }
+
+    /// Whether the endpoint shows all objects: kcp labels claimed objects some time after it has moved them.
+    fn is_complete(&self) -> bool {
+        self.bindings().all(|binding| !binding.claims_pending)
+    }
+
+    /// The workspace as a cluster behind this endpoint.
+    fn member(&self) -> Member {
+        let is_ready = |binding: &&Binding| binding.deleting || binding.not_ready.is_none();
+        let ready: Vec<&Binding> = self.bindings().filter(is_ready).collect();
+        let first = self.bindings().next();
+        // One binding that grants a kind is enough.
+        let mut granting = ready.iter().copied().chain(first.filter(|_| ready.is_empty()));
+        let mut withheld = granting
+            .next()
+            .map(|binding| binding.withheld.clone())
+            .unwrap_or_default();
+        for binding in granting {
+            withheld.retain(|kind, _| binding.withheld.contains_key(kind));
+        }
+        Member {
+            endpoint: Some(self.endpoint.clone()),
+            suspended: first
+                .filter(|_| ready.is_empty())
+                .and_then(|first| first.not_ready.clone()),
+            path: self.path(),
+            withheld,
+        }
+    }
+
+    fn path(&self) -> Option<Arc<str>> {
+        self.bindings().find_map(|binding| binding.path.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
+
+use futures::{StreamExt, stream};
+use mcr_core::{AccessPolicy, Discovery, Provider};
+use tokio_util::sync::CancellationToken;
+
+use crate::{config::Config, discovery::Running};
+
+/// A provider that makes each workspace that binds an APIExport a cluster of the fleet.
+///
+/// # Cancellation
+/// Dropping a discovery, or cancelling its token, ends its watches and closes its connections.
+#[derive(Clone)]
+pub struct KcpProvider {
+    pub(crate) config: Arc<Config>,
+}
+
+impl fmt::Debug for KcpProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = &self.config;
+        f.debug_struct("KcpProvider")
+            .field("name", &config.name)
+            .field("access", &config.access)
+            .field("api", &config.api)
+            .field("readiness", &config.readiness)
+            .field("name_prefix", &config.name_prefix)
+            .field("scope", &config.scope)
+            .field("discovered", &config.discovered.load(Ordering::Relaxed))
+            .finish()
+    }
+}
+
+impl Provider for KcpProvider {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn searched(&self) -> String {
+        format!(
+            "workspaces of kcp that bind the API of {}. To add a cluster, create an APIBinding in a workspace; if there is one, \
+             check its status, and whether the endpoint slice has endpoints",
+            self.config.api
+        )
+    }
+
+    /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let start = Step::Connect(self.config.clone(), policy.clone());
+        stream::unfold(start, async |step| match step {
+            Step::Connect(config, policy) => Some(match Running::start(config, policy).await {
+                // No change yet: the stream goes on at once.
+                Ok(running) => (None, Step::Follow(Box::new(running))),
+                Err(error) => (Some(Err(error)), Step::End),
+            }),
+            Step::Follow(mut running) => Some(match running.next().await {
+                Ok(change) => (Some(Ok(change)), Step::Follow(running)),
+                Err(error) => (Some(Err(error)), Step::End),
+            }),
+            Step::End => None,
+        })
+        .filter_map(async |item| item)
+        .take_until(stop.cancelled_owned())
+        .boxed()
+    }
+}
+
+enum Step {
+    Connect(Arc<Config>, AccessPolicy),
+    Follow(Box<Running>),
+    /// The discovery has ended with an error.
+    End,
+}

@@ -1,0 +1,27 @@
+//! Workspaces of a double of kcp as a fleet.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bindings;
+mod claims;
+mod endpoints;
+mod garbage;
+mod input;
+mod kinds;
+mod life;
+mod moves;
+mod names;
+mod real;
+mod restart;
+mod rights;
+mod scale;
+mod scripted;
+mod two_exports;
+mod upstream;
+mod world;
+mod writes;
+
+/// Both kcps of the suite that holds the double to the facts.
+#[allow(dead_code, reason = "that suite uses the rest")]
+#[path = "../../../mcr-testkit/tests/kcp/world.rs"]
+mod kcps;
