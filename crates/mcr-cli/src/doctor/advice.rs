@@ -16,7 +16,11 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
             "correct the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns it, which then \
              writes a new one"
         )),
-        Origin::Other => Fix::action("correct the description of the cluster"),
+        Origin::KcpAddress => Fix::action(
+            "add the authorities that sign the certificates of all shards to certificate-authority-data of the hub's \
+             kubeconfig: the provider connects to each endpoint with the authorities and the credentials of the hub",
+        ),
+        Origin::KcpWorkspace { .. } | Origin::Other => Fix::action("correct the description of the cluster"),
     }
 }
 
@@ -113,7 +117,10 @@ pub(super) fn renew(origin: &Origin) -> Fix {
             "renew the credentials in the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns \
              it, which then writes a new one unless the Cluster is paused"
         )),
-        Origin::Other => Fix::action("renew the credentials where the provider gets them from"),
+        Origin::KcpAddress => Fix::action("renew the credentials in the kubeconfig of the hub"),
+        Origin::KcpWorkspace { .. } | Origin::Other => {
+            Fix::action("renew the credentials where the provider gets them from")
+        }
     }
 }
 
@@ -140,6 +147,7 @@ pub(super) fn grant(origin: &Origin, right: &Right, api: &Api) -> Fix {
                 namespace: api.namespace.clone(),
                 verbs,
                 resource: resource.clone(),
+                name: None,
                 user: api.user.clone(),
             }));
             let place = match api.namespace {
@@ -158,6 +166,19 @@ pub(super) fn wake(origin: &Origin) -> Option<Fix> {
         Origin::ClusterApi { namespace, name } => {
             let look = Fix::action("look at the Cluster, which says what Cluster API waits for");
             Some(look.and_run(describe_managed(namespace, name)))
+        }
+        Origin::KcpWorkspace {
+            address,
+            binding: Some(binding),
+            ..
+        } => {
+            let look = Fix::action("look at the conditions of the APIBinding, which say what kcp waits for");
+            Some(look.and_run(Command::Look {
+                server: address.clone(),
+                verb: "describe",
+                resource: "apibindings.apis.kcp.io",
+                name: Some(binding.clone()),
+            }))
         }
         _ => None,
     }

@@ -19,6 +19,16 @@ pub(crate) struct GroupResource {
     plural: String,
     group: String,
     subresource: Option<String>,
+    /// Of one object only.
+    name: Option<String>,
+}
+
+impl GroupResource {
+    /// Only the object of this name, if there is one.
+    pub(super) fn named(mut self, name: Option<&str>) -> Self {
+        self.name = name.map(str::to_owned);
+        self
+    }
 }
 
 impl FromStr for GroupResource {
@@ -44,6 +54,7 @@ impl FromStr for GroupResource {
             plural: plural.to_owned(),
             group: group.to_owned(),
             subresource: subresource.map(str::to_owned),
+            name: None,
         })
     }
 }
@@ -144,6 +155,7 @@ async fn may(
         subresource: wanted.subresource.clone(),
         verb: Some(verb.to_owned()),
         namespace: namespace.map(str::to_owned),
+        name: wanted.name.clone(),
         ..ResourceAttributes::default()
     };
     let review = SelfSubjectAccessReview {

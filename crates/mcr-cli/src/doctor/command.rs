@@ -29,6 +29,15 @@ pub(super) enum Command {
         namespace: String,
         name: String,
     },
+    /// Shows objects of a workspace of kcp, with the credentials of the current context.
+    Look {
+        server: String,
+        /// `get` or `describe`.
+        verb: &'static str,
+        resource: &'static str,
+        /// `None`: all objects.
+        name: Option<String>,
+    },
     CreateNamespace(String),
     /// Creates a role and binds it to a user.
     Grant(Box<Grant>),
@@ -80,6 +89,8 @@ pub(super) struct Grant {
     pub(super) namespace: Option<String>,
     pub(super) verbs: String,
     pub(super) resource: String,
+    /// `None`: all objects.
+    pub(super) name: Option<String>,
     /// `None` if the user is unknown.
     pub(super) user: Option<String>,
 }
@@ -120,6 +131,18 @@ impl fmt::Display for Command {
                 word(namespace),
                 word(name)
             ),
+            Self::Look {
+                server,
+                verb,
+                resource,
+                name,
+            } => {
+                write!(f, "kubectl --server {} {verb} {resource}", word(server))?;
+                match name {
+                    Some(name) => write!(f, " {}", word(name)),
+                    None => Ok(()),
+                }
+            }
             Self::CreateNamespace(name) => write!(f, "kubectl create namespace {}", word(name)),
             Self::Grant(grant) => grant.fmt(f),
             Self::WhoAmI { path, context } => write!(
@@ -179,9 +202,14 @@ impl fmt::Display for Grant {
             Some(namespace) => ("role", format!(" -n {}", word(namespace))),
             None => ("clusterrole", String::new()),
         };
+        let name = self
+            .name
+            .as_deref()
+            .map(|name| format!(" --resource-name={}", word(name)));
+        let name = name.unwrap_or_default();
         write!(
             f,
-            "{kubectl} create {kind} {role}{place} --verb={} --resource={}; \
+            "{kubectl} create {kind} {role}{place} --verb={} --resource={}{name}; \
              {kubectl} create {kind}binding {role}{place} --{kind}={role} --user={}",
             word(&self.verbs),
             word(&self.resource),

@@ -31,6 +31,7 @@ fn tested(command: &Command) -> Tested {
         Command::LabelSecret { .. }
         | Command::ListManagedClusters
         | Command::DescribeManagedCluster { .. }
+        | Command::Look { .. }
         | Command::CreateNamespace(_)
         | Command::Grant(_)
         | Command::WhoAmI { .. }
@@ -108,6 +109,14 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
     for namespace in ["fleet", "other"] {
         samples.insert(0, Command::CreateNamespace(namespace.into()));
     }
+    for (verb, name) in [("get", None), ("describe", Some("default"))] {
+        samples.push(Command::Look {
+            server: server.to_owned(),
+            verb,
+            resource: "namespaces",
+            name: name.map(str::to_owned),
+        });
+    }
     for (number, namespace, resource) in [
         (1, None, "configmaps"),
         (2, Some("fleet"), "pods/log"),
@@ -120,6 +129,7 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
             namespace: namespace.map(str::to_owned),
             verbs: "get,list".into(),
             resource: resource.into(),
+            name: Some("settings".into()).filter(|_| number == 1),
             user: Some("system:serviceaccount:fleet:robot".into()).filter(|_| number > 1),
         })));
     }
@@ -277,7 +287,7 @@ async fn each_printed_kubectl_command_runs_on_a_server() {
     std::fs::write(folder.path().join("CONTEXT.kubeconfig"), kubeconfig).unwrap();
     std::fs::write(folder.path().join("clusters.yaml"), CLUSTERS).unwrap();
     std::fs::write(folder.path().join("eu-1.yaml"), CLUSTER).unwrap();
-    let commands = of(Tested::OnServer, "http://a", folder.path());
+    let commands = of(Tested::OnServer, &plane.url(), folder.path());
     for (number, line) in commands.into_iter().enumerate() {
         if line.contains(" label ") {
             run("kubectl -n fleet create secret generic eu-1", folder.path());

@@ -89,7 +89,18 @@ impl Diagnosis<'_> {
         }
         let told = self.found.iter().any(|finding| finding.result == Level::Problem);
         match facts.state.as_str() {
-            "Ready" => {}
+            "Ready" => {
+                // The only finding about such a cluster.
+                if let Origin::KcpWorkspace { address, path, .. } = &facts.origin {
+                    let workspace = path.as_deref().unwrap_or(address);
+                    self.say(
+                        Check::State,
+                        Level::Ok,
+                        format!("Ready; workspace {workspace}"),
+                        None,
+                    );
+                }
+            }
             // The finding of an earlier step explains this state already.
             _ if !reached || told => {}
             _ if reason.contains("401") => {

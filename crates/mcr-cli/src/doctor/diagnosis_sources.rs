@@ -3,6 +3,7 @@
 use super::{
     command::{Command, Grant},
     diagnosis_cluster_api::obstacle,
+    diagnosis_kcp,
     facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, Right, SecretFact, Source},
     finding::{Check, Finding},
     fix::Fix,
@@ -37,6 +38,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             let fix = match &facts.of {
                 Source::Engine => Some(look_at_engine(error)),
                 Source::ClusterApi(hub) if !hub.is_installed() => Some(look_at_another_hub()),
+                Source::Kcp(hub) => diagnosis_kcp::look_at_hub(hub),
                 Source::NoHub => Some(
                     Fix::action(
                         "choose another hub with --hub-context or --hub-kubeconfig, or look at this one",
@@ -82,6 +84,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
         }
         Source::Secrets(hub) => of_hub(hub, &mut say),
         Source::ClusterApi(hub) => of_cluster_api(hub, &mut say),
+        Source::Kcp(hub) => diagnosis_kcp::hub(&facts.name, hub, &mut say),
         Source::Engine | Source::NoHub | Source::Other => {}
     }
     found
@@ -140,6 +143,7 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
             };
             Some(Fix::action(elsewhere).and_run(Command::ListManagedClusters))
         }
+        Source::Kcp(hub) => diagnosis_kcp::bind(hub),
         Source::Engine => Some(Command::CreateKindCluster.into()),
         // The finding about the file has the advice.
         Source::Files(files) if files.iter().any(|file| file.is_problem(files)) => None,
@@ -216,6 +220,7 @@ fn of_hub(hub: &Hub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
                     namespace: hub.namespace.clone(),
                     verbs: right.verbs.join(","),
                     resource: resource.clone(),
+                    name: None,
                     user: hub.user.clone(),
                 }));
                 say(Check::Rights, level, saw, Some(grant.into()));
@@ -264,7 +269,12 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
             }
         }
     });
-    let of_objects: Vec<Finding> = of_secrets.chain(of_clusters).collect();
+    let of_workspaces = facts.workspaces.iter().map(|(provider, cluster)| {
+        let saw = format!("this is the path of a workspace, whose cluster is named {cluster}");
+        let fix = Fix::action(format!("repeat with the name {cluster}"));
+        say(Some(provider), Level::Problem, saw, Some(fix))
+    });
+    let of_objects: Vec<Finding> = of_secrets.chain(of_clusters).chain(of_workspaces).collect();
     if !of_objects.is_empty() {
         return of_objects;
     }

@@ -213,6 +213,7 @@ fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
         name: "eu-1".into(),
         known: vec!["us-1".into()],
         clusters: Vec::new(),
+        workspaces: Vec::new(),
         secrets: vec![SecretFact {
             provider: "kubeconfig".into(),
             namespace: namespace.into(),

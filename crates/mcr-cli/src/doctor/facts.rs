@@ -48,6 +48,15 @@ pub(super) enum Origin {
         namespace: String,
         name: String,
     },
+    /// A workspace of kcp, with its address at kcp's front proxy.
+    KcpWorkspace {
+        address: String,
+        path: Option<String>,
+        /// The APIBinding that the workspace waits for.
+        binding: Option<String>,
+    },
+    /// The workspace of kcp that has the endpoint slice, or one of its endpoints.
+    KcpAddress,
     Other,
 }
 
@@ -165,6 +174,7 @@ pub(super) struct ProviderFacts {
 pub(super) enum Source {
     Secrets(Box<Hub>),
     ClusterApi(Box<ClusterApiHub>),
+    Kcp(Box<KcpHub>),
     /// A hub without a usable connection.
     NoHub,
     Files(Vec<NamedFile>),
@@ -201,6 +211,70 @@ impl ClusterApiHub {
     }
 }
 
+/// A hub that is a workspace of kcp with an endpoint slice.
+#[derive(Debug, Clone)]
+pub(super) struct KcpHub {
+    pub(super) address: String,
+    /// Whether the address is that of one workspace. If not, nothing else was asked.
+    pub(super) is_workspace: bool,
+    pub(super) connection: Option<Connection>,
+    /// Why requests with the credentials of the kubeconfig fail, if they do.
+    pub(super) error: Option<String>,
+    /// The user that kcp sees, if known.
+    pub(super) user: Option<String>,
+    /// The right to read the slice. `None` if it was not asked for.
+    pub(super) slice_right: Option<Right>,
+    /// `None`: there is no such slice.
+    pub(super) slice: Result<Option<KcpSlice>, String>,
+    /// The right to the content of the export. `None` if the export is in another workspace.
+    pub(super) content_right: Option<Right>,
+    pub(super) endpoints: Vec<KcpEndpoint>,
+    pub(super) now: SystemTime,
+}
+
+/// An APIExportEndpointSlice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KcpSlice {
+    pub(super) name: String,
+    pub(super) export: String,
+    /// The workspace of the export, if the slice names it.
+    pub(super) path: Option<String>,
+    /// Whether the export is known to be in the workspace of the slice.
+    pub(super) is_beside_export: bool,
+    /// The condition that is false, with its message.
+    pub(super) invalid: Option<String>,
+    pub(super) urls: Vec<String>,
+}
+
+/// An endpoint of a slice.
+#[derive(Debug, Clone)]
+pub(super) struct KcpEndpoint {
+    pub(super) url: String,
+    /// `None` if the URL can't be used.
+    pub(super) connection: Option<Connection>,
+    pub(super) bindings: Result<Vec<KcpBinding>, String>,
+    /// Whether the list of the bindings was answered with 403.
+    pub(super) forbidden: bool,
+}
+
+/// An APIBinding at an endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KcpBinding {
+    /// The id of the workspace.
+    pub(super) cluster: String,
+    pub(super) path: Option<String>,
+    pub(super) name: String,
+    pub(super) phase: String,
+    pub(super) deleting: bool,
+    pub(super) ready: bool,
+    /// Whether all objects that the consumer has granted are visible.
+    pub(super) claims_applied: bool,
+    /// The kinds that the export claims and the consumer has granted.
+    pub(super) granted: Vec<String>,
+    /// The kinds that the export claims and the consumer has not granted.
+    pub(super) refused: Vec<String>,
+}
+
 /// The facts about a name that no provider announces.
 #[derive(Debug, Clone)]
 pub(super) struct MissingFacts {
@@ -208,6 +282,8 @@ pub(super) struct MissingFacts {
     pub(super) known: Vec<String>,
     pub(super) secrets: Vec<SecretFact>,
     pub(super) clusters: Vec<ClusterApiFacts>,
+    /// The clusters whose workspace has this name as its path: the provider and the name of each.
+    pub(super) workspaces: Vec<(String, String)>,
 }
 
 /// A Secret of that name, with the fields that a provider checks.

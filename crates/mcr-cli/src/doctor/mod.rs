@@ -8,10 +8,12 @@ mod cluster_api;
 mod command;
 mod diagnosis;
 mod diagnosis_cluster_api;
+mod diagnosis_kcp;
 mod diagnosis_sources;
 mod facts;
 mod finding;
 mod fix;
+mod kcp;
 #[cfg(test)]
 mod only_finding;
 mod probe;
@@ -181,6 +183,9 @@ async fn cluster(
     let target = spec.as_ref().and_then(|spec| target::of(&spec.access));
     // Does not send credentials to a cluster that the fleet does not use.
     let usable = !matches!(status.state, "Broken" | "Suspended");
+    let is_kcp = running
+        .origin(&name)
+        .is_some_and(|(tap, _)| tap.kind == Kind::Kcp);
     let connection = async {
         match &target {
             Some(target) if usable => Some(connection(target, args, limit).await),
@@ -192,7 +197,9 @@ async fn cluster(
             .fleet
             .get(&name)
             .ok()
-            .filter(|_| status.state == "Ready")?;
+            // kcp has no reviews there, and refuses /version to users with few rights. The rights in a workspace are those to
+            // the content of the export, which the findings about the provider have.
+            .filter(|_| status.state == "Ready" && !is_kcp)?;
         let client = cluster.client();
         Some(
             ask::api(
@@ -243,18 +250,7 @@ async fn connection(target: &Target, args: &DoctorArgs, limit: Duration) -> Conn
         Trust::Trusted => AddressPolicy::any(),
         Trust::Untrusted => args.clusters.policy().address_policy(),
     };
-    let reach = match target.proxied {
-        true => None,
-        false => Some(probe::reach(target, &policy, limit).await),
-    };
-    Connection {
-        address: target.address.clone(),
-        host: target.host.clone(),
-        credential: target.credential.clone(),
-        proxied: target.proxied,
-        insecure: target.insecure,
-        reach,
-    }
+    probe::connection(target, &policy, limit).await
 }
 
 /// The object or file that describes a cluster, if the provider is a built-in one.
@@ -298,6 +294,19 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
                 None => Origin::Other,
             }
         }
+        Kind::Kcp => match hub_address(options)
+            .await
+            .as_deref()
+            .and_then(|hub| hub.rsplit_once('/'))
+        {
+            // The identity of such a cluster is the id of its workspace.
+            Some((clusters, _)) => Origin::KcpWorkspace {
+                address: format!("{clusters}/{}", status.identity.as_deref().unwrap_or(plain)),
+                path: property("kcp.io/path"),
+                binding: status.reason.as_deref().and_then(binding_of),
+            },
+            None => Origin::Other,
+        },
         Kind::File => match (property("file"), property("context")) {
             (Some(path), Some(context)) => Origin::File { path, context },
             _ => {
@@ -317,6 +326,17 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
         },
         Kind::Other => Origin::Other,
     }
+}
+
+async fn hub_address(options: &ProviderOptions) -> Option<String> {
+    let access = options.hub_access().await.ok()?;
+    Some(target::of(&access)?.address)
+}
+
+/// The binding in the reason of a suspended workspace: `APIBinding NAME is not bound yet` or `APIBinding NAME: …`.
+fn binding_of(reason: &str) -> Option<String> {
+    let name = reason.strip_prefix("APIBinding ")?.split(' ').next()?;
+    Some(name.trim_end_matches(':').to_owned())
 }
 
 /// The path in the object of a broken cluster of the file provider: `file PATH, context "NAME"`.

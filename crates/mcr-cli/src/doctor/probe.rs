@@ -30,14 +30,30 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
-    facts::{Answer, Bad, Failure, FailureKind, Reach, Tls, Verdict},
+    facts::{Answer, Bad, Connection, Failure, FailureKind, Reach, Tls, Verdict},
     target::{Target, certificate},
 };
 use crate::values::seconds;
 
+/// The facts about the connection to a server. A proxy is not followed.
+pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: Duration) -> Connection {
+    let reach = match target.proxied {
+        true => None,
+        false => Some(reach(target, policy, limit).await),
+    };
+    Connection {
+        address: target.address.clone(),
+        host: target.host.clone(),
+        credential: target.credential.clone(),
+        proxied: target.proxied,
+        insecure: target.insecure,
+        reach,
+    }
+}
+
 /// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
 /// time limit.
-pub(super) async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
+async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
     let mut reach = Reach::default();
     let addresses = match resolve(target, limit).await {
         Ok(addresses) => addresses,

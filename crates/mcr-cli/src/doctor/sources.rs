@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use mcr_core::Provider;
+use mcr_core::{ClusterStatus, Provider};
 
 use super::{
     ask::{GroupResource, in_time, right, user, version},
     cluster_api::{self, Selected},
     facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
+    kcp,
 };
 use crate::{
     kubeconfigs,
@@ -47,6 +48,7 @@ pub(super) async fn providers(
             clusters: 0,
             of: match linked.kind {
                 Kind::Kubeconfig | Kind::ClusterApi => Source::NoHub,
+                Kind::Kcp if options.flags().names_an_export() => Source::NoHub,
                 _ => Source::Other,
             },
         });
@@ -68,6 +70,10 @@ async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Sourc
                 hub: hub(&client, &OF_CLUSTERS, options, limit).await,
             })),
             Err(_) => Source::Other,
+        },
+        Kind::Kcp => match kcp::hub(options, limit).await {
+            Some(hub) => Source::Kcp(Box::new(hub)),
+            None => Source::Other,
         },
         Kind::Other => Source::Other,
     }
@@ -133,8 +139,24 @@ pub(super) async fn missing(
         known: known.to_vec(),
         secrets: Vec::new(),
         clusters: Vec::new(),
+        workspaces: Vec::new(),
     };
     for tap in &running.taps {
+        if tap.kind == Kind::Kcp {
+            let of_path = |cluster: &ClusterStatus| {
+                running
+                    .origin(&cluster.name)
+                    .is_some_and(|(of, _)| of.name() == tap.name())
+                    && cluster
+                        .properties
+                        .get("kcp.io/path")
+                        .is_some_and(|path| path == name)
+            };
+            let clusters = running.fleet.snapshot().clusters;
+            let named = clusters.iter().filter(|cluster| of_path(cluster));
+            let named = named.map(|cluster| (tap.name().to_owned(), cluster.name.to_string()));
+            facts.workspaces.extend(named);
+        }
         if !matches!(tap.kind, Kind::Kubeconfig | Kind::ClusterApi) {
             continue;
         }

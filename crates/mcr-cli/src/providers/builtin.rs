@@ -10,6 +10,8 @@ pub(crate) fn builtin() -> Vec<Linked> {
         kubeconfig(),
         #[cfg(feature = "cluster-api")]
         cluster_api(),
+        #[cfg(feature = "kcp")]
+        kcp(),
         #[cfg(feature = "kind")]
         kind(),
         #[cfg(feature = "namespace")]
@@ -86,6 +88,36 @@ fn cluster_api() -> Linked {
                 builder = builder.labels(selector);
             }
             Ok(builder.build()?)
+        },
+    )
+}
+
+#[cfg(feature = "kcp")]
+fn kcp() -> Linked {
+    use super::ReadyWhen;
+    use mcr_provider_kcp::{KcpProvider, Readiness};
+    let about = "Each kcp workspace that binds an APIExport of the hub";
+    Linked::new(
+        "kcp",
+        about,
+        super::Kind::Kcp,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let builder = KcpProvider::builder().access(options.hub_access().await?);
+            let builder = match (&flags.slice, &flags.export) {
+                (Some(slice), _) => builder.slice(slice.as_str()),
+                (None, Some(export)) => builder.export(export.as_str()),
+                (None, None) => {
+                    return Err("give the name of an APIExportEndpointSlice with --slice, or of an APIExport with --export".into());
+                }
+            };
+            let readiness = match flags.readiness {
+                ReadyWhen::Bound => Readiness::Bound,
+                ReadyWhen::Ready => Readiness::Ready,
+                ReadyWhen::PermissionClaimsApplied => Readiness::PermissionClaimsApplied,
+            };
+            let prefix = flags.name_prefix.clone().unwrap_or_default();
+            Ok(builder.readiness(readiness).name_prefix(prefix).build()?)
         },
     )
 }

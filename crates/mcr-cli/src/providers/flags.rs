@@ -23,8 +23,8 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers cluster-api, kubeconfig, namespace and
-    /// single [default: that of kubectl]
+    /// The kubeconfig file of the hub, for the providers cluster-api, kcp, kubeconfig, namespace and single; with kcp the
+    /// hub is the workspace of the endpoint slice [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
@@ -50,6 +50,18 @@ pub(crate) struct ClusterFlags {
     /// For the providers cluster-api and kubeconfig: allow kubeconfigs with loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
+    /// For the provider kcp: the APIExportEndpointSlice of the hub whose consumers are the clusters
+    #[arg(long, value_name = "NAME")]
+    pub(crate) slice: Option<String>,
+    /// For the provider kcp: the APIExport of the hub whose endpoint slice is to be found, in place of --slice
+    #[arg(long, value_name = "NAME", conflicts_with = "slice")]
+    pub(crate) export: Option<String>,
+    /// For the provider kcp: when a workspace is ready; it is Suspended until then
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) readiness: ReadyWhen,
+    /// For the provider kcp: the beginning of the names of all clusters
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) name_prefix: Option<String>,
     /// For the provider kind: use only clusters whose names begin with this
     #[arg(long, value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
@@ -58,10 +70,27 @@ pub(crate) struct ClusterFlags {
     pub(crate) provider_option: Vec<(String, String)>,
 }
 
+/// When a workspace of kcp is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum ReadyWhen {
+    /// Its APIBinding is bound
+    Bound,
+    /// The condition Ready is true, too
+    #[default]
+    Ready,
+    /// The condition PermissionClaimsApplied is true, too
+    PermissionClaimsApplied,
+}
+
 impl ClusterFlags {
     /// The access policy for untrusted kubeconfigs.
     pub(crate) fn policy(&self) -> AccessPolicy {
         AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
+    }
+
+    /// Whether the flags name the API of the provider kcp.
+    pub(crate) fn names_an_export(&self) -> bool {
+        self.slice.is_some() || self.export.is_some()
     }
 
     /// The chosen providers, without duplicates.

@@ -22,6 +22,7 @@ type Make =
     not(all(
         feature = "cluster-api",
         feature = "file",
+        feature = "kcp",
         feature = "kind",
         feature = "kubeconfig"
     )),
@@ -31,6 +32,7 @@ pub(crate) enum Kind {
     File,
     Kubeconfig,
     ClusterApi,
+    Kcp,
     Engine,
     Other,
 }

@@ -7,7 +7,7 @@ mod linked;
 mod tap;
 
 pub(crate) use builtin::builtin;
-pub(crate) use flags::ClusterFlags;
+pub(crate) use flags::{ClusterFlags, ReadyWhen};
 pub(crate) use fleet::{Running, start};
 pub use linked::ProviderOptions;
 pub(crate) use linked::{Kind, Linked, choose};

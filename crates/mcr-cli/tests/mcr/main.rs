@@ -10,4 +10,5 @@ mod command_line;
 mod doctor;
 mod harness;
 mod hostile;
+mod kcp;
 mod secret;

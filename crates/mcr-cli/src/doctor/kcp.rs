@@ -1,0 +1,417 @@
+//! Collects facts about a workspace of kcp with an endpoint slice, and about the bindings at its endpoints.
+
+use std::time::{Duration, SystemTime};
+
+use futures::future::join_all;
+use http::Uri;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use mcr_core::{Access, EndpointAccess, internal::resolve_with};
+use serde_json::Value;
+
+use super::{
+    ask::{GroupResource, in_time, right, user},
+    facts::{KcpBinding, KcpEndpoint, KcpHub, KcpSlice, Right},
+    probe,
+    target::{self, Credential, Target},
+};
+use crate::{
+    providers::ProviderOptions,
+    session::{Session, is_forbidden, said},
+};
+
+const GROUP: &str = "apis.kcp.io";
+pub(super) const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
+/// The right to the objects of all workspaces that bind an export.
+pub(super) const CONTENT: &str = "apiexports.apis.kcp.io/content";
+/// The verbs that the provider uses.
+const VERBS: [&str; 2] = ["list", "watch"];
+/// The number of bindings in one answer.
+const PAGE: u32 = 500;
+/// The longest message of a condition that is shown, in characters.
+const SHOWN: usize = 200;
+
+/// The facts about the hub. `None` if there is no address of it.
+pub(super) async fn hub(options: &ProviderOptions, limit: Duration) -> Option<KcpHub> {
+    let access = options.hub_access().await.ok()?;
+    let target = target::of(&access)?;
+    let mut hub = KcpHub {
+        address: target.address.clone(),
+        is_workspace: is_workspace(&target.path),
+        connection: None,
+        error: None,
+        user: None,
+        slice_right: None,
+        slice: Ok(None),
+        content_right: None,
+        endpoints: Vec::new(),
+        now: SystemTime::now(),
+    };
+    if !hub.is_workspace {
+        return Some(hub);
+    }
+    let policy = options.flags().policy().address_policy();
+    hub.connection = Some(probe::connection(&target, &policy, limit).await);
+    let client = match options.hub().await {
+        Ok(client) => client,
+        Err(why) => {
+            hub.error = Some(why.to_string());
+            return Some(hub);
+        }
+    };
+    let flags = options.flags();
+    let (of_slices, slice, user) = futures::join!(
+        verbs(&client, SLICES, flags.slice.as_deref(), limit),
+        slice(&client, flags.slice.as_deref(), flags.export.as_deref(), limit),
+        user(&client, limit),
+    );
+    (hub.user, hub.slice_right) = (user, of_slices);
+    if let Ok(Some(slice)) = &slice {
+        if slice.is_beside_export {
+            hub.content_right = verbs(&client, CONTENT, Some(&slice.export), limit).await;
+        }
+        let endpoints = slice
+            .urls
+            .iter()
+            .map(|url| endpoint(url, &slice.export, &access, &target, options, limit));
+        hub.endpoints = join_all(endpoints).await;
+    }
+    hub.slice = slice;
+    Some(hub)
+}
+
+/// Whether the path of an address is that of a workspace, and not that of a virtual workspace or of a whole kcp.
+fn is_workspace(path: &str) -> bool {
+    let workspace = path.rsplit_once("/clusters/").map(|(_, workspace)| workspace);
+    !path.contains("/services/")
+        && workspace.is_some_and(|name| !matches!(name, "" | "*") && !name.contains('/'))
+}
+
+async fn verbs(client: &Client, resource: &str, name: Option<&str>, limit: Duration) -> Option<Right> {
+    let resource: GroupResource = resource.parse().ok()?;
+    let resource = resource.named(name);
+    Some(right(client, &resource, &VERBS.map(str::to_owned), None, limit).await)
+}
+
+fn kind(version: &str, kind: &str) -> ApiResource {
+    let plural = format!("{}s", kind.to_lowercase());
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), &plural)
+}
+
+/// The endpoint slice of this name; or the one of this export that has its name, or else the first one.
+async fn slice(
+    client: &Client,
+    slice: Option<&str>,
+    export: Option<&str>,
+    limit: Duration,
+) -> Result<Option<KcpSlice>, String> {
+    let slices: Api<DynamicObject> =
+        Api::all_with(client.clone(), &kind("v1alpha1", "APIExportEndpointSlice"));
+    let wanted = match slice {
+        Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+        None => ListParams::default(),
+    };
+    let mut found = in_time(slices.list(&wanted), limit).await?.items;
+    if let (None, Some(export)) = (slice, export) {
+        found.retain(|slice| slice.data["spec"]["export"]["name"] == export);
+        found.sort_by_key(|slice| slice.name_any() != export);
+    }
+    Ok(found.first().map(read_slice))
+}
+
+fn read_slice(object: &DynamicObject) -> KcpSlice {
+    let (spec, status) = (&object.data["spec"]["export"], &object.data["status"]);
+    let export = spec["name"].as_str().unwrap_or_default();
+    let owns = |owner: &&_| {
+        let owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference = owner;
+        owner.kind == "APIExport" && owner.name == export
+    };
+    let urls = status["endpoints"].as_array().into_iter().flatten();
+    KcpSlice {
+        name: object.name_any(),
+        export: export.to_owned(),
+        path: spec["path"].as_str().map(str::to_owned),
+        // kcp sets the owner of a slice that it creates. Owners are in the same workspace.
+        is_beside_export: spec["path"].is_null() || object.owner_references().iter().find(owns).is_some(),
+        invalid: ["APIExportValid", "PartitionValid"]
+            .into_iter()
+            .find_map(|type_| lacking(status, type_)),
+        urls: urls
+            .filter_map(|endpoint| endpoint["url"].as_str().map(str::to_owned))
+            .collect(),
+    }
+}
+
+/// Why a condition is false. `None` if it is not.
+fn lacking(status: &Value, type_: &str) -> Option<String> {
+    let mut conditions = status["conditions"].as_array()?.iter();
+    let condition =
+        conditions.find(|condition| condition["type"] == type_ && condition["status"] == "False")?;
+    let text = |field: &str| condition[field].as_str().filter(|text| !text.is_empty());
+    let why = text("message").or_else(|| text("reason")).unwrap_or("no message");
+    Some(format!(
+        "{type_} is False: {}",
+        why.chars().take(SHOWN).collect::<String>()
+    ))
+}
+
+/// Probes an endpoint as the provider connects to it: with the certificate authorities and the credentials of the hub.
+async fn endpoint(
+    url: &str,
+    export: &str,
+    hub: &Access,
+    hub_target: &Target,
+    options: &ProviderOptions,
+    limit: Duration,
+) -> KcpEndpoint {
+    let at = url.parse().ok().and_then(|uri: Uri| hub_target.at(&uri));
+    let mut facts = KcpEndpoint {
+        // Without a user name and a password.
+        url: at.as_ref().map_or(url, |target| &target.address).to_owned(),
+        connection: None,
+        bindings: Ok(Vec::new()),
+        forbidden: false,
+    };
+    let Some(target) = at.filter(|target| gets_credentials(url, target, hub_target)) else {
+        facts.bindings = Err("it is no https URL of an APIExport's virtual workspace".to_owned());
+        return facts;
+    };
+    let target = Target {
+        // The findings about the hub have it.
+        credential: Credential::default(),
+        ..target
+    };
+    let policy = options.flags().policy().address_policy();
+    facts.connection = Some(probe::connection(&target, &policy, limit).await);
+    match bindings(&target.address, export, hub, options, limit).await {
+        Ok(found) => facts.bindings = Ok(found),
+        Err((why, forbidden)) => (facts.bindings, facts.forbidden) = (Err(why), forbidden),
+    }
+    facts
+}
+
+/// Whether the provider would send the credentials of the hub to this endpoint.
+fn gets_credentials(url: &str, endpoint: &Target, hub: &Target) -> bool {
+    endpoint.path.contains("/services/apiexport/") && !url.contains('@') && (endpoint.tls || !hub.tls)
+}
+
+/// The APIBindings of an export at an endpoint. An error has its text, and whether the server has answered with 403.
+async fn bindings(
+    address: &str,
+    export: &str,
+    hub: &Access,
+    options: &ProviderOptions,
+    limit: Duration,
+) -> Result<Vec<KcpBinding>, (String, bool)> {
+    let other = |why: String| (why, false);
+    let access = moved(hub, &format!("{address}/clusters/*"), options)
+        .await
+        .map_err(other)?;
+    let session = Session::open(address, access, limit).await;
+    let session = session.map_err(|error| (error.to_string(), false))?;
+    let all: Api<DynamicObject> = Api::all_with(session.client(), &kind("v1alpha2", "APIBinding"));
+    let mut found = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    let listed = loop {
+        match tokio::time::timeout(limit, all.list(&page)).await {
+            Ok(Ok(list)) => {
+                let ours =
+                    |binding: &&DynamicObject| binding.data["spec"]["reference"]["export"]["name"] == export;
+                found.extend(list.items.iter().filter(ours).map(read_binding));
+                match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => page = page.continue_token(&token),
+                    None => break Ok(found),
+                }
+            }
+            Ok(Err(error)) => break Err((said(&error), is_forbidden(&error))),
+            Err(_) => {
+                break Err(other(format!(
+                    "no answer within {}",
+                    crate::values::seconds(limit)
+                )));
+            }
+        }
+    };
+    session.close().await;
+    listed
+}
+
+/// The access to another address with the credentials of this one.
+async fn moved(hub: &Access, address: &str, options: &ProviderOptions) -> Result<Access, String> {
+    let Access::Kubeconfig(kubeconfig) = hub else {
+        return Err("the hub has no kubeconfig".to_owned());
+    };
+    let (kubeconfig, policy) = (kubeconfig.clone(), options.access_policy());
+    // Reads the files that the kubeconfig names.
+    let resolved = tokio::task::spawn_blocking(move || resolve_with(&kubeconfig, &policy, true)).await;
+    let resolved = resolved
+        .map_err(|error| error.to_string())?
+        .map_err(|error| error.to_string())?;
+    let mut endpoint = (*resolved.endpoint).clone();
+    endpoint.server = address.parse().map_err(|_| "it is no URL".to_owned())?;
+    Ok(EndpointAccess::new(endpoint, resolved.credentials).into())
+}
+
+fn read_binding(object: &DynamicObject) -> KcpBinding {
+    let (spec, status) = (&object.data["spec"], &object.data["status"]);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let is_true = |type_: &str| {
+        let conditions = list(&status["conditions"]);
+        conditions
+            .iter()
+            .any(|condition| condition["type"] == type_ && condition["status"] == "True")
+    };
+    let accepted = list(&spec["permissionClaims"]);
+    let accepts = |claim: &&Value| {
+        let same = |theirs: &Value, field: &str| {
+            theirs[field].as_str().unwrap_or_default() == claim[field].as_str().unwrap_or_default()
+        };
+        accepted.iter().any(|theirs| {
+            theirs["state"] == "Accepted"
+                && ["group", "resource", "identityHash"]
+                    .iter()
+                    .all(|field| same(theirs, field))
+        })
+    };
+    let claims = list(&status["exportPermissionClaims"]);
+    let (granted, refused): (Vec<&Value>, Vec<&Value>) = claims.iter().partition(accepts);
+    let named = |claims: Vec<&Value>| claims.into_iter().map(claimed).collect();
+    KcpBinding {
+        cluster: object
+            .annotations()
+            .get("kcp.io/cluster")
+            .cloned()
+            .unwrap_or_default(),
+        path: object.annotations().get("kcp.io/path").cloned(),
+        name: object.name_any(),
+        phase: status["phase"].as_str().unwrap_or_default().to_owned(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        ready: is_true("Ready"),
+        claims_applied: claims.is_empty() || is_true("PermissionClaimsApplied"),
+        granted: named(granted),
+        refused: named(refused),
+    }
+}
+
+/// The kind that a claim is about, as kubectl writes it.
+fn claimed(claim: &Value) -> String {
+    let resource = claim["resource"].as_str().unwrap_or_default();
+    match claim["group"].as_str().unwrap_or_default() {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::Trust;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn only_the_address_of_one_workspace_is_a_hub() {
+        for path in ["/clusters/root:widgets", "/prefix/clusters/1rlzadlzb44i0g5n"] {
+            assert!(is_workspace(path), "{path}");
+        }
+        for path in [
+            "",
+            "/clusters/",
+            "/clusters/*",
+            "/clusters/root/api",
+            "/services/apiexport/1rlzadlzb44i0g5n/widgets",
+            "/services/apiexport/1rlzadlzb44i0g5n/widgets/clusters/root",
+        ] {
+            assert!(!is_workspace(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn only_an_endpoint_of_an_export_gets_the_credentials() {
+        let yaml = |server: &str| {
+            format!(
+                "current-context: x\ncontexts: [{{name: x, context: {{cluster: c}}}}]\n\
+                 clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
+            )
+        };
+        let target = |server: &str| target::of(&Access::kubeconfig(yaml(server), Trust::Trusted)).unwrap();
+        let hub = target("https://kcp:6443/clusters/root:sites");
+        let gets = |url: &str| gets_credentials(url, &hub.at(&url.parse().unwrap()).unwrap(), &hub);
+        assert!(gets(
+            "https://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites"
+        ));
+        for url in [
+            "http://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites",
+            "https://anna:secret@shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites",
+            "https://shard-1:6444/clusters/root",
+        ] {
+            assert!(!gets(url), "{url}");
+        }
+        let moved = hub
+            .at(&"https://anna:secret@shard-1:6444/a".parse().unwrap())
+            .unwrap();
+        assert_eq!((&*moved.address, moved.port), ("https://shard-1:6444/a", 6444));
+    }
+
+    #[test]
+    fn a_claim_counts_as_accepted_with_its_group_and_identity_only() {
+        let claim = |group: &str, state: &str| json!({"group": group, "resource": "events", "verbs": ["*"], "state": state});
+        let read = |theirs: Value| {
+            read_binding(&object(json!({
+                "metadata": {"name": "widgets", "annotations": {"kcp.io/cluster": "a", "kcp.io/path": "root:a"}},
+                "spec": {"permissionClaims": theirs},
+                "status": {
+                    "phase": "Bound",
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "exportPermissionClaims": [
+                        {"group": "", "resource": "configmaps", "verbs": ["*"]},
+                        {"group": "events.k8s.io", "resource": "events", "verbs": ["*"]},
+                    ],
+                },
+            })))
+        };
+        let binding = read(json!([claim("events.k8s.io", "Accepted")]));
+        assert_eq!(binding.granted, ["events.events.k8s.io"]);
+        assert_eq!(binding.refused, ["configmaps"]);
+        assert!(binding.ready && !binding.claims_applied && !binding.deleting);
+        for theirs in [
+            json!([claim("", "Accepted")]),
+            json!([claim("events.k8s.io", "Rejected")]),
+            Value::Null,
+        ] {
+            assert_eq!(
+                read(theirs.clone()).refused,
+                ["configmaps", "events.events.k8s.io"],
+                "{theirs}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slice_without_a_status_has_no_endpoints() {
+        let read = |value: Value| read_slice(&object(value));
+        let bare =
+            read(json!({"metadata": {"name": "eu"}, "spec": {"export": {"name": "e", "path": "root:x"}}}));
+        assert!(bare.urls.is_empty() && bare.invalid.is_none() && !bare.is_beside_export);
+        let condition = json!({"type": "APIExportValid", "status": "False", "reason": "NotFound"});
+        let slice = read(json!({
+            "metadata": {"name": "e", "ownerReferences": [
+                {"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "name": "e", "uid": "1"},
+            ]},
+            "spec": {"export": {"name": "e", "path": "root:x"}},
+            "status": {"endpoints": [{"url": "https://a"}, {}], "conditions": [condition]},
+        }));
+        assert!(slice.is_beside_export);
+        assert_eq!(slice.urls, ["https://a"]);
+        assert_eq!(
+            slice.invalid.as_deref(),
+            Some("APIExportValid is False: NotFound")
+        );
+    }
+}

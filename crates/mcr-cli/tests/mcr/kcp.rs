@@ -1,0 +1,292 @@
+//! `mcr clusters` and `mcr doctor` with the provider `kcp`, on a double of kcp.
+
+use std::time::Duration;
+
+use mcr_testkit::{
+    kcp::{Kcp, KcpBuilder, KcpDelays, KcpServer, KcpUser, KcpWorkspace},
+    sim::SimRule,
+    waiting::OrFail,
+};
+use serde_json::{Value, json};
+
+use crate::harness::{Output, User};
+
+/// A kcp with the workspace `root:provider`, which exports widgets and claims ConfigMaps.
+async fn kcp(builder: KcpBuilder) -> KcpServer {
+    let server = builder.serve().await.or_fail();
+    let provider = server.kcp().create_workspace("root:provider").or_fail();
+    for object in [
+        json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+            "metadata": {"name": "v1.widgets.example.io"},
+            "spec": {
+                "group": "example.io", "scope": "Namespaced",
+                "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"type": "object"}}],
+            },
+        }),
+        json!({
+            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "widgets"},
+            "spec": {
+                "resources": [{"name": "widgets", "group": "example.io", "schema": "v1.widgets.example.io"}],
+                "permissionClaims": [{"group": "", "resource": "configmaps", "verbs": ["*"]}],
+            },
+        }),
+    ] {
+        provider.create(object).or_fail();
+    }
+    server
+}
+
+fn consumer(server: &KcpServer, name: &str, shard: &str, claim: &str) -> KcpWorkspace {
+    let workspace = server
+        .kcp()
+        .create_workspace_on(&format!("root:{name}"), shard)
+        .or_fail();
+    workspace
+        .create(json!({
+            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+            "spec": {
+                "reference": {"export": {"path": "root:provider", "name": "widgets"}},
+                "permissionClaims": [{
+                    "group": "", "resource": "configmaps", "verbs": ["*"], "selector": {"matchAll": true}, "state": claim,
+                }],
+            },
+        }))
+        .or_fail();
+    workspace
+}
+
+/// Finds a finding about the provider itself.
+#[track_caller]
+fn of_provider(said: &Output, check: &str, part: &str) -> Value {
+    let json = said.json();
+    let found = json["findings"].as_array().unwrap().iter().find(|finding| {
+        finding["cluster"].is_null()
+            && finding["check"] == check
+            && finding["saw"].as_str().unwrap().contains(part)
+    });
+    found
+        .unwrap_or_else(|| panic!("no {check} with {part}:\n{}", said.out))
+        .clone()
+}
+
+#[track_caller]
+fn fix(finding: &Value, part: &str) {
+    let fix = finding["fix"].as_str().unwrap_or_default();
+    assert!(fix.contains(part), "no {part} in {finding}");
+}
+
+const OF_SLICE: [&str; 6] = ["--provider", "kcp", "--slice", "widgets", "--timeout", "60s"];
+
+fn doctor<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["doctor", "-o", "json"], &OF_SLICE[..], more].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_bindings_and_claims() {
+    let server = kcp(Kcp::builder().shards(2)).await;
+    let token = server.kcp().admin_token();
+    let (a, b) = (
+        consumer(&server, "a", "root", "Accepted"),
+        consumer(&server, "b", "shard-1", "Rejected"),
+    );
+    let user = User::with([server.kubeconfig("root:provider")]).traced();
+    let prefixed = ["--name-prefix", "w+", "--readiness", "permission-claims-applied"];
+    let by_export = [
+        "clusters",
+        "--provider",
+        "kcp",
+        "--export",
+        "widgets",
+        "--timeout",
+        "60s",
+    ];
+    let (shown, said, by_path) = futures::join!(
+        user.mcr([&by_export[..], &prefixed].concat()),
+        user.mcr(doctor(&[])),
+        user.mcr(doctor(&["root:b"])),
+    );
+    for output in [&shown, &said, &by_path] {
+        assert!(
+            !output.out.contains(token) && !output.err.contains(token),
+            "{output:?}"
+        );
+    }
+    let shown = shown.ended(0);
+    for workspace in [&a, &b] {
+        let name = format!("w+{}", workspace.id());
+        let line = shown.out.lines().find(|line| line.starts_with(&name));
+        assert!(line.is_some_and(|line| line.contains("Ready")), "{}", shown.out);
+    }
+
+    let said = said.ended(0);
+    of_provider(&said, "provider", "2 clusters");
+    of_provider(&said, "hub", "/clusters/root:provider; asked as");
+    of_provider(&said, "connection", "workspace https://127.0.0.1:");
+    of_provider(
+        &said,
+        "rights",
+        "may list, watch apiexportendpointslices.apis.kcp.io",
+    );
+    let content = "may list, watch apiexports.apis.kcp.io/content of APIExport widgets";
+    of_provider(&said, "rights", content);
+    of_provider(
+        &said,
+        "slice",
+        "serves APIExport widgets of root:provider at 2 endpoints",
+    );
+    for shard in server.kcp().shards() {
+        of_provider(
+            &said,
+            "connection",
+            &format!("endpoint {}/services/apiexport/", shard.url()),
+        );
+        of_provider(&said, "bindings", &format!("{}/services/apiexport/", shard.url()));
+    }
+    of_provider(
+        &said,
+        "tls",
+        "endpoint 127.0.0.1: the server's certificate is signed by a trusted authority",
+    );
+    of_provider(&said, "bindings", ": 1 APIBinding: 1 ready");
+    let claim = of_provider(
+        &said,
+        "claims",
+        "the claim on configmaps is not accepted by 1 of 2 consumers: root:b (",
+    );
+    assert_eq!(claim["result"], "warning");
+    let front = server.kcp().url(b.id());
+    let describe = format!("kubectl --server {front} describe apibindings.apis.kcp.io widgets");
+    fix(&claim, &describe);
+    assert_eq!(
+        (&said.json()["problems"], &said.json()["warnings"]),
+        (&json!(0), &json!(1)),
+        "{}",
+        said.out
+    );
+    let state = said.found(a.id(), "state");
+    assert_eq!((&*state.0, &*state.1), ("ok", "Ready; workspace root:a"));
+
+    let (level, saw, advice) = by_path.ended(1).found("root:b", "name");
+    assert!(
+        level == "problem" && saw.contains(b.id()) && advice.ends_with(b.id()),
+        "{saw}: {advice}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_workspace() {
+    let delays = KcpDelays {
+        claims: Duration::from_secs(3600),
+        ..KcpDelays::default()
+    };
+    let server = kcp(Kcp::builder().delays(delays)).await;
+    let user = User::with([server.kubeconfig("root:provider")]);
+    let none = user.mcr(doctor(&[])).await.ended(0);
+    fix(
+        &of_provider(&none, "provider", "0 clusters"),
+        "add an APIBinding for APIExport widgets",
+    );
+    of_provider(&none, "slice", "it has no endpoints, which is normal");
+
+    let a = consumer(&server, "a", "root", "Accepted");
+    let wait = ["--readiness", "permission-claims-applied"];
+    let (shown, said) = futures::join!(
+        user.mcr([&["clusters"], &OF_SLICE[..], &wait].concat()),
+        user.mcr(doctor(&wait))
+    );
+    shown
+        .ended(0)
+        .prints("Suspended")
+        .prints("condition PermissionClaimsApplied");
+    let said = said.ended(0);
+    let (level, saw, advice) = said.found(a.id(), "state");
+    assert!(
+        level == "warning" && saw.contains("PermissionClaimsApplied"),
+        "{saw}"
+    );
+    let describe = format!(
+        "--server {} describe apibindings.apis.kcp.io widgets",
+        server.kcp().url(a.id())
+    );
+    assert!(advice.contains(&describe), "{advice}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_findings() {
+    let server = kcp(Kcp::builder().shards(2)).await;
+    let provider = server.kcp().workspace("root:provider").unwrap();
+    for shard in ["root", "shard-1"] {
+        consumer(&server, shard, shard, "Accepted");
+    }
+    let slice = provider
+        .get("apiexportendpointslices.apis.kcp.io", "widgets")
+        .unwrap();
+    let endpoint = slice["status"]["endpoints"][0]["url"].as_str().unwrap();
+    let right = server.kubeconfig("root:provider");
+    let elsewhere = right.replace(&server.kcp().url("root:provider"), endpoint);
+    let reads = SimRule::new(["apis.kcp.io"], ["apiexportendpointslices"], ["list", "watch"]);
+    let reader = KcpUser::new("robot").rule(provider.id(), reads.names(["widgets"]));
+    server.kcp().set_user("reader", reader);
+    let reader = server.kubeconfig_with_token("root:provider", "reader");
+    let expired = right.replace("token: ", "token: not-");
+    let nowhere = right.replace("clusters/root:provider", "clusters/root:nowhere");
+    let users = [right, elsewhere, reader, expired, nowhere].map(|kubeconfig| User::with([kubeconfig]));
+    server.stop_shard("shard-1");
+    let wrong = doctor(&["--name-prefix", "a"])
+        .iter()
+        .map(|word| word.replace("widgets", "wrong"))
+        .collect::<Vec<_>>();
+    let nameless = ["doctor", "--provider", "kcp", "-o", "json"];
+    let (down, wrong, nameless, elsewhere, reader, expired, nowhere) = futures::join!(
+        users[0].mcr(doctor(&[])),
+        users[0].mcr(wrong),
+        users[0].mcr(nameless),
+        users[1].mcr(doctor(&[])),
+        users[2].mcr(doctor(&[])),
+        users[3].mcr(doctor(&[])),
+        users[4].mcr(doctor(&[])),
+    );
+    let down = down.ended(1);
+    of_provider(&down, "provider", "1 cluster");
+    let found = of_provider(
+        &down,
+        "connection",
+        &format!("endpoint {}", server.kcp().shard("shard-1").unwrap().url()),
+    );
+    assert_eq!(found["result"], "problem");
+    of_provider(&down, "bindings", ": 1 APIBinding: 1 ready");
+
+    let get = "get apiexportendpointslices.apis.kcp.io";
+    fix(
+        &of_provider(
+            &wrong.ended(1),
+            "provider",
+            "APIExportEndpointSlice wrong does not exist",
+        ),
+        get,
+    );
+    of_provider(&nameless.ended(1), "provider", "--slice");
+    let elsewhere = elsewhere.ended(1);
+    fix(
+        &of_provider(&elsewhere, "provider", "is a virtual workspace"),
+        "--hub-context",
+    );
+    assert_eq!(elsewhere.json()["problems"], 1, "{}", elsewhere.out);
+    let found = of_provider(
+        &reader.ended(1),
+        "rights",
+        "robot may not list, watch apiexports.apis.kcp.io/content",
+    );
+    fix(
+        &found,
+        "--resource=apiexports.apis.kcp.io/content --resource-name=widgets",
+    );
+    let expired = expired.ended(1);
+    of_provider(&expired, "credentials", "401");
+    fix(
+        &of_provider(&nowhere.ended(1), "hub", "there is no workspace at"),
+        "correct the workspace",
+    );
+}
