@@ -86,6 +86,10 @@ struct Args {
     /// How many seconds `churn` takes [default: 120]
     #[arg(long)]
     seconds: Option<usize>,
+    /// A program that `kcp` measures beside mcr; the documentation of `mcr_bench::subject::kcp` says how it is called and
+    /// answers. May be given several times
+    #[arg(long, value_name = "PATH")]
+    subject: Vec<PathBuf>,
     /// How to print rows
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
@@ -118,6 +122,8 @@ enum Suite {
     SharedScope,
     /// A thousand clusters that a provider finds in a hub
     Discovery,
+    /// Ten thousand workspaces of a double of kcp
+    Workspaces,
     /// Clusters leave and join all the time
     Churn,
     /// A fifth of the clusters fail
@@ -126,6 +132,8 @@ enum Suite {
     Fairness,
     /// Operations of the queue
     Queue,
+    /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
+    Kcp,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +219,7 @@ fn everything(options: &Options) -> Vec<(Suite, Options)> {
     ];
     let others = Suite::value_variants()
         .iter()
-        .filter(|suite| **suite != Suite::Fleet);
+        .filter(|suite| !matches!(suite, Suite::Fleet | Suite::Kcp));
     all.extend(others.map(|suite| {
         let mut options = options.clone();
         if *suite == Suite::Update {
@@ -237,6 +245,7 @@ async fn measure(args: Args) -> Result<()> {
         kubeconfig: args.kubeconfig,
         threads: args.threads,
         seconds: args.seconds,
+        brought: args.subject,
         idle: args.idle.map(Duration::from_secs),
     };
     let threaded = [Suite::Fleet, Suite::Update];
@@ -244,6 +253,9 @@ async fn measure(args: Args) -> Result<()> {
         && (args.suites.is_empty() || !args.suites.iter().all(|suite| threaded.contains(suite)))
     {
         bail!("--threads is for `fleet` and `update`: name one of them");
+    }
+    if args.write && args.suites.contains(&Suite::Kcp) {
+        bail!("docs/benchmarks.md has no suite kcp: its rows belong into docs/design/kcp.md");
     }
     let write = args.write || args.suites.is_empty();
     // Asked now: to be told after an hour would be late.
@@ -270,10 +282,12 @@ async fn measure(args: Args) -> Result<()> {
             Suite::Update => suite::update::run(&mut session).await?,
             Suite::SharedScope => suite::shared_scope::run(&mut session).await?,
             Suite::Discovery => suite::discovery::run(&mut session).await?,
+            Suite::Workspaces => suite::workspaces::run(&mut session).await?,
             Suite::Churn => suite::churn::run(&mut session).await?,
             Suite::Isolation => suite::isolation::run(&mut session).await?,
             Suite::Fairness => suite::fairness::run(&mut session).await?,
             Suite::Queue => suite::queue::run(&mut session).await?,
+            Suite::Kcp => suite::kcp::run(&mut session).await?,
         });
         // After each: what was measured is kept, whatever becomes of the next.
         if let Some(root) = &root {
@@ -368,7 +382,9 @@ mod tests {
         };
         let plan = everything(&options);
         for suite in Suite::value_variants() {
-            assert!(plan.iter().any(|(planned, _)| planned == suite), "{suite:?}");
+            // Nobody has a kcp without having started one.
+            let planned = plan.iter().any(|(planned, _)| planned == suite);
+            assert_eq!(planned, *suite != Suite::Kcp, "{suite:?}");
         }
         let sizes: Vec<_> = plan
             .iter()

@@ -67,6 +67,18 @@ fn threads(pid: u32) -> Duration {
         .sum()
 }
 
+/// CPU time of the live threads of this process whose names are wanted. `None` if the kernel does not count it.
+pub fn cpu_of_threads(is_wanted: impl Fn(&str) -> bool) -> Option<Duration> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?.flatten();
+    let paths = threads.map(|thread| thread.path());
+    let wanted = paths.filter(|path| {
+        let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        is_wanted(name.trim_end())
+    });
+    let cpu: Duration = wanted.filter_map(|path| of_thread(&path)).sum();
+    (!cpu.is_zero()).then_some(cpu)
+}
+
 fn of_thread(thread: &Path) -> Option<Duration> {
     let counted = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     let nanos = counted.split_whitespace().next()?.parse().ok()?;

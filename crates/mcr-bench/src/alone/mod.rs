@@ -3,11 +3,13 @@
 pub mod canned;
 mod core_share;
 mod discovery;
+mod double;
 mod figures;
 pub mod queue;
 mod scope;
 pub mod steps;
 pub mod store;
+mod workspaces;
 
 pub use figures::Figures;
 pub(crate) use scope::place;
@@ -28,6 +30,8 @@ pub enum Case {
     Scope,
     /// Clusters that a provider finds in a hub
     Discovery,
+    /// Workspaces of a double of kcp
+    Workspaces,
     /// Operations of the queue
     Queue,
 }
@@ -40,6 +44,7 @@ impl Case {
             Self::Store => "store",
             Self::Scope => "scope",
             Self::Discovery => "discovery",
+            Self::Workspaces => "workspaces",
             Self::Queue => "queue",
         }
     }
@@ -71,6 +76,7 @@ pub fn run(args: AloneArgs, heap: Heap) -> Result<()> {
         Case::Store => runtime.block_on(store::measure(args.size, heap))?,
         Case::Scope => runtime.block_on(scope::measure(args.kubeconfig, args.size, heap))?,
         Case::Discovery => runtime.block_on(discovery::measure(args.kubeconfig, heap))?,
+        Case::Workspaces => runtime.block_on(workspaces::measure(args.size, heap))?,
         Case::Queue => queue::measure()?,
     };
     say(&Message::Figures { figures });

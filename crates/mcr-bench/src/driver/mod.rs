@@ -3,6 +3,7 @@
 pub mod backend;
 pub mod child;
 mod counts;
+pub mod kcp;
 pub mod real;
 pub mod sim;
 mod who;

@@ -144,6 +144,15 @@ impl Programs {
         self.beside("mcr-bench-heap")
     }
 
+    /// The subject of suite `kcp`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not beside this one.
+    pub fn kcp(&self) -> Result<PathBuf> {
+        self.beside("mcr-bench-kcp")
+    }
+
     fn beside(&self, name: &str) -> Result<PathBuf> {
         let program = self.bench.with_file_name(name);
         if !program.is_file() {

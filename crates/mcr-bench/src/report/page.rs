@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Line, Machine, Verdict};
 use crate::row::Row;
 
-const SUITES: [(&str, &str); 9] = [
+const SUITES: [(&str, &str); 10] = [
     (
         "fleet",
         "Every context of a kubeconfig leads to one real kube-apiserver, as a user with a client certificate of its own, so that nobody \
@@ -42,6 +42,15 @@ const SUITES: [(&str, &str); 9] = [
         "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs are padded to the size \
          of those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start of the fleet until all \
          were reconciled; `code_s` is code that announces the same clusters. `_bytes`: allocated memory for each cluster beyond that of `code`.",
+    ),
+    (
+        "workspaces",
+        "Workspaces of a double of kcp with two shards, each with an APIBinding and one ConfigMap; `LISTs` and `WATCHes` are those of both \
+         kinds at both shards. `all_s`: from the start of the fleet until all were reconciled; `bytes`: allocated memory of each, its APIBinding \
+         and its ConfigMap included; `engage_us`: from the announcement of one more until it is in the fleet; `join_cpu_us`: all CPU of mcr for one more, from \
+         its APIBinding to its first reconcile; `event_cpu_us`: of a change of a ConfigMap, reconcile included. `lost_`: a shard with half of them goes and comes back without its \
+         history: how long until all are Ready, how often each kind was listed, what was reconciled and told as deleted (one object \
+         had changed).",
     ),
     (
         "churn",

@@ -86,6 +86,7 @@ pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     all.extend(large(rows));
     all.extend(scope(rows));
     all.extend(discovery(rows));
+    all.extend(workspaces(rows));
     all.extend(churn(rows));
     all.extend(isolation(rows));
     all.extend(fairness(rows));
@@ -235,6 +236,46 @@ fn discovery(rows: &[Row]) -> Vec<Verdict> {
             "memory of the provider kubeconfig for a cluster",
             "kubeconfig_bytes",
         ),
+    ]
+}
+
+fn workspaces(rows: &[Row]) -> Vec<Verdict> {
+    let of = |clusters| Of {
+        rows,
+        suite: "workspaces",
+        clusters,
+    };
+    let (few, all) = (of(100), of(10_000));
+    let value: Field = |row| row.value;
+    let figure = |variant| all.of("mcr", variant, value);
+    let growth = |what: &str, variant| {
+        let of_few = few.of("mcr", variant, value);
+        let is = figure(variant).zip(of_few).map(|(all, few)| all / few);
+        all.at_most(format!("{what} among 10,000, of 100"), 1.25, "", is)
+    };
+    vec![
+        all.at_most(
+            "watches of two kinds of 10,000 workspaces on two shards",
+            4.0,
+            "",
+            all.of("mcr", "bytes", |row| row.watches),
+        ),
+        all.at_most(
+            "memory of one, its APIBinding and a ConfigMap included",
+            6_000.0,
+            "B",
+            figure("bytes"),
+        ),
+        all.at_most("time to engage one more", 100.0, "us", figure("engage_us")),
+        growth("CPU of one more", "join_cpu_us"),
+        growth("CPU of an event", "event_cpu_us"),
+        all.at_most(
+            "LISTs of each kind for a shard that was lost",
+            1.0,
+            "",
+            figure("lost_lists"),
+        ),
+        all.at_most("deletions told of it", 0.0, "", figure("lost_deletes")),
     ]
 }
 

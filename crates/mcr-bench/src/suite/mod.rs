@@ -5,12 +5,14 @@ pub mod discovery;
 pub mod fairness;
 pub mod fleet;
 pub mod isolation;
+pub mod kcp;
 pub mod latency;
 pub mod queue;
 mod round;
 pub mod shared_scope;
 pub mod store;
 pub mod update;
+pub mod workspaces;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 

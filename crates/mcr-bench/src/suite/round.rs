@@ -31,6 +31,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     /// How many seconds `churn` takes.
     pub seconds: Option<usize>,
+    /// Programs that suite `kcp` measures beside mcr.
+    pub brought: Vec<PathBuf>,
     /// How long after the sync memory is looked at, and idle CPU counted, if not the usual time.
     pub idle: Option<Duration>,
 }

@@ -1,0 +1,256 @@
+//! Measures workspaces of a double of kcp with two shards as clusters: the memory of each, what joining and an event take, and
+//! what a shard that is lost and comes back costs.
+//!
+//! The double runs in this process. Its threads have a name of their own, so that its CPU time does not count.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr::{
+    Access, AccessPolicy, Action, BoxError, Cluster, ClusterSelector, ClusterState, Controller, Fleet,
+    FleetEvent, Request,
+    core::{Change, Discovery, Provider, Trust, internal::lock},
+};
+use mcr_provider_kcp::KcpProvider;
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Figures, Heap, double::Double};
+use crate::{proc::cpu_of_threads, stats};
+
+/// The number of workspaces that join one by one, and of those to which events come.
+const ONE_BY_ONE: usize = 100;
+
+/// How often each of them gets an event.
+const ROUNDS: usize = 100;
+
+/// The limit for any wait.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The provider, and when it has announced a cluster.
+struct Announcing {
+    provider: KcpProvider,
+    last: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Provider for Announcing {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let last = self.last.clone();
+        let changes = self.provider.discover_with_policy(stop, policy);
+        changes
+            .inspect(move |change| {
+                if let Ok(Change::Upsert(_)) = change {
+                    lock(&last).get_or_insert_with(Instant::now);
+                }
+            })
+            .boxed()
+    }
+}
+
+/// What the controller has seen.
+#[derive(Default)]
+struct Seen {
+    reconciled: AtomicUsize,
+    deleted: AtomicUsize,
+    more: Notify,
+}
+
+impl Seen {
+    async fn at_least(&self, count: usize) -> Result<()> {
+        let wait = async {
+            while self.reconciled.load(Ordering::Relaxed) < count {
+                self.more.notified().await;
+            }
+        };
+        timeout(PATIENCE, wait)
+            .await
+            .context("not all objects were reconciled within two minutes")
+    }
+}
+
+/// A fleet of the workspaces, with a controller over their ConfigMaps.
+struct Running {
+    fleet: Fleet,
+    seen: Arc<Seen>,
+    announced: Arc<Mutex<Option<Instant>>>,
+    _stop: DropGuard,
+}
+
+impl Running {
+    fn start(kubeconfig: String) -> Result<Self> {
+        let provider = KcpProvider::builder()
+            .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
+            .slice(Double::EXPORT)
+            .build()?;
+        let announced = Arc::default();
+        let provider = Announcing {
+            provider,
+            last: Arc::clone(&announced),
+        };
+        let fleet = Fleet::builder().provider(provider).build();
+        let stop = CancellationToken::new();
+        let (runs, token) = (fleet.clone(), stop.clone());
+        tokio::spawn(async move { runs.run(token).await });
+        let seen = Arc::<Seen>::default();
+        let controller = Controller::<ConfigMap>::new("workspaces")
+            .clusters(ClusterSelector::all())
+            .build(
+                |request: Request<ConfigMap>, seen: Arc<Seen>| async move {
+                    if request.live().is_none() {
+                        seen.deleted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    seen.reconciled.fetch_add(1, Ordering::Relaxed);
+                    seen.more.notify_one();
+                    Ok::<_, BoxError>(Action::done())
+                },
+                seen.clone(),
+            )?;
+        tokio::spawn(controller.run(fleet.clone(), stop.clone()));
+        Ok(Self {
+            fleet,
+            seen,
+            announced,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    fn reconciled(&self) -> usize {
+        self.seen.reconciled.load(Ordering::Relaxed)
+    }
+
+    /// Binds the API in one workspace after the other. Returns the median of the times in which an announced one was in the
+    /// fleet, and the CPU time of each, its first reconcile included, both in microseconds.
+    async fn join_one_by_one(&self, double: &Double) -> Result<(f64, f64)> {
+        let mut events = self.fleet.subscribe();
+        // Those that are there.
+        for _ in 0..self.fleet.clusters().len() {
+            events.next().await;
+        }
+        let (mut waits, cpu) = (Vec::new(), cpu()?);
+        for number in 0..double.unbound() {
+            let reconciled = self.reconciled();
+            lock(&self.announced).take();
+            double.bind(number).await?;
+            let engaged = async {
+                while !matches!(events.next().await, FleetEvent::Engaged(_)) {}
+                Instant::now()
+            };
+            let engaged = timeout(PATIENCE, engaged)
+                .await
+                .context("a workspace did not join within two minutes")?;
+            let announced = *lock(&self.announced);
+            let announced = announced.context("a cluster that no provider announced")?;
+            waits.push(engaged.saturating_duration_since(announced).as_secs_f64() * 1e6);
+            self.seen.at_least(reconciled + 1).await?;
+        }
+        let cpu = (self::cpu()? - cpu).as_secs_f64() * 1e6 / waits.len().max(1) as f64;
+        Ok((stats::median(&waits).context("no workspace joined")?, cpu))
+    }
+
+    /// The CPU time of an event, its reconcile included, in microseconds.
+    async fn event_cpu(&self, double: &Double) -> Result<f64> {
+        let (cpu, mut events) = (cpu()?, 0);
+        for round in 1..=ROUNDS {
+            let wanted = self.reconciled();
+            let written = double.write(ONE_BY_ONE, round as u64).await?;
+            events += written;
+            self.seen.at_least(wanted + written).await?;
+        }
+        Ok((self::cpu()? - cpu).as_secs_f64() * 1e6 / events.max(1) as f64)
+    }
+
+    /// Loses a shard, which then forgets its history, and measures until all is as before.
+    async fn lose_a_shard(&self, double: &Double) -> Result<Figures> {
+        let (before, reconciled) = (double.asked(), self.reconciled());
+        let on_last = double.on_last_shard();
+        let clusters = self.fleet.clusters().into_iter();
+        let on_shard: Vec<Cluster> = clusters
+            .filter(|of| on_last.contains(of.name().as_str()))
+            .collect();
+        let all = async |what: &str, wanted: fn(&ClusterState) -> bool| {
+            let begun = Instant::now();
+            while !on_shard.iter().all(|cluster| wanted(&cluster.state())) {
+                if begun.elapsed() > PATIENCE {
+                    bail!("not all workspaces of the shard were {what} within two minutes");
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(())
+        };
+        double.lose();
+        all("unreachable", |state| {
+            matches!(state, ClusterState::Unreachable { .. })
+        })
+        .await?;
+        double.find_again().await?;
+        let begun = Instant::now();
+        all("ready", ClusterState::is_ready).await?;
+        let took = begun.elapsed();
+        // Both kinds are listed again.
+        let begun = Instant::now();
+        while double.asked().lists < before.lists + Double::KINDS && begun.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // What should not come comes late.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let lists = (double.asked().lists - before.lists) as f64;
+        Ok(Figures::from([
+            ("lost_ready_s".to_owned(), took.as_secs_f64()),
+            ("lost_lists".to_owned(), lists / Double::KINDS as f64),
+            (
+                "lost_reconciles".to_owned(),
+                (self.reconciled() - reconciled) as f64,
+            ),
+            (
+                "lost_deletes".to_owned(),
+                self.seen.deleted.load(Ordering::Relaxed) as f64,
+            ),
+        ]))
+    }
+}
+
+/// CPU time of mcr in this process.
+fn cpu() -> Result<Duration> {
+    cpu_of_threads(|name| name != Double::THREADS)
+        .context("this kernel does not count CPU time by thread (schedstat)")
+}
+
+pub(super) async fn measure(workspaces: usize, heap: Heap) -> Result<Figures> {
+    let heap = || heap().context("this is the program without an allocator that counts");
+    let double = Double::start(workspaces, ONE_BY_ONE).await?;
+    let (heap_before, begun) = (heap()?, Instant::now());
+    let running = Running::start(double.kubeconfig())?;
+    running.seen.at_least(workspaces).await?;
+    let took = begun.elapsed();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let bytes = heap()?.saturating_sub(heap_before) as f64 / workspaces as f64;
+    let asked = double.asked();
+    let (engage, join) = running.join_one_by_one(&double).await?;
+    let mut figures = Figures::from([
+        ("all_s".to_owned(), took.as_secs_f64()),
+        ("bytes".to_owned(), bytes),
+        ("lists".to_owned(), asked.lists as f64),
+        ("watches".to_owned(), asked.watches as f64),
+        ("engage_us".to_owned(), engage),
+        ("join_cpu_us".to_owned(), join),
+        ("event_cpu_us".to_owned(), running.event_cpu(&double).await?),
+    ]);
+    figures.extend(running.lose_a_shard(&double).await?);
+    Ok(figures)
+}
