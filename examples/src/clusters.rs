@@ -20,6 +20,8 @@ pub enum ProviderKind {
     Kubeconfig,
     /// Each Cluster of Cluster API in the hub
     ClusterApi,
+    /// Each kcp workspace that binds the APIExport of --slice or --export; the hub is the workspace of the endpoint slice
+    Kcp,
     /// Each kind cluster in Docker, nerdctl or Podman
     Kind,
 }
@@ -39,6 +41,17 @@ pub struct ClusterArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "its text would become a help text of every example")]
     pub secrets: SecretArgs,
+    /// With --provider kcp: the APIExportEndpointSlice in the hub
+    #[arg(long, value_name = "NAME", help_heading = "Clusters")]
+    pub slice: Option<String>,
+    /// With --provider kcp: the APIExport in the hub, in place of --slice
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "slice",
+        help_heading = "Clusters"
+    )]
+    pub export: Option<String>,
     /// With --provider kind: only clusters whose names begin so [default: all]
     #[arg(long, value_name = "PREFIX", help_heading = "Clusters")]
     pub prefix: Option<String>,
@@ -90,6 +103,7 @@ impl ClusterArgs {
             ProviderKind::Namespace => namespace(&self.hub),
             ProviderKind::Kubeconfig => kubeconfig(&self.hub, &self.secrets).await,
             ProviderKind::ClusterApi => cluster_api(&self.hub, &self.secrets).await,
+            ProviderKind::Kcp => kcp(&self.hub, self.slice.as_deref(), self.export.as_deref()),
             ProviderKind::Kind => kind(self.prefix.as_deref()),
         }
     }
@@ -178,6 +192,22 @@ async fn cluster_api(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn
 #[cfg(not(feature = "cluster-api"))]
 async fn cluster_api(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider cluster-api: compiled without the provider cluster-api: add --features cluster-api")
+}
+
+#[cfg(feature = "kcp")]
+fn kcp(hub: &HubArgs, slice: Option<&str>, export: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
+    let builder = mcr_provider_kcp::KcpProvider::builder().access(hub.hub()?);
+    let builder = match (slice, export) {
+        (Some(slice), _) => builder.slice(slice),
+        (None, Some(export)) => builder.export(export),
+        (None, None) => bail!("--provider kcp needs --slice or --export"),
+    };
+    Ok(Box::new(builder.build()?))
+}
+
+#[cfg(not(feature = "kcp"))]
+fn kcp(_: &HubArgs, _: Option<&str>, _: Option<&str>) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider kcp: compiled without the provider kcp: add --features kcp")
 }
 
 #[cfg(feature = "kind")]

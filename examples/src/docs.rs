@@ -13,6 +13,8 @@ mod code {
     struct ClusterApi;
     #[doc = include_str!("../../docs/comparison.md")]
     struct Comparison;
+    #[doc = include_str!("../../docs/kcp.md")]
+    struct Kcp;
     #[doc = include_str!("../../docs/metrics.md")]
     struct Metrics;
     #[doc = include_str!("../../docs/migrating-from-go.md")]
@@ -30,9 +32,10 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 4] = [
+    const WITH_LINES: [&str; 5] = [
         "README.md",
         "docs/cluster-api.md",
+        "docs/kcp.md",
         "docs/quickstart.md",
         "docs/writing-a-provider.md",
     ];

@@ -19,6 +19,8 @@ fn every_example_explains_itself() {
         ("baseline-rbac", "--baseline"),
         #[cfg(feature = "cluster-api")]
         ("cluster-api", "--selector"),
+        #[cfg(feature = "kcp")]
+        ("kcp-apiexport", "--slice"),
     ] {
         let output = run(example, ["--help"]);
         let text = String::from_utf8(output.stdout).unwrap();

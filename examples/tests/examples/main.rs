@@ -14,6 +14,8 @@ mod demo;
 #[cfg(feature = "kubeconfig")]
 mod deploy;
 mod fleet_policy;
+#[cfg(feature = "kcp")]
+mod kcp_apiexport;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 #[cfg(feature = "demo")]
