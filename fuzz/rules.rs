@@ -41,7 +41,7 @@ pub(crate) fn response(bytes: &[u8]) {
 /// The head, the content, and how many bytes the response has if it is complete. `None` if it is malformed.
 fn read_response(bytes: &[u8], piece: usize) -> Option<(String, Vec<u8>, Option<usize>)> {
     let mut start = 0;
-    let mut arrived = 0;
+    let mut arrived = 0_usize;
     loop {
         arrived = bytes.len().min(arrived.saturating_add(piece));
         match Head::parse(&bytes[start..arrived]).ok()? {

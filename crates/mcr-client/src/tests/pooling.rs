@@ -158,7 +158,7 @@ async fn a_post_that_meets_a_closing_connection_is_sent_again_unless_it_was_sent
     let server = Server::start(None, move |seen, mut stream| {
         let arrived = noted.clone();
         async move {
-            arrived.lock().unwrap().push_str(&seen.line());
+            arrived.lock().unwrap().push_str(seen.line());
             respond(&mut stream, "200 OK", "application/json", "{}").await;
             // The end of the connection arrives before, while and after the POST takes it.
             let pause = arrived.lock().unwrap().len() % 100;

@@ -49,6 +49,9 @@ pub struct ObjectStore {
     inner: RwLock<Inner>,
 }
 
+/// The names of indexes, each with the values of one object.
+type IndexValues = Vec<(Arc<str>, Values)>;
+
 #[derive(Default)]
 struct Inner {
     objects: Table,
@@ -144,10 +147,7 @@ impl ObjectStore {
 
     /// Locks the store for writing, after the values of a new object have been computed for each index. None if the store
     /// holds the object in this version.
-    fn write_with_values(
-        &self,
-        new: &Object,
-    ) -> (RwLockWriteGuard<'_, Inner>, Option<Vec<(Arc<str>, Values)>>) {
+    fn write_with_values(&self, new: &Object) -> (RwLockWriteGuard<'_, Inner>, Option<IndexValues>) {
         let mut computed = (0, Vec::new());
         loop {
             let inner = self.write();
@@ -298,7 +298,7 @@ impl ObjectStore {
 
 impl Inner {
     /// Indexes without values keep those of the old object.
-    fn insert(&mut self, new: Arc<Object>, values: Vec<(Arc<str>, Values)>) -> Option<Arc<Object>> {
+    fn insert(&mut self, new: Arc<Object>, values: IndexValues) -> Option<Arc<Object>> {
         self.bytes += new.bytes();
         self.held_bytes += new.held_bytes();
         for (name, values) in values {
