@@ -30,14 +30,22 @@ pub(super) fn hub(provider: &str, hub: &KcpHub, say: &mut impl FnMut(Check, Leve
     if hub.error.is_some() {
         return;
     }
-    // In the 404 of a path without a workspace.
-    if matches!(&hub.slice, Err(why) if why.contains("workspaces.tenancy.kcp.io")) {
+    let missing = match &hub.slice {
+        // In the 404 of a path without a workspace.
+        Err(why) if why.contains("workspaces.tenancy.kcp.io") => Some(""),
+        // In the 403 of a front proxy, which tells neither from the other.
+        Err(why) if why.contains("workspace access not permitted") => {
+            Some(", or the user has no right to enter it")
+        }
+        _ => None,
+    };
+    if let Some(or) = missing {
         let fix = "correct the workspace in the server of the kubeconfig, or choose another context with --hub-context";
         let fix = Fix::action(fix).and_run(Command::ShowContexts);
         say(
             Check::Hub,
             Level::Problem,
-            format!("there is no workspace at {}", hub.address),
+            format!("there is no workspace at {}{or}", hub.address),
             Some(fix),
         );
         return;

@@ -126,19 +126,29 @@ fn a_kind_is_withheld_unless_one_binding_that_is_ready_grants_it() {
     };
     let mut members = Members::default();
     members.set_endpoints([A, B].map(Arc::from).into());
-    let mut put = |url: &str, name: &str, binding| {
-        withheld(members.applied(&url.into(), &"one".into(), &name.into(), binding))
+    let cluster = Arc::from("one");
+    let put = |members: &mut Members, url: &str, name: &str, binding| {
+        withheld(members.applied(&url.into(), &cluster, &name.into(), binding))
     };
     let both = withholding(&["configmaps", "secrets"], unready());
-    assert_eq!(put(A, "x", both.clone()), ["configmaps", "secrets"]);
-    assert_eq!(put(A, "y", withholding(&["secrets"], ready())), ["secrets"]);
-    assert_eq!(put(A, "x", withholding(&["configmaps"], ready())), [""; 0]);
+    assert_eq!(put(&mut members, A, "x", both.clone()), ["configmaps", "secrets"]);
+    assert_eq!(
+        put(&mut members, A, "y", withholding(&["secrets"], ready())),
+        ["secrets"]
+    );
+    assert_eq!(
+        put(&mut members, A, "x", withholding(&["configmaps"], ready())),
+        [""; 0]
+    );
     let both = withholding(&["configmaps", "secrets"], ready());
-    assert_eq!(put(A, "x", both), ["secrets"]);
+    assert_eq!(put(&mut members, A, "x", both), ["secrets"]);
     // On its way to another shard, whose bindings are not complete yet.
-    assert_eq!(put(B, "x", labelling()), ["secrets"]);
+    assert_eq!(put(&mut members, B, "x", labelling()), ["secrets"]);
+    for name in ["x", "y"] {
+        members.gone(&A.into(), &cluster, &name.into(), false);
+    }
     let both = withholding(&["configmaps"], ready());
-    assert_eq!(put(B, "x", both), ["configmaps"]);
+    assert_eq!(put(&mut members, B, "x", both), ["configmaps"]);
 }
 
 #[test]

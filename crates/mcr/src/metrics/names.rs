@@ -84,7 +84,7 @@ metrics! {
     WATCHES_LISTED: Gauge "mcr_watches_listed" ["kind"]
         "Watches that have listed completely";
     WATCHES_BLOCKED: Gauge "mcr_watches_blocked" ["kind"]
-        "Watches that are forbidden or whose kind is not served";
+        "Watches that are forbidden, or whose kind is not served or is withheld";
     OBJECTS: Gauge "mcr_store_objects" ["kind"]
         "Objects held";
     BYTES: Gauge "mcr_store_bytes" ["kind"]
@@ -144,7 +144,7 @@ metrics! {
     CLUSTER_LISTED: Gauge "mcr_cluster_kinds_listed" ["cluster"]
         "The cluster's watches that have listed completely";
     CLUSTER_BLOCKED: Gauge "mcr_cluster_kinds_blocked" ["cluster"]
-        "The cluster's watches that are forbidden or whose kind is not served";
+        "The cluster's watches that are forbidden, or whose kind is not served or is withheld";
     CLUSTER_QUEUE: Gauge "mcr_cluster_queue_depth" ["cluster"]
         "Requests of the cluster that wait, in all controllers";
     CLUSTER_OBJECTS: Gauge "mcr_cluster_objects" ["cluster"]
