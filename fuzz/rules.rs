@@ -18,8 +18,8 @@ use mcr_access::{
 };
 use mcr_h1::Head;
 use mcr_store::{
-    Encoder, Encoding, EventError, Item, LineDecoder, ListError, ListPage, Object, TemplateRegistry,
-    WatchEvent,
+    Encoder, Encoding, EventError, Item, LineDecoder, ListDecoder, ListError, ListPage, Object,
+    TemplateRegistry, WatchEvent,
     internal::{parse_event_by_part, parse_list_by_item},
     parse_event, parse_list, parse_status,
 };
@@ -170,7 +170,7 @@ fn outcome(resolved: Result<Resolved, AccessError>) -> Result<impl PartialEq, St
     })
 }
 
-/// Reads a list, and each of its items as an object and as two Rust types.
+/// Reads a list at once and in parts, and each of its items as an object and as two Rust types.
 pub(crate) fn list(bytes: &[u8]) {
     assert!(parse_status(500, bytes).message.len() <= 500);
     json_not_quoted(bytes, |bytes| {
@@ -183,6 +183,36 @@ pub(crate) fn list(bytes: &[u8]) {
         }
         said
     });
+    list_reads_the_same_in_parts(bytes);
+}
+
+/// A list does not depend on the parts in which it arrives.
+fn list_reads_the_same_in_parts(bytes: &[u8]) {
+    let read = |item: Item<'_>| item.map(|object| object.json()).map_err(|e| e.to_string());
+    let whole = parse_list(bytes).map(|page| {
+        let items: Vec<_> = page.items.iter().map(read).collect();
+        (items, page.resource_version, page.continue_token)
+    });
+    let is_text = std::str::from_utf8(bytes).is_ok();
+    for size in [1, 7, 64, bytes.len().max(1)] {
+        let in_parts = || {
+            let mut list = ListDecoder::default();
+            let mut items = Vec::new();
+            for part in bytes.chunks(size) {
+                list.buffer().extend_from_slice(part);
+                items.extend(list.read()?.iter().map(read));
+            }
+            let end = list.finish()?;
+            Ok((items, end.resource_version, end.continue_token))
+        };
+        let in_parts = in_parts();
+        // Of two errors, the one that comes first in the parts is not the one that comes first in the whole.
+        let both_fail = !is_text && whole.is_err() && in_parts.is_err();
+        assert!(
+            both_fail || in_parts == whole,
+            "a list depends on how a body comes in pieces of {size}"
+        );
+    }
 }
 
 fn list_says(page: Result<ListPage<'_>, ListError>) -> Vec<String> {

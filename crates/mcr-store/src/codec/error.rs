@@ -87,11 +87,16 @@ fn short_type_name<K>() -> &'static str {
 /// );
 /// ```
 pub fn describe(error: &serde_json::Error) -> String {
+    describe_at(error, error.line(), error.column())
+}
+
+/// [`describe`], for an error whose position in the whole JSON is another one.
+pub(super) fn describe_at(error: &serde_json::Error, line: usize, column: usize) -> String {
     let category = match error.classify() {
         serde_json::error::Category::Io => "could not be read",
         serde_json::error::Category::Syntax => "not valid JSON",
         serde_json::error::Category::Data => "valid JSON of another shape than expected",
         serde_json::error::Category::Eof => "ends in the middle",
     };
-    format!("{category} (line {}, column {})", error.line(), error.column())
+    format!("{category} (line {line}, column {column})")
 }

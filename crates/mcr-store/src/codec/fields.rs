@@ -15,7 +15,7 @@ pub(super) const TYPICAL_FIELDS: usize = 16;
 pub(super) const MANAGED_FIELDS: &str = "managedFields";
 
 /// The largest number of objects that memory is reserved for.
-pub(super) const MAX_RESERVED: usize = 512;
+pub(super) const MAX_RESERVED: usize = 4096;
 
 /// The fields and scalars of one object, or of all objects of a list one after the other. So no object of a list has
 /// allocations of its own.

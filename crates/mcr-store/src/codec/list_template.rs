@@ -19,11 +19,13 @@ use super::{
 };
 
 /// How an object is written.
-pub(super) struct ListTemplate<'a> {
-    segments: Vec<Segment<'a>>,
-    /// The text behind the last scalar.
-    end: &'a str,
-    fields: Vec<FieldSpan<'a>>,
+pub(super) struct ListTemplate {
+    /// The text of the object without its scalars.
+    text: String,
+    segments: Vec<Segment>,
+    /// Where the text behind the last scalar begins.
+    end: usize,
+    fields: Vec<FieldSpan>,
     /// The range of the metadata's fields among `fields`.
     metadata: Range<usize>,
     /// The encoding of the first matching object that is held with a template, and its inline facts. Others with the same
@@ -32,10 +34,9 @@ pub(super) struct ListTemplate<'a> {
 }
 
 /// A scalar and the text before it.
-#[derive(PartialEq)]
-struct Segment<'a> {
+struct Segment {
     /// The text between the scalar before and this one. It includes the first quote of a string.
-    before: &'a str,
+    before: Range<u32>,
     quoted: bool,
 }
 
@@ -47,17 +48,19 @@ struct Offset {
     bytes: usize,
 }
 
-struct FieldSpan<'a> {
+struct FieldSpan {
     start: Offset,
     end: Offset,
-    name: &'a str,
+    /// The length of the name.
+    name: usize,
     known: WellKnownField,
     scalars: Range<usize>,
 }
 
-impl<'a> ListTemplate<'a> {
-    /// Makes a list template of an object that was scanned. `None` if a field of the object is not contiguous.
-    fn new(object: Range<usize>, parsed: &ParsedFields<'a>, object_fields: &ObjectFields) -> Option<Self> {
+impl ListTemplate {
+    /// Makes a list template of an object that was scanned. `None` if the object is too large for one, or if a field of it is
+    /// not contiguous.
+    fn new(object: Range<usize>, parsed: &ParsedFields<'_>, object_fields: &ObjectFields) -> Option<Self> {
         let text = parsed.text;
         let scalars = Scanner::at(text, object.start).scalars()?;
         let scalars = scalars.from(0);
@@ -65,13 +68,26 @@ impl<'a> ListTemplate<'a> {
             return None;
         }
         let mut segments = Vec::with_capacity(scalars.len());
+        let mut own = String::new();
         let mut from = object.start;
         for scalar in scalars {
             let before = text.get(from..scalar.start())?;
+            if own.len() + before.len() > MAX_TEXT {
+                return None;
+            }
             let quoted = before.ends_with('"');
+            let start = own.len() as u32;
+            own.push_str(before);
+            let before = start..own.len() as u32;
             segments.push(Segment { before, quoted });
             from = scalar.end() + usize::from(quoted);
         }
+        let end = text.get(from..object.end)?;
+        if own.len() + end.len() > MAX_TEXT {
+            return None;
+        }
+        let before_end = own.len();
+        own.push_str(end);
         let offset = |at: usize| {
             let before = scalars.partition_point(|scalar| scalar.end() <= at);
             let last = before
@@ -96,7 +112,7 @@ impl<'a> ListTemplate<'a> {
             Some(FieldSpan {
                 start: offset(start)?,
                 end: offset(end)?,
-                name,
+                name: name.len(),
                 known: field.known,
                 scalars: before(start)..before(end),
             })
@@ -105,7 +121,8 @@ impl<'a> ListTemplate<'a> {
             fields: fields.collect::<Option<_>>()?,
             metadata: object_fields.metadata.start - object_fields.all.start
                 ..object_fields.metadata.end - object_fields.all.start,
-            end: text.get(from..object.end)?,
+            text: own,
+            end: before_end,
             segments,
             encoding: OnceLock::new(),
         })
@@ -114,27 +131,39 @@ impl<'a> ListTemplate<'a> {
     /// How many segments at the beginning are the same in both.
     fn common_segments(&self, other: &Self) -> usize {
         let pairs = self.segments.iter().zip(&other.segments);
-        pairs.take_while(|(own, other)| own == other).count()
+        let same = |(one, two): &(&Segment, &Segment)| {
+            one.quoted == two.quoted && self.before(one) == other.before(two)
+        };
+        pairs.take_while(same).count()
+    }
+
+    /// The text before a scalar.
+    #[inline(always)]
+    fn before(&self, segment: &Segment) -> Option<&str> {
+        let Range { start, end } = segment.before;
+        self.text.get(start as usize..end as usize)
     }
 
     /// Continues a comparison and records scalars. False if the object does not match.
-    fn compare(&self, comparison: &mut Comparison<'a>, recorder: &mut BoundedRecorder<'_>) -> bool {
+    fn compare(&self, comparison: &mut Comparison<'_>, recorder: &mut BoundedRecorder<'_>) -> bool {
         // A local copy, because compilers keep its fields in registers.
         let mut json = comparison.json.clone();
         let left = self.segments.get(comparison.segments..).unwrap_or_default();
         let mut passed = left.iter();
         let matches = passed.all(|segment| {
-            json.scalar_after(segment.before, segment.quoted, recorder)
+            self.before(segment)
+                .and_then(|before| json.scalar_after(before, segment.quoted, recorder))
                 .is_some()
         });
         comparison.segments = self.segments.len() - passed.len() - usize::from(!matches);
-        let matches = matches && json.literal(self.end).is_some();
+        let end = self.text.get(self.end..).unwrap_or_default();
+        let matches = matches && json.literal(end).is_some();
         comparison.json = json;
         matches
     }
 
     /// Adds the fields of a matching object to `parsed`. The object starts at `start`, its scalars at `mark`.
-    fn fields(&self, start: usize, parsed: &mut ParsedFields<'a>, mark: Mark) -> Option<ObjectFields> {
+    fn fields(&self, start: usize, parsed: &mut ParsedFields<'_>, mark: Mark) -> Option<ObjectFields> {
         let first = mark.scalars;
         let scalars = parsed.scalars.from(first);
         let position = |offset: &Offset| {
@@ -147,10 +176,11 @@ impl<'a> ListTemplate<'a> {
         let all = parsed.fields.len();
         for span in &self.fields {
             let start = position(&span.start);
-            let value = start + span.name.len() + Scanner::NAME_OVERHEAD;
+            let value = start + span.name + Scanner::NAME_OVERHEAD;
+            let behind_quote = start + 1;
             let Range { start: from, end: to } = span.scalars;
             parsed.fields.push(Field {
-                name: Cow::Borrowed(span.name),
+                name: Cow::Borrowed(parsed.text.get(behind_quote..behind_quote + span.name)?),
                 value: parsed.text.get(value..position(&span.end))?,
                 start: Some(u32::try_from(start).ok()?),
                 scalars: ScalarRange::new(first + from..first + to)?,
@@ -176,6 +206,9 @@ struct Comparison<'a> {
 /// An object with more scalars makes no list template.
 const MAX_SEGMENTS: usize = 4096;
 
+/// An object with more text beside its scalars makes no list template, in bytes.
+const MAX_TEXT: usize = 64 << 10;
+
 /// The most list templates of one list.
 const MAX_TEMPLATES: usize = 4;
 
@@ -184,8 +217,8 @@ const MAX_EXCESS_MISSES: usize = 8;
 
 /// The list templates of a list.
 #[derive(Default)]
-pub(super) struct ListTemplates<'a> {
-    templates: Vec<ListTemplate<'a>>,
+pub(super) struct ListTemplates {
+    templates: Vec<ListTemplate>,
     /// [`ListTemplate::common_segments`] of each pair.
     common: [[usize; MAX_TEMPLATES]; MAX_TEMPLATES],
     /// The number of the template of the last hit.
@@ -196,13 +229,13 @@ pub(super) struct ListTemplates<'a> {
     misses: usize,
 }
 
-impl<'a> ListTemplates<'a> {
-    pub(super) fn get(&self, list_template: Option<usize>) -> Option<&ListTemplate<'a>> {
+impl ListTemplates {
+    pub(super) fn get(&self, list_template: Option<usize>) -> Option<&ListTemplate> {
         self.templates.get(list_template?)
     }
 
     /// Reads an object if it matches a list template. Otherwise reads nothing.
-    pub(super) fn read(
+    pub(super) fn read<'a>(
         &mut self,
         json: &mut Scanner<'a>,
         parsed: &mut ParsedFields<'a>,
@@ -235,7 +268,7 @@ impl<'a> ListTemplates<'a> {
     }
 
     /// The number of the list template that an object matches.
-    fn find(&self, comparison: &mut Comparison<'a>, recorder: &mut BoundedRecorder<'_>) -> Option<usize> {
+    fn find(&self, comparison: &mut Comparison<'_>, recorder: &mut BoundedRecorder<'_>) -> Option<usize> {
         let count = self.templates.len();
         let mut previous = None;
         for at in (0..count).map(|offset| (self.last + offset) % count) {
@@ -256,7 +289,7 @@ impl<'a> ListTemplates<'a> {
     pub(super) fn learn(
         &mut self,
         object: Range<usize>,
-        parsed: &ParsedFields<'a>,
+        parsed: &ParsedFields<'_>,
         object_fields: &mut ObjectFields,
     ) {
         if self.has_given_up() {

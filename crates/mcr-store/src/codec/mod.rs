@@ -51,7 +51,8 @@ pub use object::Object;
 pub use parsed::ParsedObject;
 pub use raw_object::{Item, RawObject};
 pub use response::{
-    EventError, EventObject, ListError, ListPage, Status, StatusDetails, WatchEvent, parse_event,
-    parse_event_by_part, parse_list, parse_list_by_item, parse_status,
+    EventError, EventObject, ListDecoder, ListEnd, ListError, ListPage, Status, StatusDetails,
+    StatusMetadata, WatchEvent, parse_event, parse_event_by_part, parse_list, parse_list_by_item,
+    parse_status,
 };
 pub use template_registry::TemplateRegistry;

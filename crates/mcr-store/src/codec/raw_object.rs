@@ -57,14 +57,14 @@ pub struct RawObject<'a> {
     pub(super) text: &'a str,
     pub(super) scalars: ObjectScalars<'a>,
     /// The list template that the object matches.
-    pub(super) list_template: Option<&'a ListTemplate<'a>>,
+    pub(super) list_template: Option<&'a ListTemplate>,
 }
 
 impl<'a> RawObject<'a> {
     pub(super) fn new(
         object: &ObjectFields,
         parsed: &'a ParsedFields<'a>,
-        list_template: Option<&'a ListTemplate<'a>>,
+        list_template: Option<&'a ListTemplate>,
     ) -> Self {
         let fields = |range: Range<usize>| parsed.fields.get(range).unwrap_or_default();
         Self {

@@ -185,6 +185,16 @@ fn objects_with_more_escapes_than_are_recorded_read_the_same() {
 }
 
 #[test]
+fn an_object_with_much_text_beside_its_scalars_makes_no_list_template() {
+    let hits = |name: usize| {
+        let item = format!(r#"{{"metadata":{{"name":"a"}},"{}":1}}"#, "x".repeat(name));
+        same(&format!("[{item},{item},{item}]")).unwrap()
+    };
+    assert_eq!(hits(60 << 10), 2);
+    assert_eq!(hits(64 << 10), 0);
+}
+
+#[test]
 fn list_templates_are_given_up_after_many_misses() {
     let item = |number: usize| format!(r#"{{"metadata":{{"name":"a","f{number}":1}}}}"#);
     let list = |numbers: Vec<usize>| {

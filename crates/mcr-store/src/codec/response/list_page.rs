@@ -18,6 +18,7 @@ pub struct ListPage<'a> {
 
 /// Why the body of an answer is not a list. The text never quotes the body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListError {
     /// The body is not JSON, or its fields have other types than those of a list.
     #[error("the list can't be read: {0}")]
@@ -28,6 +29,16 @@ pub enum ListError {
     /// The body has no field `items`.
     #[error("the answer has no items: it is not a list")]
     NoItems,
+    /// An object of the list, or another single value, is longer than 16 MiB. Only a [`ListDecoder`](crate::ListDecoder) has
+    /// this limit.
+    #[error(
+        "an object of the list is longer than 16 MiB, so the list can't be read; make the object smaller or leave it out"
+    )]
+    TooLong,
+    /// [`ListDecoder::finish`](crate::ListDecoder::finish) found items that [`ListDecoder::read`](crate::ListDecoder::read)
+    /// has not given out.
+    #[error("the list has items that were not read; read the decoder after the last bytes, then finish it")]
+    Unread,
 }
 
 /// Parses the body of a list. Reads the fields of each item and of its metadata, and no values.
@@ -70,6 +81,10 @@ pub fn parse_list(body: &[u8]) -> Result<ListPage<'_>, ListError> {
 /// # Errors
 /// [`ListError`] if the body is not a list with a resource version.
 pub fn parse_list_by_item(text: &str) -> Result<ListPage<'_>, ListError> {
+    // serde_json would read the items of an array as the fields of a list.
+    if Scanner::new(text).peek() == Some(b'[') {
+        return Err(ListError::NoItems);
+    }
     serde_json::from_str::<Body<Vec<&RawValue>>>(text)
         .map_err(|e| ListError::Json(describe(&e)))?
         .page(|items| RawObjects::read_by_item(&items))
@@ -78,13 +93,13 @@ pub fn parse_list_by_item(text: &str) -> Result<ListPage<'_>, ListError> {
 #[derive(Deserialize)]
 #[serde(bound = "I: Deserialize<'de>")]
 pub(super) struct Body<I> {
-    metadata: Option<ListMeta>,
+    pub(super) metadata: Option<ListMeta>,
     #[serde(default)]
-    items: Items<I>,
+    pub(super) items: Items<I>,
 }
 
 #[derive(Deserialize)]
-struct ListMeta {
+pub(super) struct ListMeta {
     #[serde(rename = "resourceVersion")]
     resource_version: Option<String>,
     #[serde(rename = "continue")]
@@ -93,7 +108,7 @@ struct ListMeta {
 
 /// The field `items`. A server written in Go sends `null` for an empty list, so null and a missing field differ.
 #[derive(Default)]
-enum Items<I> {
+pub(super) enum Items<I> {
     #[default]
     Missing,
     Null,
@@ -135,7 +150,7 @@ impl<'a> Body<RawObjects<'a>> {
 }
 
 impl<I> Body<I> {
-    fn page<'a>(self, read: impl FnOnce(I) -> RawObjects<'a>) -> Result<ListPage<'a>, ListError> {
+    pub(super) fn page<'a>(self, read: impl FnOnce(I) -> RawObjects<'a>) -> Result<ListPage<'a>, ListError> {
         let meta = self.metadata.ok_or(ListError::NoResourceVersion)?;
         let items = match self.items {
             Items::Present(items) => read(items),

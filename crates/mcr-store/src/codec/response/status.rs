@@ -17,6 +17,17 @@ pub struct Status {
     pub message: String,
     /// Further details.
     pub details: Option<StatusDetails>,
+    /// The metadata, which the answer to an expired list has.
+    pub metadata: Option<StatusMetadata>,
+}
+
+/// The metadata of a [`Status`].
+#[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct StatusMetadata {
+    /// Continues a list whose token has expired, at a newer version: a list with pages of several versions.
+    #[serde(rename = "continue")]
+    pub continue_token: Option<String>,
 }
 
 /// The details of a [`Status`].

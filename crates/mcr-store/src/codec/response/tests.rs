@@ -101,7 +101,7 @@ fn a_status_is_read_from_whatever_a_proxy_sends() {
 }
 
 /// JSON of objects and of other values, some of which no API server sends.
-fn item() -> impl Strategy<Value = String> {
+pub(super) fn item() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
         "name",
         "namespace",
@@ -194,7 +194,7 @@ fn event_of(line: Result<WatchEvent<'_>, EventError>) -> Read<String> {
 }
 
 /// The fields before and behind the objects, some of which no API server sends.
-fn around() -> impl Strategy<Value = (String, String)> {
+pub(super) fn around() -> impl Strategy<Value = (String, String)> {
     let field = prop::sample::select(vec![
         r#""kind":"ConfigMapList""#,
         r#""type":"ADDED""#,

@@ -1,0 +1,94 @@
+//! Reads the body of a list in parts.
+
+mod reader;
+mod unit_end;
+
+use super::list_page::ListError;
+use crate::codec::{list::RawObjects, list_template::ListTemplates};
+pub use reader::ListEnd;
+use reader::ListReader;
+
+/// Reads the body of a list in parts, so that a large list needs no memory for its whole body.
+///
+/// Append bytes to the [`buffer`](Self::buffer), [`read`](Self::read) the items that are complete, append more. After the
+/// last bytes, [`finish`](Self::finish). The result is that of [`parse_list`](crate::parse_list) for the whole body, whatever parts the body
+/// arrives in. Only an error can come too late: items that were read before it are part of no list. Use the items after
+/// `finish` has succeeded.
+///
+/// The buffer shrinks by what was read, so it holds at most one part and one incomplete object. Each byte is looked at a
+/// bounded number of times, however small the parts are. Parts of about 1 MiB cost the least time.
+///
+/// ```
+/// use mcr_store::{Encoder, Encoding, ListDecoder};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
+/// let mut encoder = Encoder::plain(Encoding::new("v1", "Namespace"));
+/// let mut objects = Vec::new();
+///
+/// let mut list = ListDecoder::default();
+/// for part in body.chunks(20) {
+///     list.buffer().extend_from_slice(part);
+///     for item in list.read()?.iter() {
+///         objects.push(item?.encode(None, &mut encoder)?);
+///     }
+/// }
+/// let end = list.finish()?;
+/// assert_eq!(end.resource_version, "9");
+/// assert_eq!(end.continue_token, None);
+/// assert_eq!(objects.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+pub struct ListDecoder {
+    buffer: Vec<u8>,
+    /// How many bytes at the start of the buffer were read.
+    consumed: usize,
+    reader: ListReader,
+    list_templates: ListTemplates,
+    /// The error that ended the reading.
+    error: Option<ListError>,
+}
+
+impl ListDecoder {
+    /// The bytes that were not read yet. Append the next part of the body, and change nothing else.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buffer.drain(..std::mem::take(&mut self.consumed));
+        &mut self.buffer
+    }
+
+    /// The items that are complete and were not given out before, in the order of the list. Empty if there is none.
+    ///
+    /// An item that is not an object does not fail the list: its place among the items has the error.
+    ///
+    /// # Errors
+    /// [`ListError`] if the bytes so far are not the beginning of a list, or if a single value is longer than 16 MiB. Stop
+    /// reading the body then: the error stays.
+    pub fn read(&mut self) -> Result<RawObjects<'_>, ListError> {
+        self.buffer();
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let read = self.reader.read(&self.buffer, &mut self.list_templates);
+        let (items, consumed) = read.inspect_err(|error| self.error = Some(error.clone()))?;
+        self.consumed = consumed;
+        Ok(items)
+    }
+
+    /// Checks that the list is complete. [`read`](Self::read) the items first.
+    ///
+    /// # Errors
+    /// [`ListError`] if the body is not a list with a resource version, or was cut off. [`ListError::Unread`] if items were not
+    /// read.
+    pub fn finish(mut self) -> Result<ListEnd, ListError> {
+        if !self.read()?.is_empty() {
+            return Err(ListError::Unread);
+        }
+        let rest = self.buffer.get(self.consumed..).unwrap_or_default();
+        self.reader.finish(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! Finds the end of a value or of a field's name in bytes that arrive in parts.
+
+/// How far the end of a unit was searched. A unit is a value, or the name of a field with its colon.
+///
+/// It tells complete from incomplete, and looks at each byte once. Whether the bytes are JSON, others find out.
+#[derive(Default)]
+pub(super) struct UnitEnd {
+    /// How many bytes of the unit were looked at.
+    at: usize,
+    in_string: bool,
+    depth: usize,
+}
+
+impl UnitEnd {
+    /// Whether a search has begun and has not found the end yet.
+    pub(super) fn is_pending(&self) -> bool {
+        self.at > 0
+    }
+
+    /// Goes on in `unit`, which begins with the bytes of the calls before. Whether all of the unit is there.
+    ///
+    /// A string, a number or a literal is complete when a byte behind it is there: a number might go on.
+    pub(super) fn find(&mut self, unit: &[u8]) -> bool {
+        while let Some(rest) = unit.get(self.at..) {
+            if self.in_string {
+                let Some(special) = memchr::memchr2(b'"', b'\\', rest) else {
+                    self.at = unit.len();
+                    return false;
+                };
+                let is_quote = rest.get(special) == Some(&b'"');
+                self.in_string = !is_quote;
+                // A byte behind a backslash is no quote. It may be in the next part.
+                self.at += special + if is_quote { 1 } else { 2 };
+                continue;
+            }
+            let Some(byte) = rest.first() else { return false };
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' | b'[' => self.depth += 1,
+                // The position stays, so that the unit is found complete again.
+                b'}' | b']' if self.depth <= 1 => return true,
+                b'}' | b']' => self.depth -= 1,
+                b',' | b':' if self.depth == 0 => return true,
+                _ => {}
+            }
+            self.at += 1;
+        }
+        false
+    }
+}
