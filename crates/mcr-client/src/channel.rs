@@ -104,16 +104,18 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// If connecting fails, or no head of a response arrives within [`Settings::head_timeout`]. A response with an error status
-    /// is not an error.
+    /// If connecting fails, or no head of a response arrives within [`Settings::head_timeout`], or
+    /// [`Settings::watch_head_timeout`] for a watch. A response with an error status is not an error.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
         let info = RequestInfo::of(&request);
         let settings = &self.0.settings;
-        let sent = tokio::time::timeout(settings.head_timeout, self.dispatch(request, &info)).await;
+        let after = match info.class {
+            RequestClass::Watch => settings.watch_head_timeout,
+            _ => settings.head_timeout,
+        };
+        let sent = tokio::time::timeout(after, self.dispatch(request, &info)).await;
         sent.unwrap_or_else(|_| {
-            let kind = TransportErrorKind::Timeout {
-                after: settings.head_timeout,
-            };
+            let kind = TransportErrorKind::Timeout { after };
             Err(TransportError::new(info.operation.clone(), kind))
         })
     }

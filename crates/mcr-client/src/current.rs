@@ -12,7 +12,7 @@ use crate::{
     body::{BodyTracker, RunningBodies},
     channel::Channel,
     refresh::CredentialRefresh,
-    request::RequestInfo,
+    request::{RequestClass, RequestInfo},
     state::TransportState,
 };
 
@@ -80,52 +80,60 @@ impl CurrentChannel {
     }
 
     /// Sends a request over the current channel. After a 401 it waits for newer credentials, and then sends the request once
-    /// more.
+    /// more. A watch that waits for its head moves to each channel that replaces the current one.
     pub(crate) async fn send(
         self: &Arc<Self>,
-        request: Request<Body>,
+        mut request: Request<Body>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         let info = RequestInfo::of(&request);
-        let generation = self.generation(&info)?;
-        let copy = try_clone(&request);
-        let number = generation.number;
-        let is_route = generation.channel.is_route();
-        let response = self.send_over(generation, request, &info).await?;
-        // Behind a route, the other cluster's transport has already handled the 401.
-        if response.status() != StatusCode::UNAUTHORIZED || is_route {
-            return Ok(response);
-        }
-        let has_newer = tokio::select! {
-            has_newer = self.refresh.report_refused(number, &self.state.settings) => has_newer,
-            () = self.state.closed.cancelled() => return Err(self.error(&info, TransportErrorKind::Gone)),
-        };
-        match copy {
-            Some(request) if has_newer => {
-                drop(response);
-                let generation = self.generation(&info)?;
-                self.send_over(generation, request, &info).await
+        let mut was_refused = false;
+        loop {
+            let generation = self.generation(&info)?;
+            let copy = try_clone(&request);
+            let number = generation.number;
+            let is_route = generation.channel.is_route();
+            if let Some(response) = self.send_over(generation, request, &info).await? {
+                // Behind a route, the other cluster's transport has already handled the 401.
+                if response.status() != StatusCode::UNAUTHORIZED || is_route || was_refused {
+                    return Ok(response);
+                }
+                was_refused = true;
+                let has_newer = tokio::select! {
+                    has_newer = self.refresh.report_refused(number, &self.state.settings) => has_newer,
+                    () = self.state.closed.cancelled() => return Err(self.error(&info, TransportErrorKind::Gone)),
+                };
+                if !has_newer || copy.is_none() {
+                    return Ok(response);
+                }
             }
-            _ => Ok(response),
+            let Some(copy) = copy else {
+                return Err(self.error(&info, TransportErrorKind::CredentialsRotated));
+            };
+            request = copy;
         }
     }
 
+    /// None if the channel was replaced while a watch waited for its head.
     async fn send_over(
         self: &Arc<Self>,
         generation: Arc<Generation>,
         request: Request<Body>,
         info: &RequestInfo,
-    ) -> Result<Response<ResponseBody>, TransportError> {
+    ) -> Result<Option<Response<ResponseBody>>, TransportError> {
+        // Some servers send the head of a watch only with its first event, which may be minutes away.
+        let is_watch = info.class == RequestClass::Watch;
         let sent = tokio::select! {
             biased;
             () = self.state.closed.cancelled() => return Err(self.error(info, TransportErrorKind::Gone)),
             sent = generation.channel.send(request) => sent,
+            () = generation.rotated.cancelled(), if is_watch => return Ok(None),
         };
         let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
         self.state.heard();
         let tracker = BodyTracker::new(self.state.clone(), info.class, &generation.rotated);
         let response = response.map(|body| body.track(tracker));
         generation.bodies.add(response.body().source());
-        Ok(response)
+        Ok(Some(response))
     }
 }
 

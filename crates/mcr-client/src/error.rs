@@ -64,6 +64,16 @@ pub enum TransportErrorKind {
         /// What is wrong with the response.
         problem: String,
     },
+    /// The response is larger than [`Settings::body_limit`](crate::Settings::body_limit).
+    #[error(
+        "the answer is larger than {} MiB, the limit of an answer that is read as a whole; ask for less: list in pages \
+         (ListParams::limit) or with a selector, or use a watch of the fleet",
+        *limit as f64 / f64::from(1 << 20)
+    )]
+    TooLarge {
+        /// The size limit in bytes.
+        limit: usize,
+    },
     /// The credentials were rotated before the response was complete. Send the request again.
     #[error("the connection was closed because the cluster's credentials were replaced; try again")]
     CredentialsRotated,
@@ -109,12 +119,16 @@ impl TransportError {
         self.kind == TransportErrorKind::Gone
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later. A response that is [too large](TransportErrorKind::TooLarge) would be
+    /// transferred each time.
     ///
     /// The cluster may have carried out the failed request, and only the response was lost. So repeat a write only if it may
     /// happen twice.
     pub fn is_retryable(&self) -> bool {
-        !self.is_gone()
+        !matches!(
+            self.kind,
+            TransportErrorKind::Gone | TransportErrorKind::TooLarge { .. }
+        )
     }
 }
 

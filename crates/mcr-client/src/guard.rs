@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use http_body_util::BodyExt;
+use http_body::Body as _;
 use serde::de::IgnoredAny;
 
 use crate::{
@@ -14,14 +14,18 @@ use crate::{
     request::RequestClass,
 };
 
+/// The size limit of an error response. A longer one is no `Status`.
+const ERROR_LIMIT: usize = 1 << 20;
+
 /// Passes on complete, well-formed responses, and those that kube does not parse as a whole. An error response without a
 /// Kubernetes `Status` gets one.
 ///
 /// # Errors
 ///
-/// If the response is not well formed, or its body fails.
+/// If the response is not well formed or larger than `limit` bytes, or if its body fails.
 pub(super) async fn guard(
     response: Response<ResponseBody>,
+    limit: usize,
 ) -> Result<Response<ResponseBody>, TransportError> {
     let status = response.status();
     let info = response.body().request().clone();
@@ -45,11 +49,12 @@ pub(super) async fn guard(
     };
     if failed {
         let (mut parts, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
         // kube puts the whole text of an error response into its log and its error, unless that is a Status.
-        let is_status =
-            well_formed(&body).is_ok() && serde_json::from_slice::<kube::core::Status>(&body).is_ok();
-        if is_json && is_status {
+        let is_status = |body: &Bytes| {
+            well_formed(body).is_ok() && serde_json::from_slice::<kube::core::Status>(body).is_ok()
+        };
+        let body = read_whole(body, ERROR_LIMIT).await?;
+        if let Some(body) = body.filter(|body| is_json && is_status(body)) {
             return Ok(Response::from_parts(parts, ResponseBody::buffered(body, info)));
         }
         parts.headers.remove(header::CONTENT_LENGTH);
@@ -73,9 +78,22 @@ pub(super) async fn guard(
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let body = body.collect().await?.to_bytes();
+    let Some(body) = read_whole(body, limit).await? else {
+        let kind = TransportErrorKind::TooLarge { limit };
+        return Err(TransportError::new(info.operation, kind));
+    };
     well_formed(&body).map_err(malformed)?;
     Ok(Response::from_parts(parts, ResponseBody::buffered(body, info)))
+}
+
+/// Reads a body to its end. None if it has more than `limit` bytes; the rest is not read, and the connection closes.
+async fn read_whole(mut body: ResponseBody, limit: usize) -> Result<Option<Bytes>, TransportError> {
+    if body.size_hint().lower() > limit as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let ended = body.read_part(&mut bytes, limit.saturating_add(1)).await?;
+    Ok((ended && bytes.len() <= limit).then(|| bytes.into()))
 }
 
 fn media_type(headers: &HeaderMap) -> Option<&str> {

@@ -28,7 +28,7 @@ impl Service<Request<Body>> for ClientService {
         let current = self.0.clone();
         Box::pin(async move {
             let response = current.send(request).await?;
-            guard(response)
+            guard(response, current.state.settings.body_limit)
                 .await
                 .map_err(|error| error.in_cluster(&current.state.cluster))
         })

@@ -1,19 +1,28 @@
-//! Time limits.
+//! Limits of time and size.
 
 use std::time::Duration;
 
 use http::HeaderValue;
 
-/// Time limits of connections, requests and responses.
+/// Time limits of connections, requests and responses, and the size limit of a response.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Time limit for DNS, TCP, proxy and TLS together. 10 s by default.
     pub connect_timeout: Duration,
-    /// Time limit from the start of a request to the head of its response, connecting included. 30 s by default.
+    /// Time limit from the start of a request to the head of its response, connecting included. 30 s by default. Watches have
+    /// [`watch_head_timeout`](Self::watch_head_timeout) instead.
     pub head_timeout: Duration,
+    /// The same for watches. 300 s by default.
+    ///
+    /// Some aggregated API servers and proxies send the head of a watch only with its first event. So this limit has to be longer
+    /// than the `timeoutSeconds` of watches, after which the server ends them.
+    pub watch_head_timeout: Duration,
     /// The longest pause between two parts of a body. It does not apply to watches, followed logs and upgraded connections.
     /// 30 s by default.
     pub read_timeout: Duration,
+    /// Size limit in bytes of a response that the `kube::Client` of a cluster receives as a whole: an object or a list. A larger one
+    /// fails with [`TooLarge`](crate::TransportErrorKind::TooLarge). 256 MiB by default.
+    pub body_limit: usize,
     /// How long an idle connection stays open. 60 s by default.
     pub idle_timeout: Duration,
     /// Each watch ends at a random time within this duration after the credentials were rotated. 18 s by default.
@@ -33,7 +42,9 @@ impl Default for Settings {
         Self {
             connect_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(30),
+            watch_head_timeout: Duration::from_secs(300),
             read_timeout: Duration::from_secs(30),
+            body_limit: 256 << 20,
             idle_timeout: Duration::from_secs(60),
             rotation_spread: Duration::from_secs(18),
             rotation_line_timeout: Duration::from_secs(10),

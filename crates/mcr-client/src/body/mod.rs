@@ -14,7 +14,6 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use mcr_access::internal::lock;
 use tokio::time::{Instant, Sleep};
 
@@ -97,30 +96,46 @@ impl ResponseBody {
         }
     }
 
-    /// Reads the body to its end.
+    /// Appends the next part of the body to `buffer`: until `buffer` holds `until` bytes or more, or until the body ends. Returns
+    /// whether the body has ended.
     ///
-    /// `expected` is a guess of its length in bytes. A good guess saves memory: a buffer that has to grow is copied, and is
-    /// held twice meanwhile. Not cancel safe: the bytes that were read are lost.
+    /// It reads whole pieces, as they arrive, so `buffer` may hold up to 64 KiB more than `until`. It allocates nothing before bytes
+    /// arrive. Meant for bodies that end by themselves, such as lists. A watch is read by frames: they end with a line when the
+    /// credentials are rotated, which parts don't.
+    ///
+    /// Cancel safe: the bytes that were appended stay in `buffer`, and the next call continues behind them.
     ///
     /// # Errors
     ///
-    /// If the body fails before its end.
-    pub async fn into_bytes(mut self, expected: usize) -> Result<Bytes, TransportError> {
-        let first = match self.frame().await {
-            Some(frame) => frame?.into_data().unwrap_or_default(),
-            None => Bytes::new(),
-        };
-        if self.is_end_stream() {
-            return Ok(first);
+    /// If the body fails before its end. The bytes that arrived before are in `buffer`. After an error, the body counts as ended.
+    ///
+    /// ```
+    /// # use mcr_client::{ResponseBody, TransportError};
+    /// async fn length(mut body: ResponseBody) -> Result<usize, TransportError> {
+    ///     let (mut length, mut part) = (0, Vec::new());
+    ///     loop {
+    ///         let ended = body.read_part(&mut part, 1 << 20).await?;
+    ///         length += part.len();
+    ///         part.clear();
+    ///         if ended {
+    ///             return Ok(length);
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub async fn read_part(&mut self, buffer: &mut Vec<u8>, until: usize) -> Result<bool, TransportError> {
+        loop {
+            if self.is_end_stream() {
+                return Ok(true);
+            }
+            if buffer.len() >= until {
+                return Ok(false);
+            }
+            match poll_fn(|context| self.poll_append(context, buffer)).await {
+                Some(appended) => appended?,
+                None => return Ok(true),
+            }
         }
-        // Allocated only now, because thousands of bodies may wait for their first bytes.
-        let mut bytes = Vec::with_capacity(expected.max(first.len()));
-        bytes.extend_from_slice(&first);
-        drop(first);
-        while let Some(appended) = poll_fn(|context| self.poll_append(context, &mut bytes)).await {
-            appended?;
-        }
-        Ok(bytes.into())
     }
 
     fn poll_append(

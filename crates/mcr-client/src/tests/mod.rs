@@ -3,11 +3,14 @@
 mod answers;
 mod certificates;
 mod connecting;
+mod limits;
+mod parts;
 mod pooling;
 mod proxies;
 mod server;
 mod swapping;
 mod tls;
+mod watch_heads;
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +28,7 @@ fn settings() -> Settings {
     Settings {
         connect_timeout: HOUR,
         head_timeout: HOUR,
+        watch_head_timeout: HOUR,
         read_timeout: HOUR,
         idle_timeout: HOUR,
         rotation_spread: Duration::ZERO,
