@@ -1,6 +1,6 @@
 //! What a fleet needs of memory, to the byte: a peak that does not depend on how many clusters join at once,
-//! nothing that is left of those that have left, and no second copy of the files they are found in. And what a watch of a
-//! hub needs that keeps a small part of each object.
+//! nothing that is left of those that have left, and no second copy of the files they are found in. What a watch of a
+//! hub needs that keeps a small part of each object. And a cluster that sends lists without end.
 //!
 //! By itself in its process, for the allocator counts what all of it allocates. API servers are simulated behind
 //! `kube::Client`, with what they hold in memory before anything is measured, and time is tokio's paused clock.
@@ -18,13 +18,16 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use bytes::Bytes;
+use futures::{future::BoxFuture, stream};
 use http::{Request, Response};
-use k8s_openapi::api::core::v1::ConfigMap;
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service as KubeService, ServiceAccount};
 use kube::client::Body;
 use mcr_core::{
-    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, HubEvent, HubWatch, KubeconfigFile,
-    Kubeconfigs, WatchHandle, WatchRequest, contexts,
+    Access, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, FleetSettings, HubEvent,
+    HubWatch, KubeconfigFile, Kubeconfigs, WatchHandle, WatchRequest, contexts,
 };
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_testkit::{
@@ -145,9 +148,13 @@ struct Running {
 
 impl Running {
     fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    fn start_with(change: impl FnOnce(&mut FleetSettings)) -> Self {
         let provider = ClustersProvider::new();
         let clusters = provider.handle();
-        let fleet = Fleet::builder().provider(provider).build();
+        let fleet = Fleet::builder().provider(provider).settings(change).build();
         let runs = fleet.clone();
         Self {
             fleet,
@@ -161,7 +168,11 @@ impl Running {
         let server = server.service().with_token(&server.admin_token());
         let asked = self.asked.clone();
         let client = kube::Client::new(Distant { server, asked }, "default");
-        let spec = ClusterSpec::new(ClusterName::new(name).unwrap(), client.into());
+        self.join_by(name, client.into());
+    }
+
+    fn join_by(&self, name: &str, access: Access) {
+        let spec = ClusterSpec::new(ClusterName::new(name).unwrap(), access);
         self.clusters.add(spec);
     }
 
@@ -334,6 +345,209 @@ fn contexts_taken_one_at_a_time_need_no_second_copy_of_their_file() {
             one_at_a_time < len / 4 && len < all,
             "a file of {len} bytes took {one_at_a_time} at most, and {all} all at once"
         );
+    });
+}
+
+type AnyBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A simulated API server that answers the lists of some kinds in another way. `lists` returns none for the others.
+#[derive(Clone)]
+struct Faulty {
+    server: SimService,
+    lists: fn(&str) -> Option<AnyBody>,
+}
+
+impl Faulty {
+    fn access(server: &SimCluster, lists: fn(&str) -> Option<AnyBody>) -> Access {
+        let server = server.service().with_token(&server.admin_token());
+        kube::Client::new(Self { server, lists }, "default").into()
+    }
+}
+
+impl Service<Request<Body>> for Faulty {
+    type Response = Response<AnyBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { server, lists } = self.clone();
+        Box::pin(async move {
+            let query = request.uri().query().unwrap_or_default();
+            let resource = request.uri().path().rsplit('/').next().unwrap_or_default();
+            let list = (!query.contains("watch=true")).then(|| lists(resource)).flatten();
+            Ok(match list {
+                Some(body) => Response::new(body),
+                None => server.answer(request).await.map(BodyExt::boxed_unsync),
+            })
+        })
+    }
+}
+
+/// A list with these `items`, each of which begins with a comma but the first.
+fn list_of(metadata: &str, items: &str) -> String {
+    format!(r#"{{"kind": "List", "apiVersion": "v1", "metadata": {metadata}, "items": [{items}"#)
+}
+
+/// An object of about `bytes` bytes, of which other objects have none.
+fn large_object(name: &str, bytes: usize) -> String {
+    let text = format!("{name}{}", "-".repeat(bytes));
+    format!(
+        r#"{{"metadata": {{"name": "{name}", "namespace": "default", "resourceVersion": "7"}}, "data": {{"value": "{text}"}}}}"#
+    )
+}
+
+/// How much a hostile server sends in one answer. Far more than the budget, and little enough for a test that fails.
+const NO_END: usize = 128 << 20;
+
+/// A body of `first`, and then of `next` until no reader can have the patience.
+fn without_end(first: String, mut next: impl FnMut(usize) -> String + Send + 'static) -> AnyBody {
+    let frames = (0..).scan(0, move |sent, i| {
+        let frame = if i == 0 { first.clone() } else { next(i) };
+        *sent += frame.len();
+        (*sent < NO_END).then(|| Ok::<_, Infallible>(Frame::data(Bytes::from(frame))))
+    });
+    StreamBody::new(stream::iter(frames)).boxed_unsync()
+}
+
+/// The lists of a hostile server: objects without end, pages without end, and one object without end.
+fn hostile(resource: &str) -> Option<AnyBody> {
+    let objects = |i: usize| format!(",{}", large_object(&format!("object-{i}"), 64 << 10));
+    static PAGES: AtomicUsize = AtomicUsize::new(0);
+    match resource {
+        "configmaps" => {
+            let first = large_object("first", 1_000);
+            Some(without_end(
+                list_of(r#"{"resourceVersion": "7"}"#, &first),
+                objects,
+            ))
+        }
+        "secrets" => {
+            let page = PAGES.fetch_add(1, Ordering::SeqCst);
+            if page * (1 << 20) > NO_END {
+                return None;
+            }
+            let objects = (0..16).map(|i| large_object(&format!("object-{page}-{i}"), 64 << 10));
+            let metadata = format!(r#"{{"resourceVersion": "7", "continue": "{page}"}}"#);
+            let list = list_of(&metadata, &objects.collect::<Vec<_>>().join(","));
+            Some(Full::from(list + "]}").boxed_unsync())
+        }
+        "services" => {
+            let object = r#"{"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"value": ""#;
+            let first = list_of(r#"{"resourceVersion": "7"}"#, object);
+            Some(without_end(first, |_| "x".repeat(64 << 10)))
+        }
+        _ => None,
+    }
+}
+
+/// A list of 1.2 MB that takes 20 seconds. Most of it is not held: fields that name who wrote them.
+fn slow(resource: &str) -> Option<AnyBody> {
+    static LIST: std::sync::OnceLock<Bytes> = std::sync::OnceLock::new();
+    const PIECES: usize = 20;
+    if resource != "configmaps" {
+        return None;
+    }
+    let list = LIST.get_or_init(|| {
+        let fields = "x".repeat(12_000);
+        let object = |i| {
+            json!({"metadata": {"name": format!("map-{i}"), "namespace": "default", "resourceVersion": "1",
+            "managedFields": [{"manager": fields}]}, "data": {"value": "a"}})
+        };
+        let items: Vec<_> = (0..100).map(object).collect();
+        let metadata = json!({"resourceVersion": "1"});
+        Bytes::from(
+            json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}).to_string(),
+        )
+    });
+    let piece = list.len().div_ceil(PIECES);
+    let frames = stream::unfold(0, move |sent| async move {
+        let at = |position: usize| position.min(list.len());
+        let frame = list.slice(at(sent)..at(sent + piece));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (!frame.is_empty()).then(|| (Ok::<_, Infallible>(Frame::data(frame)), sent + piece))
+    });
+    Some(StreamBody::new(frames).boxed_unsync())
+}
+
+/// One cluster that sends all that it can, and fifty whose lists take long.
+#[test]
+fn promise_15_lists_without_end_and_slow_ones_take_no_more_memory_than_their_budget() {
+    const SLOW: usize = 50;
+    const BUDGET: usize = 48 << 20;
+    alone(async || {
+        let servers = servers(SLOW + 1, 1);
+        let running = Running::start_with(|settings| {
+            let watch = Arc::make_mut(&mut settings.watch);
+            (watch.list_bytes, watch.fleet_list_bytes) = (16 << 20, BUDGET);
+        });
+        // What is made once.
+        drop((slow("configmaps"), hostile("services")));
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        running.join_by("hostile", Faulty::access(&servers[SLOW], hostile));
+        for (i, server) in servers[..SLOW].iter().enumerate() {
+            running.join_by(&format!("slow-{i}"), Faulty::access(server, slow));
+        }
+        running
+            .until("all are engaged", |fleet| fleet.clusters().len() == SLOW + 1)
+            .await;
+        let clusters = running.fleet.clusters();
+        let (hostile, slow): (Vec<_>, Vec<_>) = clusters
+            .iter()
+            .partition(|cluster| cluster.name().as_str() == "hostile");
+        let hostile = hostile[0];
+        let follow = |request| hostile.watch(request, None).unwrap();
+        let endless = [
+            follow(WatchRequest::of::<ConfigMap>()),
+            follow(WatchRequest::of::<Secret>()),
+            follow(WatchRequest::of::<KubeService>()),
+        ];
+        let live = [
+            follow(WatchRequest::of::<Pod>()),
+            follow(WatchRequest::of::<ServiceAccount>()),
+        ];
+        let slow: Vec<WatchHandle> = slow.into_iter().map(watch).collect();
+        // Nothing that is held takes so much: without a budget the test need not wait until the servers end.
+        let take_too_much = || MEMORY.peak_usage() - before > 2 * BUDGET;
+        running
+            .until("all but the endless kinds are listed", |_| {
+                assert!(!take_too_much(), "lists take more than their budget");
+                slow.iter().chain(&live).all(|handle| handle.status().synced)
+            })
+            .await;
+        running
+            .until("the endless kinds have failed", |_| {
+                assert!(!take_too_much(), "lists take more than their budget");
+                endless.iter().all(|handle| handle.status().problem.is_some())
+            })
+            .await;
+        let (peak, idle) = (MEMORY.peak_usage() - before, MEMORY.current_usage() - before);
+        println!("{} KiB at the peak, {} KiB in the end", peak >> 10, idle >> 10);
+        let problems = endless
+            .each_ref()
+            .map(|handle| handle.status().problem.unwrap().error.to_string());
+        println!("{problems:#?}");
+        assert!(
+            peak <= idle + BUDGET + (32 << 20),
+            "{peak} bytes at the peak, {idle} in the end"
+        );
+        for problem in &problems {
+            assert!(problem.contains(" MiB"), "{problem}");
+        }
+        assert!(endless.iter().all(|handle| !handle.status().synced));
+        // The others of the same cluster are live.
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "new", "namespace": "default"}});
+        servers[SLOW].create(account).unwrap();
+        let accounts = hostile.store::<ServiceAccount>().unwrap();
+        running
+            .until("it is there", |_| accounts.len().is_ok_and(|count| count == 1))
+            .await;
+        drop((endless, live, slow));
+        running.end().await;
     });
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcr_access::internal::lock;
-use mcr_store::{NotAnObject, ObjectChange, ObjectStore};
+use mcr_store::{NotAnObject, Object, ObjectChange, ObjectStore};
 
 use crate::{ChangeSink, WatchRequest};
 
@@ -96,6 +96,14 @@ impl Cache {
                 .flat_map(|object| store.upsert(object, true))
                 .collect::<Vec<_>>()
         });
+    }
+
+    /// The object that the store holds in the same version, or this one. Objects that wait for the end of a list are then held
+    /// once.
+    pub fn held_or(&self, object: Object) -> Arc<Object> {
+        let held = self.store.get(object.key());
+        held.filter(|held| held.same_version(&object))
+            .unwrap_or_else(|| Arc::new(object))
     }
 
     /// Counts an object that exists and could not be read, so that a listing does not delete it.

@@ -3,6 +3,10 @@
 mod api;
 mod env;
 mod grant;
+mod held;
+mod list;
+mod listing;
+mod page;
 mod progress;
 mod unreadable;
 
@@ -11,12 +15,14 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use mcr_client::{ResponseBody, internal::jitter};
-use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event, parse_list};
+use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::{
-    api::{list_page, start_watch},
-    progress::{EndedWatch, Position, Progress, Received},
+    api::start_watch,
+    held::HeldBytes,
+    listing::{Listing, Paging},
+    progress::{EndedWatch, Progress, Received},
     unreadable::Unreadable,
 };
 pub use self::{env::DriverEnv, grant::confirm_grant};
@@ -24,8 +30,7 @@ use crate::{
     WatchError, WatchRequest,
     counters::count,
     health::Phase,
-    permit::Permit,
-    target::{PlacedObject, UnreadableObject, WatchTarget},
+    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// A watch that has been open for this long without an event counts as one that works.
@@ -43,6 +48,10 @@ pub fn drive(target: Arc<dyn WatchTarget>, env: DriverEnv) -> impl Future<Output
         kind: target.query().clone(),
         progress: Progress::new(env.settings.retry_cap),
         unreadable: Unreadable::default(),
+        held: HeldBytes::new(env.settings.held_bytes),
+        paging: Paging::new(env.settings.page_size),
+        listing: None,
+        needed: 0,
         relist_not_before: Instant::now(),
         target,
         env,
@@ -63,6 +72,12 @@ struct Driver {
     encoder: Encoder,
     progress: Progress,
     unreadable: Unreadable,
+    held: HeldBytes,
+    paging: Paging,
+    /// A list that has failed and can be resumed. Boxed: a watch needs no room for it.
+    listing: Option<Box<Listing>>,
+    /// The bytes that the last list needed, if the fleet did not have them.
+    needed: usize,
     /// When the target may ask for a list again, after one that failed.
     relist_not_before: Instant,
 }
@@ -82,8 +97,8 @@ impl Driver {
                     Box::pin(self.list(endpoint)).await
                 }
             };
-            // Dropping the step at any point is safe: it applies objects one by one, and a list that is not complete
-            // deletes nothing.
+            // Dropping the step at any point is safe: objects of a list are applied when it is complete, one by one, and its
+            // deletions last.
             let result = tokio::select! {
                 result = step => result,
                 // Only a watch is interrupted: a target that asks all the time would keep a list from ending.
@@ -98,7 +113,6 @@ impl Driver {
                 }
             };
             if let Err(error) = result {
-                self.target.abort_listing();
                 Box::pin(self.failed(error)).await;
             }
         }
@@ -109,6 +123,10 @@ impl Driver {
         let health = &self.env.health;
         if health.phase.read(|now| now.phase == Phase::Down) {
             self.progress.cluster_down();
+            // Its objects would take memory from the lists of other clusters for as long as the cluster is down.
+            if self.listing.take().is_some() {
+                self.target.abort_listing();
+            }
         }
         health.up().await
     }
@@ -132,6 +150,12 @@ impl Driver {
             self.env.health.answered();
         }
         if retry.resume {
+            self.listing = None;
+        }
+        if self.listing.is_none() {
+            self.target.abort_listing();
+        }
+        if retry.resume {
             self.relist_not_before = Instant::now() + pause;
             self.target.relist_failed();
         }
@@ -149,77 +173,17 @@ impl Driver {
         }
     }
 
-    /// Lists everything, so that a watch can continue from there.
-    async fn list(&mut self, endpoint: u64) -> Result<(), WatchError> {
-        let started = Instant::now();
-        self.unreadable.list_started();
-        let resource_version = self.list_pages().await?;
-        self.unreadable.list_completed();
-        self.env.counts.listed(started.elapsed());
-        self.progress.listed(Position {
-            endpoint,
-            resource_version,
-        });
-        tracing::debug!(
-            cluster = %self.env.cluster, kind = %self.kind,
-            objects = self.target.objects(), took = ?started.elapsed(), "listed"
-        );
-        Ok(())
-    }
-
-    /// Puts the objects of all pages into the target. Returns the resource version of the list.
-    async fn list_pages(&mut self) -> Result<String, WatchError> {
-        self.target.begin_listing();
-        let newest = !self.target.may_list_from_cache();
-        let mut complete = true;
-        let mut continue_token: Option<String> = None;
-        let mut left = self.env.settings.list_timeout;
-        loop {
-            // The time without a permit does not count: the cluster can't help it. The permit is kept until the objects
-            // are applied, because it limits the bodies in memory.
-            let mut permit = Permit::acquire(&self.env.list_permits).await;
-            let asked = Instant::now();
-            let token = continue_token.as_deref();
-            // Boxed: thousands of tasks wait for a permit, and need no room for what comes after it.
-            let page = Box::pin(list_page(&self.env, &self.kind, newest, token, &mut permit));
-            let body = timeout(left, page)
-                .await
-                .map_err(|_| WatchError::Timeout(self.env.settings.list_timeout))??;
-            left = left.saturating_sub(asked.elapsed());
-            let page = parse_list(&body)?;
-            if !page.items.is_empty() {
-                self.progress.list_brought_objects();
-            }
-            for (i, item) in page.items.iter().enumerate() {
-                // An object without a name may be any of those that the list lacks.
-                complete &= !self
-                    .put(item, true)
-                    .is_err_and(|unreadable| unreadable.error.key.is_none());
-                // Decoding a large list must not hold up the other clusters of this thread.
-                if i % 256 == 255 {
-                    tokio::task::yield_now().await;
-                }
-            }
-            match page.continue_token {
-                Some(token) => continue_token = Some(token),
-                None => {
-                    self.target.finish_listing(complete);
-                    return Ok(page.resource_version);
-                }
-            }
-        }
-    }
-
     /// Watches until the API server ends the watch.
     async fn watch(&mut self, endpoint: u64) -> Result<(), WatchError> {
         let from = self.progress.watches_from(endpoint).unwrap_or_default();
-        // Boxed: a watch starts in a moment, and its task would keep the room for that all its life.
+        let asked = Instant::now();
+        // Boxed: most watches start in a moment, and their tasks would keep the room for that all their life.
         let response = Box::pin(start_watch(&self.env, &self.kind, from)).await?;
-        let started = Instant::now();
         let mut received = Received::Nothing;
-        let result = match response {
-            Ok(mut body) => self.read(&mut body, &mut received).await,
-            Err(error) => Err(error),
+        // A watch counts from its request, because some servers send the head only with the first event or the end.
+        let (started, result) = match response {
+            Ok(mut body) => (asked, self.read(&mut body, &mut received).await),
+            Err(error) => (Instant::now(), Err(error)),
         };
         let ended = EndedWatch {
             lasted: started.elapsed(),
@@ -290,7 +254,11 @@ impl Driver {
         *received = (*received).max(Received::Events);
         let (event, applied) = match parse_event(line)? {
             WatchEvent::Put(event) => {
-                let applied = self.put(event.item(), false).ok().flatten();
+                let object = self.encode(event.item()).ok().flatten();
+                let applied = object.filter(|object| self.put(object, false).is_ok());
+                if let Some(put) = &applied {
+                    self.held.put(&put.object, &*self.target)?;
+                }
                 (event, applied)
             }
             WatchEvent::Deleted(event) => {
@@ -303,12 +271,14 @@ impl Driver {
             }
             WatchEvent::Bookmark { resource_version } => {
                 *received = Received::Bookmarks;
+                self.paging.watched();
                 self.progress.advance(resource_version);
                 return Ok(());
             }
             WatchEvent::Error(status) => return Err(WatchError::from_status(status, None)),
         };
         count(&self.env.counts.events);
+        self.paging.watched();
         self.progress.advance(match applied {
             Some(applied) => applied.object.resource_version().to_owned(),
             None => event.resource_version().unwrap_or_default(),
@@ -316,25 +286,32 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts an object into the target; none if the target does not hold it. An object that can't be read is left out.
-    fn put(&mut self, item: Item<'_>, initial: bool) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let put = self.target.put(item, initial, &mut self.encoder);
-        match &put {
-            Ok(Some(put)) => self.unreadable.remove(put.place.as_ref(), put.object.key()),
-            Ok(None) => {}
-            Err(unreadable) => {
-                if self.unreadable.add(unreadable) {
-                    let UnreadableObject { place, error } = unreadable;
-                    let name = error.key.as_ref().map(ToString::to_string);
-                    tracing::warn!(
-                        cluster = %self.env.cluster, kind = %self.kind, place = place.as_deref(), object = name, %error,
-                        "an object can't be read and is left out; the store keeps the version of it that it has"
-                    );
-                }
-                count(&self.env.counts.skipped);
-            }
+    /// Encodes an object; none if the target does not hold it. An object that can't be read is left out.
+    fn encode(&mut self, item: Item<'_>) -> Encoded {
+        let encoded = self.target.encode(item, &mut self.encoder);
+        encoded.inspect_err(|unreadable| self.leave_out(unreadable))
+    }
+
+    /// Puts an object into the target.
+    fn put(&mut self, object: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
+        let put = self.target.put(object, initial);
+        if put.is_ok() {
+            self.unreadable.remove(object.place.as_ref(), object.object.key());
         }
-        put
+        put.inspect_err(|unreadable| self.leave_out(unreadable))
+    }
+
+    /// Counts an object that can't be read, and logs it.
+    fn leave_out(&mut self, unreadable: &UnreadableObject) {
+        if self.unreadable.add(unreadable) {
+            let UnreadableObject { place, error } = unreadable;
+            let name = error.key.as_ref().map(ToString::to_string);
+            tracing::warn!(
+                cluster = %self.env.cluster, kind = %self.kind, place = place.as_deref(), object = name, %error,
+                "an object can't be read and is left out; the store keeps the version of it that it has"
+            );
+        }
+        count(&self.env.counts.skipped);
     }
 }
 
@@ -356,11 +333,10 @@ mod tests {
     use mcr_access::ClusterName;
     use mcr_client::{Transport, internal::Observable};
     use mcr_store::TemplateRegistry;
-    use tokio::sync::Semaphore;
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::{WatchStatus, health::Health, shared::SharedWatch};
+    use crate::{WatchSettings, WatchStatus, budget::ListBudget, health::Health, shared::SharedWatch};
 
     /// An environment without a server.
     fn env(request: &WatchRequest, phase: Phase) -> DriverEnv {
@@ -368,7 +344,7 @@ mod tests {
             cluster: ClusterName::unchecked("a"),
             transport: Transport::new(ClusterName::unchecked("a")),
             health: Arc::new(Health::new(phase)),
-            list_permits: Arc::new(Semaphore::new(1)),
+            list_budget: Arc::new(ListBudget::new(&WatchSettings::default())),
             settings: Arc::default(),
             counts: Arc::default(),
             templates: Arc::new(TemplateRegistry::new(request.encoding())),
@@ -409,6 +385,9 @@ mod tests {
         fn objects(&self) -> usize {
             0
         }
+        fn held_bytes(&self) -> usize {
+            0
+        }
         fn begin_listing(&self) {
             self.push("begins");
         }
@@ -419,15 +398,13 @@ mod tests {
             self.push("breaks off");
             self.stop.cancel();
         }
-        fn put(
-            &self,
-            _: Item<'_>,
-            _: bool,
-            _: &mut Encoder,
-        ) -> Result<Option<PlacedObject>, UnreadableObject> {
+        fn encode(&self, _: Item<'_>, _: &mut Encoder) -> Encoded {
             Ok(None)
         }
-        fn delete(&self, _: Item<'_>, _: &mut Encoder) -> Result<Option<PlacedObject>, UnreadableObject> {
+        fn put(&self, _: &PlacedObject, _: bool) -> Result<(), UnreadableObject> {
+            Ok(())
+        }
+        fn delete(&self, _: Item<'_>, _: &mut Encoder) -> Encoded {
             Ok(None)
         }
         fn driver_status(&self) -> &Observable<WatchStatus> {

@@ -69,6 +69,45 @@ pub enum WatchError {
     /// The response took too long.
     #[error("no answer within {} s", .0.as_secs())]
     Timeout(Duration),
+    /// The list takes more memory than one list may take.
+    #[error(
+        "the list takes {} of memory, and one list may take {} (WatchSettings::list_bytes). Watch fewer objects with a selector, or raise the limit",
+        mib(*.bytes), mib(*.limit)
+    )]
+    ListTooLarge {
+        /// What the list took when it failed.
+        bytes: usize,
+        /// [`WatchSettings::list_bytes`](crate::WatchSettings::list_bytes).
+        limit: usize,
+    },
+    /// The list needs more memory, and other lists of the fleet hold all that lists may take together.
+    #[error(
+        "the list needs {} of memory, and all lists together may take {} (WatchSettings::fleet_list_bytes). It is tried again when others have ended; raise the limit if this stays",
+        mib(*.bytes), mib(*.limit)
+    )]
+    ListBudgetSpent {
+        /// What the list needs.
+        bytes: usize,
+        /// [`WatchSettings::fleet_list_bytes`](crate::WatchSettings::fleet_list_bytes).
+        limit: usize,
+    },
+    /// The objects of the watch take more memory than one watch may hold.
+    #[error(
+        "the objects take {} of memory, and one watch may hold {} (WatchSettings::held_bytes). Delete objects, watch fewer with a selector, or raise the limit",
+        mib(*.bytes), mib(*.limit)
+    )]
+    HoldsTooMuch {
+        /// What the objects take.
+        bytes: usize,
+        /// [`WatchSettings::held_bytes`](crate::WatchSettings::held_bytes).
+        limit: usize,
+    },
+}
+
+/// A size in words, rounded up, so that no size above a limit reads like the limit.
+fn mib(bytes: usize) -> String {
+    let tenths = (bytes as u128 * 10).div_ceil(1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
 impl WatchError {
@@ -120,6 +159,9 @@ impl WatchError {
         "malformed",
         "transport",
         "timeout",
+        "list_too_large",
+        "list_budget_spent",
+        "holds_too_much",
     ];
 
     /// The kind of error as one word, for metrics.
@@ -136,12 +178,20 @@ impl WatchError {
             Self::Malformed(_) => "malformed",
             Self::Transport(_) => "transport",
             Self::Timeout(_) => "timeout",
+            Self::ListTooLarge { .. } => "list_too_large",
+            Self::ListBudgetSpent { .. } => "list_budget_spent",
+            Self::HoldsTooMuch { .. } => "holds_too_much",
         }
     }
 
     /// Whether the error is about the whole cluster, not about one kind in it.
     pub fn concerns_cluster(&self) -> bool {
         matches!(self, Self::Unauthorized | Self::Transport(_) | Self::Timeout(_))
+    }
+
+    /// Whether the kind is too large. Each attempt to list it transfers it again.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::ListTooLarge { .. } | Self::HoldsTooMuch { .. })
     }
 
     /// Whether somebody must change something before the kind can be listed.

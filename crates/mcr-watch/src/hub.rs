@@ -11,13 +11,13 @@ use kube::Client;
 use mcr_access::{AccessPolicy, ClusterName};
 use mcr_client::{Dialer, Transport};
 use mcr_store::{Object, ObjectKey, ObjectMetadata, TemplateRegistry};
-use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::event::HubEvent;
 use self::target::{HubTarget, Projection};
 use crate::{
     WatchRequest, WatchSettings, WatchStatus,
+    budget::ListBudget,
     driver::{DriverEnv, drive},
     health::{Health, Phase},
     target::WatchTarget,
@@ -220,7 +220,7 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
             cluster: start.name,
             transport,
             health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
-            list_permits: Arc::new(Semaphore::new(1)),
+            list_budget: Arc::new(ListBudget::new(&start.settings)),
             settings: start.settings,
             counts: Arc::default(),
             templates: Arc::new(TemplateRegistry::new(self.target.query().encoding())),

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod budget;
 mod cache;
 mod counters;
 mod driver;
@@ -37,6 +38,7 @@ pub use watches::WatchHandle;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::{
+        budget::ListBudget,
         cache::Cache,
         counters::{CountersByKind, KindCounters, count},
         driver::{DriverEnv, confirm_grant, drive},
@@ -47,7 +49,7 @@ pub mod internal {
         notice::{Ledger, Notice, NoticeKind},
         permit::Permit,
         shared::{Feed, Grant, SharedWatch},
-        target::{PlacedObject, UnreadableObject, WatchTarget},
+        target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
         watches::Watches,
     };
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WatchSettings {
-    /// The timeout of a list, from the request to the last byte of the last page. Default 5 minutes.
+    /// The timeout of one page of a list, from the request to the last byte. Default 5 minutes. A page that takes longer is asked for
+    /// again with fewer objects.
     pub list_timeout: Duration,
-    /// How many objects a page of a repeated list has. The first list is one page, from the API server's cache. Default
-    /// 500.
+    /// How many objects a page of a repeated list has at most. The first list comes in one response, from the API server's cache.
+    /// Default 500.
     pub page_size: u32,
     /// How long the API server is asked to keep a watch open. Each watch asks for up to a tenth less, at random. Default
     /// 290 seconds.
@@ -17,8 +18,24 @@ pub struct WatchSettings {
     /// How long a watch that has received bookmarks may be silent; API servers send bookmarks every minute. After that
     /// its connection counts as dead, and the watch continues over another one. Default 150 seconds.
     pub silence_timeout: Duration,
-    /// The longest pause between attempts for a kind that can't be listed. Default 15 seconds.
+    /// The longest pause between attempts for a kind that can't be listed. Default 15 seconds. A kind that is too large, see
+    /// [`list_bytes`](Self::list_bytes) and [`held_bytes`](Self::held_bytes), is tried again after 5 minutes, because each
+    /// attempt transfers it again.
     pub retry_cap: Duration,
+    /// The memory that one list may take until it is complete, in bytes: the part of it that was read last, and its objects in
+    /// their compact form. A larger list fails with [`WatchError::ListTooLarge`](crate::WatchError::ListTooLarge). Default
+    /// 256 MiB.
+    pub list_bytes: usize,
+    /// The memory that all lists of the fleet may take together until they are complete, in bytes. Each list begins with a
+    /// 32nd of it (at least 1 MiB and at most 16 MiB) and waits for its turn if that is not free. A list that needs more waits
+    /// up to 10 seconds, and then fails with [`WatchError::ListBudgetSpent`](crate::WatchError::ListBudgetSpent). Default
+    /// 512 MiB; less than 1 MiB counts as 1 MiB.
+    pub fleet_list_bytes: usize,
+    /// The memory that the objects of one watch may take, in bytes: those of one kind in one cluster, or of one kind in all
+    /// clusters of a scope endpoint. A watch with more fails with
+    /// [`WatchError::HoldsTooMuch`](crate::WatchError::HoldsTooMuch); its store stays readable and is no longer kept up to
+    /// date. Default none: no limit.
+    pub held_bytes: Option<usize>,
 }
 
 impl Default for WatchSettings {
@@ -29,6 +46,9 @@ impl Default for WatchSettings {
             watch_timeout: Duration::from_secs(290),
             silence_timeout: Duration::from_secs(150),
             retry_cap: Duration::from_secs(15),
+            list_bytes: 256 << 20,
+            fleet_list_bytes: 512 << 20,
+            held_bytes: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ChangeSink, KindStatus, WatchError, WatchProblem, WatchRequest, WatchStatus,
     cache::Cache,
-    target::{PlacedObject, UnreadableObject, WatchTarget},
+    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// A watch that fills the caches of several others, as the watch of a scope endpoint fills those of its clusters.
@@ -126,6 +126,7 @@ impl SharedWatch {
             synced: status.synced,
             objects: cache.store().len(),
             bytes: cache.store().bytes(),
+            held_bytes: cache.store().held_bytes(),
             skipped: status.skipped,
             lists: status.lists,
             last_event: status.last_event,
@@ -367,6 +368,10 @@ impl WatchTarget for SharedWatch {
         self.cache.load().store().len()
     }
 
+    fn held_bytes(&self) -> usize {
+        self.cache.load().store().held_bytes()
+    }
+
     fn begin_listing(&self) {
         self.cache.load().store().begin_listing();
     }
@@ -381,24 +386,20 @@ impl WatchTarget for SharedWatch {
         self.cache.load().store().finish_listing(false);
     }
 
-    fn put(
-        &self,
-        item: Item<'_>,
-        initial: bool,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let encoded = item.and_then(|object| object.encode(None, encoder));
-        let object = Arc::new(encoded.inspect_err(|error| self.cache.load().skip(error))?);
-        self.cache()
-            .apply(&self.request, |store| store.upsert(object.clone(), initial));
+        let object = encoded.inspect_err(|error| self.cache.load().skip(error))?;
+        let object = self.cache.load().held_or(object);
         Ok(Some(PlacedObject { place: None, object }))
     }
 
-    fn delete(
-        &self,
-        item: Item<'_>,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
+    fn put(&self, PlacedObject { object, .. }: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
+        self.cache()
+            .apply(&self.request, |store| store.upsert(object.clone(), initial));
+        Ok(())
+    }
+
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let object = Arc::new(item?.encode(None, encoder)?);
         self.cache()
             .apply(&self.request, |store| store.delete(object.clone()));

@@ -69,6 +69,9 @@ pub struct KindStatus {
     pub objects: usize,
     /// The number of bytes of JSON in the store.
     pub bytes: usize,
+    /// The memory that the objects in the store take, in bytes. [`WatchSettings::held_bytes`](crate::WatchSettings::held_bytes)
+    /// can limit it.
+    pub held_bytes: usize,
     /// The number of objects that are missing in the store because they could not be read.
     pub skipped: u64,
     /// The number of complete lists that have been read.

@@ -22,6 +22,9 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// The number of objects.
     fn objects(&self) -> usize;
 
+    /// The memory that the objects take, in bytes. A target that keeps something else instead of objects returns 0.
+    fn held_bytes(&self) -> usize;
+
     /// Starts a listing: every object counts as unseen until it is put in.
     fn begin_listing(&self);
 
@@ -31,17 +34,15 @@ pub trait WatchTarget: Send + Sync + 'static {
     /// Ends a listing that broke off. Deletes nothing.
     fn abort_listing(&self);
 
-    /// Puts an object in. Returns none if the object does not belong here.
-    fn put(
-        &self,
-        item: Item<'_>,
-        initial: bool,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject>;
+    /// Encodes an object. Returns none if the object does not belong here.
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder)
+    -> Result<Option<PlacedObject>, UnreadableObject>;
+
+    /// Puts an object in. `initial`: it comes from a list.
+    fn put(&self, object: &PlacedObject, initial: bool) -> Result<(), UnreadableObject>;
 
     /// Deletes an object. Returns none if the object does not belong here.
-    fn delete(&self, item: Item<'_>, encoder: &mut Encoder)
-    -> Result<Option<PlacedObject>, UnreadableObject>;
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded;
 
     /// The status as the driver changes it.
     fn driver_status(&self) -> &Observable<WatchStatus>;
@@ -93,6 +94,9 @@ pub trait WatchTarget: Send + Sync + 'static {
         None
     }
 }
+
+/// An object of a list or an event; none if it does not belong to the target.
+pub type Encoded = Result<Option<PlacedObject>, UnreadableObject>;
 
 /// An object of a list or an event that can't be read.
 #[derive(Debug)]

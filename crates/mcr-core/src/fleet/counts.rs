@@ -147,6 +147,9 @@ mod tests {
             WatchError::Malformed(text()),
             WatchError::Transport(text()),
             WatchError::Timeout(Duration::ZERO),
+            WatchError::ListTooLarge { bytes: 2, limit: 1 },
+            WatchError::ListBudgetSpent { bytes: 2, limit: 1 },
+            WatchError::HoldsTooMuch { bytes: 2, limit: 1 },
         ] {
             cells.failure(&error);
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use mcr_client::Dialer;
-use mcr_watch::internal::KindTables;
+use mcr_watch::internal::{KindTables, ListBudget};
 use tokio::{
     runtime::{EnterGuard, Handle},
     sync::Semaphore,
@@ -17,8 +17,7 @@ pub(crate) struct Resources {
     pub(crate) settings: FleetSettings,
     /// Limits how many clusters connect at once.
     pub(crate) connect_permits: Arc<Semaphore>,
-    /// Limits how many lists run at once.
-    pub(crate) list_permits: Arc<Semaphore>,
+    pub(crate) list_budget: Arc<ListBudget>,
     pub(crate) kinds: KindTables,
     pub(crate) observers: Observers,
     pub(crate) dialer: Dialer,
@@ -31,7 +30,7 @@ impl Resources {
     pub(crate) fn new(settings: FleetSettings) -> Self {
         Self {
             connect_permits: Arc::new(Semaphore::new(settings.connects.max(1))),
-            list_permits: Arc::new(Semaphore::new(settings.lists.max(1))),
+            list_budget: Arc::new(ListBudget::new(&settings.watch)),
             kinds: KindTables::default(),
             observers: Observers::default(),
             dialer: Dialer::with_settings(&settings.access_policy, settings.transport.clone()),

@@ -14,8 +14,6 @@ pub struct FleetSettings {
     pub drain_grace: Duration,
     /// How many clusters connect at once. Default 64. 0 counts as 1.
     pub connects: usize,
-    /// How many lists run at once. Default 32. 0 counts as 1.
-    pub lists: usize,
     /// The time of silence after which a cluster is probed. Default 20 seconds, so that a silent cluster is Unreachable
     /// within 30 seconds. It is longer in large fleets, see [`probes_per_second`](Self::probes_per_second).
     pub probe_after: Duration,
@@ -48,7 +46,6 @@ impl Default for FleetSettings {
             removal_grace: Duration::from_secs(30),
             drain_grace: Duration::from_secs(10),
             connects: 64,
-            lists: 32,
             probe_after: Duration::from_secs(20),
             probes_per_second: 100,
             probe_timeout: Duration::from_secs(8),

@@ -149,7 +149,8 @@ async fn a_cluster_that_dies_is_unreachable_at_once_and_goes_on_where_it_was() {
 async fn silent_newcomers_do_not_keep_a_healthy_one_waiting() {
     let good = Server::in_memory(says_nothing_more);
     let running = Running::start_with(|settings| {
-        settings.lists = 2;
+        // Two lists begin at once.
+        Arc::make_mut(&mut settings.watch).fleet_list_bytes = 2 << 20;
         settings.connects = 2;
     });
     let mut watches = Vec::new();
@@ -246,6 +247,22 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
     assert!(changed.is_err(), "{changed:?}");
     assert!(server.probes() > before + 5);
     // From here on the watch stays open, requests are taken, and nothing comes.
+    server.fall_silent();
+    unreachable_in_time(&one.cluster).await;
+    ready_in_time(&one, &server).await;
+    one.running.stop().await;
+}
+
+/// A watch may wait for its head for minutes. That does not hide that the server is silent.
+#[tokio::test(start_paused = true)]
+async fn a_silent_cluster_is_found_out_while_a_watch_waits_for_its_head() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::silence(),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.log.becomes(&["+a"]).await;
+    for_millis(1000).await;
     server.fall_silent();
     unreachable_in_time(&one.cluster).await;
     ready_in_time(&one, &server).await;

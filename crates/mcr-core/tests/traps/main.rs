@@ -9,9 +9,12 @@
 mod dead;
 mod harness;
 mod hub;
+mod late_heads;
 mod leaving;
+mod limits;
 mod lists;
 mod namespaces;
+mod pages;
 mod panics;
 mod reads;
 mod ready;

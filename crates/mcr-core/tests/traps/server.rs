@@ -172,6 +172,18 @@ impl Answer {
         self
     }
 
+    /// Waits before all else, so that the head comes late, too.
+    pub(crate) fn after(mut self, time: Duration) -> Self {
+        self.steps.insert(0, Step::Wait(time));
+        self
+    }
+
+    /// Waits for a permit before all else, so that the head comes late, too.
+    pub(crate) fn after_gate(mut self, gate: &Arc<Semaphore>) -> Self {
+        self.steps.insert(0, Step::Gate(gate.clone()));
+        self
+    }
+
     pub(crate) fn live(mut self) -> Self {
         self.steps.push(Step::Live);
         self

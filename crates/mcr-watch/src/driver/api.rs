@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -10,51 +9,61 @@ use mcr_client::{ResponseBody, internal::jitter};
 use mcr_store::parse_status;
 use tokio::time::timeout;
 
-use super::env::DriverEnv;
-use crate::{WatchError, WatchRequest, permit::Permit};
+use super::{env::DriverEnv, listing::Source};
+use crate::{WatchError, WatchRequest};
 
-/// How long a list keeps its permit while it waits for the response. Hundreds of silent clusters may stand in line
-/// before a healthy one, so this is short. When the response comes, the list acquires a permit again.
-const PERMIT_WHILE_WAITING: Duration = Duration::from_millis(250);
+/// What a page is asked for by.
+#[derive(Clone, Copy)]
+pub(super) struct PageRequest<'a> {
+    pub(super) kind: &'a WatchRequest,
+    pub(super) source: Source,
+    pub(super) size: u32,
+    pub(super) continue_token: Option<&'a str>,
+}
 
-/// How long a list keeps its permit while it reads the body: a slow cluster must not keep the others from listing.
-const PERMIT_WHILE_READING: Duration = Duration::from_secs(10);
+/// Why there is no page.
+#[derive(Debug)]
+pub(super) enum PageError {
+    /// The version of the list has expired. The token, if there is one, continues the list at a newer version.
+    Expired { continue_token: Option<String> },
+    /// No response came, or the API server refused.
+    Refused(WatchError),
+    /// The response took too long, broke off, or can't be used.
+    Body(WatchError),
+}
 
-/// Sends the request for one page of a list and reads the body of the response. `newest` asks for the newest state, in pages.
-/// Otherwise the list may come from the API server's cache, in one page: a limit would turn it into a read from etcd.
-pub(super) async fn list_page(
-    env: &DriverEnv,
-    kind: &WatchRequest,
-    newest: bool,
-    continue_token: Option<&str>,
-    permit: &mut Permit,
-) -> Result<Bytes, WatchError> {
-    let limit = env.settings.page_size.to_string();
-    let scope = if newest {
-        ("limit", limit.as_str())
-    } else {
-        ("resourceVersion", "0")
+impl From<PageError> for WatchError {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::Expired { .. } => Self::Expired,
+            PageError::Refused(error) | PageError::Body(error) => error,
+        }
+    }
+}
+
+/// Sends the request for one page of a list and returns the body of the response.
+pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<ResponseBody, PageError> {
+    let limit = page.size.to_string();
+    let source = match page.source {
+        // Without a limit: it would turn the list into a read from etcd.
+        Source::Cache => Some(("resourceVersion", "0")),
+        Source::Pages => Some(("limit", limit.as_str())),
+        Source::Whole => None,
     };
-    let next = continue_token.map(|token| ("continue", token));
-    let request = get(
-        kind,
-        kind.accept_list(),
-        [Some(scope), next].into_iter().flatten(),
-    )?;
-    let sent = env.transport.send(request);
-    let response = permit.hold_at_most(PERMIT_WHILE_WAITING, sent).await;
-    let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
-    let response = check_status(response).await?;
-    // The API server accepts the credentials and answers. Count that now, however long the body takes: a controller
-    // that sees the kind listed may change how the cluster is reached, and by then this connection must count as one
-    // that works.
-    env.health.answered();
-    permit.acquire_again(&env.list_permits).await;
-    let body = response.into_body().into_bytes(env.counts.expected_page());
-    let body = permit.hold_at_most(PERMIT_WHILE_READING, body).await;
-    let body = body.map_err(|e| WatchError::from_transport(&e.into()))?;
-    env.counts.read_page(body.len());
-    Ok(body)
+    let next = page.continue_token.map(|token| ("continue", token));
+    let request = get(page.kind, page.kind.accept_list(), source.into_iter().chain(next))
+        .map_err(PageError::Refused)?;
+    let response = env.transport.send(request).await;
+    let response = response.map_err(|e| PageError::Refused(WatchError::from_transport(&e.into())))?;
+    match check_status(response).await {
+        Ok(response) => Ok(response.into_body()),
+        Err(refusal) if page.continue_token.is_some() && matches!(refusal.error, WatchError::Expired) => {
+            Err(PageError::Expired {
+                continue_token: refusal.continue_token,
+            })
+        }
+        Err(refusal) => Err(PageError::Refused(refusal.error)),
+    }
 }
 
 /// Starts a watch from a resource version. The outer error means that no response came, the inner error that the API
@@ -76,7 +85,8 @@ pub(super) async fn start_watch(
     ];
     let response = env.transport.send(get(kind, kind.accept_watch(), query)?).await;
     let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
-    Ok(check_status(response).await.map(Response::into_body))
+    let accepted = check_status(response).await;
+    Ok(accepted.map(Response::into_body).map_err(|refusal| refusal.error))
 }
 
 /// Builds the GET request for a kind, with its selectors and these query parameters.
@@ -100,8 +110,15 @@ fn get<'q>(
         .map_err(|_| WatchError::Malformed(format!("{kind} does not make a valid URL")))
 }
 
+/// An answer that is not a success.
+struct Refusal {
+    error: WatchError,
+    /// Continues an expired list at a newer version.
+    continue_token: Option<String>,
+}
+
 /// Turns a response that is not a success into its error.
-async fn check_status(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, WatchError> {
+async fn check_status(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Refusal> {
     const MAX_STATUS: usize = 64 << 10;
     if response.status().is_success() {
         return Ok(response);
@@ -118,7 +135,15 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
         .and_then(Result::ok)
         .map(|collected| collected.to_bytes())
         .unwrap_or_default();
-    Err(WatchError::from_status(parse_status(code, &body), retry_after))
+    let mut status = parse_status(code, &body);
+    let continue_token = status
+        .metadata
+        .take()
+        .and_then(|metadata| metadata.continue_token);
+    Err(Refusal {
+        error: WatchError::from_status(status, retry_after),
+        continue_token: continue_token.filter(|token| !token.is_empty()),
+    })
 }
 
 /// The time to wait that a `Retry-After` asks for: seconds, or a date ([RFC 9110, section 10.2.3]). None for a date in the past.

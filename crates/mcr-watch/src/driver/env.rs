@@ -5,9 +5,8 @@ use std::sync::Arc;
 use mcr_access::ClusterName;
 use mcr_client::Transport;
 use mcr_store::TemplateRegistry;
-use tokio::sync::Semaphore;
 
-use crate::{WatchSettings, counters::KindCounters, health::Health};
+use crate::{WatchSettings, budget::ListBudget, counters::KindCounters, health::Health};
 
 /// What a driver uses of its cluster and of the fleet.
 #[derive(Clone)]
@@ -18,8 +17,8 @@ pub struct DriverEnv {
     pub transport: Transport,
     /// Says when the cluster is connected, and receives the outcomes of requests.
     pub health: Arc<Health>,
-    /// Limits the lists at once in the whole fleet.
-    pub list_permits: Arc<Semaphore>,
+    /// Limits the memory that the lists of the whole fleet take at once.
+    pub list_budget: Arc<ListBudget>,
     /// Timeouts and sizes.
     pub settings: Arc<WatchSettings>,
     /// The counters of this kind, which all its watches share.

@@ -2,13 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use mcr_store::{ObjectKey, parse_list};
+use mcr_store::ObjectKey;
 use tokio::time::{sleep, timeout};
 
-use super::{api::list_page, env::DriverEnv};
+use super::{api::PageRequest, env::DriverEnv, listing::Source, page::Page};
 use crate::{
     WatchError, WatchRequest,
-    permit::Permit,
     shared::{Grant, SharedWatch},
 };
 
@@ -63,18 +62,28 @@ fn has_exactly(watch: &SharedWatch, keys: &HashSet<ObjectKey>) -> bool {
 async fn list_keys(request: &WatchRequest, env: &DriverEnv) -> Result<HashSet<ObjectKey>, WatchError> {
     let request = request.clone().metadata_only();
     let mut keys = HashSet::new();
-    let mut continue_token: Option<String> = None;
+    let (mut continue_token, mut bytes) = (None::<String>, 0);
+    let mut reservation = env.list_budget.begin().await;
     loop {
-        let mut permit = Permit::acquire(&env.list_permits).await;
-        let body = list_page(env, &request, true, continue_token.as_deref(), &mut permit).await?;
-        let page = parse_list(&body)?;
-        for object in page.items.iter().flatten() {
-            let metadata = object.metadata();
-            let namespace = metadata.namespace().map(Into::into);
-            let name = metadata.name().map(Into::into);
-            keys.extend(name.map(|name| ObjectKey { namespace, name }));
+        let request = PageRequest {
+            kind: &request,
+            source: Source::Pages,
+            size: env.settings.page_size,
+            continue_token: continue_token.as_deref(),
+        };
+        let mut page = Page::request(env, request, &mut reservation).await?;
+        while let Some(objects) = page.read(&mut reservation, bytes).await? {
+            for object in objects.iter().flatten() {
+                let metadata = object.metadata();
+                let namespace = metadata.namespace().map(Into::into);
+                let name = metadata.name().map(Into::into);
+                let Some(name) = name else { continue };
+                let key = ObjectKey { namespace, name };
+                bytes += size_of_val(&key) + key.to_string().len();
+                keys.insert(key);
+            }
         }
-        match page.continue_token {
+        match page.finish()?.continue_token {
             Some(token) => continue_token = Some(token),
             None => return Ok(keys),
         }

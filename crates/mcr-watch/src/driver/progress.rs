@@ -21,6 +21,10 @@ const STUCK_AFTER: u32 = 3;
 /// why a kind is not watched for a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The pause after a list or a store was too large. Each attempt transfers everything again, and a person who
+/// deletes objects or raises a limit takes minutes.
+const TOO_LARGE_PAUSE: Duration = Duration::from_secs(300);
+
 /// Where a watch continues: a resource version, and the endpoint that it belongs to.
 #[derive(Debug)]
 pub(super) struct Position {
@@ -134,9 +138,9 @@ impl Progress {
         };
     }
 
-    /// A page of the current list has brought objects. This holds for the lists after it as well, until one is complete:
-    /// a move to another endpoint ends a list without an error.
-    pub(super) fn list_brought_objects(&mut self) {
+    /// The objects of a list are applied from now on. This holds for the lists after it as well, until one has been applied: a
+    /// move to another endpoint ends a list without an error.
+    pub(super) fn list_brings_objects(&mut self) {
         if let State::Interrupted { brought, .. } = &mut self.state {
             *brought = true;
         }
@@ -194,7 +198,7 @@ impl Progress {
         if stuck {
             self.stuck = 0;
         }
-        let useless = stuck || expired || matches!(error, WatchError::Malformed(_));
+        let useless = stuck || expired || matches!(error, WatchError::Malformed(_)) || error.is_too_large();
         let (state, resume) = match take(&mut self.state) {
             State::Listed(at) if !useless => (State::Listed(at), false),
             State::Interrupted { at, brought: false } if !expired => (State::Listed(at), true),
@@ -215,6 +219,8 @@ impl Progress {
             } => pause = pause.max((*asked).min(LONGEST_PAUSE)),
             // A version that expires once is normal, and a list cures it. Only a repetition may be a loop.
             WatchError::Expired if times == 1 => pause = jitter(Duration::from_millis(100)),
+            // In addition, so that kinds that failed together are not all tried again together.
+            error if error.is_too_large() => pause += TOO_LARGE_PAUSE,
             _ => {}
         }
         // One warning for each problem: a thousand dead watches must not fill the log, and a watch that starts and fails
@@ -270,6 +276,26 @@ mod tests {
         assert_eq!(listed().watches_from(2), None, "another endpoint");
     }
 
+    /// A list shows whether it has become smaller. The events of a watch would each exceed the limit again, and hide the
+    /// deletions behind them.
+    #[test]
+    fn a_kind_that_is_too_large_is_listed_again_after_minutes() {
+        let (bytes, limit) = (2 << 20, 1 << 20);
+        let list = WatchError::ListTooLarge { bytes, limit };
+        let held = WatchError::HoldsTooMuch { bytes, limit };
+        for error in [list, held] {
+            assert_eq!(after(listed(), &error), (None, false));
+            let pauses = [(); 9].map(|()| listed().failed(&error).pause);
+            assert!(
+                pauses.iter().all(|pause| (300..=315).contains(&pause.as_secs())),
+                "{pauses:?}"
+            );
+            assert!(!error.concerns_cluster() && !error.is_blocked());
+        }
+        let spent = WatchError::ListBudgetSpent { bytes, limit };
+        assert!(listed().failed(&spent).pause <= SECOND && !spent.concerns_cluster());
+    }
+
     #[test]
     fn three_failures_in_a_row_at_one_version_lead_to_a_list() {
         for advances in [false, true] {
@@ -290,7 +316,7 @@ mod tests {
             let mut progress = listed();
             progress.interrupt();
             if objects {
-                progress.list_brought_objects();
+                progress.list_brings_objects();
             }
             assert_eq!(progress.watches_from(1), None);
             progress

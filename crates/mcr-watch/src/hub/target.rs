@@ -23,7 +23,7 @@ use super::{
 use crate::{
     WatchRequest, WatchStatus,
     counters::count,
-    target::{PlacedObject, UnreadableObject, WatchTarget},
+    target::{Encoded, PlacedObject, UnreadableObject, WatchTarget},
 };
 
 /// Returns the part of an object that is kept; none if the object counts as not there.
@@ -122,7 +122,11 @@ impl<T> HubTarget<T> {
     }
 
     /// Encodes an object. None if it is left out, because it belongs to no cluster.
-    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Arc<Object>>, NotAnObject> {
+    fn encode_object(
+        &self,
+        item: Item<'_>,
+        encoder: &mut Encoder,
+    ) -> Result<Option<Arc<Object>>, NotAnObject> {
         let object = item?;
         let mut cluster = None;
         if let Some(of) = &self.projection.cluster {
@@ -206,6 +210,10 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
         self.state().projections.len()
     }
 
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     fn begin_listing(&self) {
         self.state().projections.begin_listing();
     }
@@ -224,29 +232,23 @@ impl<T: Send + 'static> WatchTarget for HubTarget<T> {
     // The next listing begins anew.
     fn abort_listing(&self) {}
 
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
+        let encoded = self.encode_object(item, encoder);
+        let object = encoded.inspect_err(|error| self.skip(error))?;
+        Ok(object.map(|object| PlacedObject { place: None, object }))
+    }
+
     fn put(
         &self,
-        item: Item<'_>,
+        PlacedObject { object, .. }: &PlacedObject,
         _initial: bool,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let put = || {
-            let Some(object) = self.encode(item, encoder)? else {
-                return Ok(None);
-            };
-            let projection = self.project(&object)?;
-            self.place(object.key(), projection)?;
-            Ok(Some(PlacedObject { place: None, object }))
-        };
+    ) -> Result<(), UnreadableObject> {
+        let put = || self.place(object.key(), self.project(object)?);
         Ok(put().inspect_err(|error| self.skip(error))?)
     }
 
-    fn delete(
-        &self,
-        item: Item<'_>,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let Some(object) = self.encode(item, encoder)? else {
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
+        let Some(object) = self.encode_object(item, encoder)? else {
             return Ok(None);
         };
         let mut state = self.state();

@@ -43,9 +43,8 @@ impl Driven {
         }}));
         let json = json.unwrap();
         let object = ParsedObject::read(&json).unwrap();
-        self.watch
-            .put(Ok(object.object()), true, &mut self.encoder)
-            .unwrap();
+        let object = self.watch.encode(Ok(object.object()), &mut self.encoder).unwrap();
+        self.watch.put(&object.unwrap(), true).unwrap();
     }
 
     /// A page of a list arrives, which does not end the list.

@@ -43,6 +43,7 @@ fn steady(value: &mut Value) {
                     "lastProbe",
                     "identity",
                     "bytes",
+                    "heldBytes",
                 ];
                 if changes.contains(&key.as_str()) && !value.is_null() {
                     *value = json!(format!("<{key}>"));
@@ -113,6 +114,7 @@ async fn clusters_as_json_have_stable_fields() {
             "synced": true,
             "objects": 1,
             "bytes": "<bytes>",
+            "heldBytes": "<heldBytes>",
             "skipped": 0,
             "lists": 1,
             "lastEvent": "<lastEvent>",

@@ -90,7 +90,7 @@ impl Cluster {
             cluster: self.0.name.clone(),
             transport: self.transport().clone(),
             health: self.health().clone(),
-            list_permits: resources.list_permits.clone(),
+            list_budget: resources.list_budget.clone(),
             settings: resources.settings.watch.clone(),
             counts: resources.observers.counts.kinds.of(request),
             templates: resources.kinds.templates(request),

@@ -21,7 +21,7 @@ use mcr_store::{
 };
 use mcr_watch::{
     WatchRequest, WatchStatus,
-    internal::{Cache, Feed, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
+    internal::{Cache, Encoded, Feed, PlacedObject, SharedWatch, UnreadableObject, WatchTarget},
 };
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -80,9 +80,6 @@ struct PlaceCache {
     cache: Arc<Cache>,
     readers: usize,
 }
-
-/// The place of a cluster, and an object in the form that the cluster sees.
-type Located = (Arc<str>, Arc<Object>);
 
 /// The watch of a cluster, and the place where it reads.
 #[derive(Clone)]
@@ -215,7 +212,7 @@ impl ScopeWatch {
 
     /// The place and the localized form of an object. `None` if the object belongs to no cluster, or if the clusters did not
     /// request its namespace.
-    fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Result<Option<Located>, UnreadableObject> {
+    fn locate(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
         let raw = item?;
         let Some(placement) = catch_panic("place", || self.scope.layout().place(raw.metadata()))? else {
             return Ok(None);
@@ -241,7 +238,10 @@ impl ScopeWatch {
         if wanted.is_some() && wanted != object.key().namespace.as_deref() {
             return Ok(None);
         }
-        Ok(Some((place.into(), Arc::new(object))))
+        let cache = self.state().places.get(place).map(|at| at.cache.clone());
+        let object = cache.unwrap_or_default().held_or(object);
+        let place = Some(place.into());
+        Ok(Some(PlacedObject { place, object }))
     }
 
     fn localize(&self, object: &RawObject<'_>, place: &str) -> Result<Box<RawValue>, NotAnObject> {
@@ -357,6 +357,11 @@ impl WatchTarget for ScopeWatch {
         state.places.values().map(|place| place.cache.store().len()).sum()
     }
 
+    fn held_bytes(&self) -> usize {
+        let state = self.state();
+        state.places.values().map(|p| p.cache.store().held_bytes()).sum()
+    }
+
     fn begin_listing(&self) {
         let mut state = self.state();
         state.listing = true;
@@ -415,36 +420,33 @@ impl WatchTarget for ScopeWatch {
         }
     }
 
-    fn put(
-        &self,
-        item: Item<'_>,
-        initial: bool,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        let located = self.locate(item, encoder).inspect_err(|unreadable| {
+    fn encode(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
+        self.locate(item, encoder).inspect_err(|unreadable| {
             if unreadable.error.key.is_none() {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
-        })?;
-        Ok(located.map(|(place, object)| {
-            let named = (place.clone(), object.key().clone());
-            self.state().uncertain.remove(&named);
-            self.apply(&place, |store| store.upsert(object.clone(), initial));
-            let place = Some(place);
-            PlacedObject { place, object }
-        }))
+        })
     }
 
-    fn delete(
-        &self,
-        item: Item<'_>,
-        encoder: &mut Encoder,
-    ) -> Result<Option<PlacedObject>, UnreadableObject> {
-        Ok(self.locate(item, encoder)?.map(|(place, object)| {
-            self.remove(&place, object.clone(), self.deletions_are_uncertain());
-            let place = Some(place);
-            PlacedObject { place, object }
-        }))
+    fn put(&self, put: &PlacedObject, initial: bool) -> Result<(), UnreadableObject> {
+        if let Some(place) = &put.place {
+            let named = (place.clone(), put.object.key().clone());
+            self.state().uncertain.remove(&named);
+            self.apply(place, |store| store.upsert(put.object.clone(), initial));
+        }
+        Ok(())
+    }
+
+    fn delete(&self, item: Item<'_>, encoder: &mut Encoder) -> Encoded {
+        let located = self.locate(item, encoder)?;
+        if let Some(PlacedObject {
+            place: Some(at),
+            object,
+        }) = &located
+        {
+            self.remove(at, object.clone(), self.deletions_are_uncertain());
+        }
+        Ok(located)
     }
 
     fn driver_status(&self) -> &Observable<WatchStatus> {

@@ -43,10 +43,15 @@ fn encoder() -> Encoder {
     Encoder::plain(WatchRequest::of::<ConfigMap>().encoding())
 }
 
+fn put<T: Send + 'static>(target: &HubTarget<T>, item: Item<'_>) -> Result<(), UnreadableObject> {
+    let object = target.encode(item, &mut encoder())?;
+    object.map_or(Ok(()), |object| target.put(&object, false))
+}
+
 fn put_all<T: Send + 'static>(target: &HubTarget<T>, maps: &[Value]) {
     let body = json!({"metadata": {"resourceVersion": "9"}, "items": maps}).to_string();
     for item in parse_list(body.as_bytes()).unwrap().items.iter() {
-        let _ = target.put(item, true, &mut encoder());
+        let _ = put(target, item);
     }
 }
 
@@ -60,7 +65,7 @@ fn list<T: Send + 'static>(target: &HubTarget<T>, maps: &[Value]) {
 fn receive<T: Send + 'static>(target: &HubTarget<T>, type_: &str, map: Value) -> bool {
     let line = json!({"type": type_, "object": map}).to_string();
     match parse_event(line.as_bytes()).unwrap() {
-        mcr_store::WatchEvent::Put(event) => target.put(event.item(), false, &mut encoder()).is_ok(),
+        mcr_store::WatchEvent::Put(event) => put(target, event.item()).is_ok(),
         mcr_store::WatchEvent::Deleted(event) => target.delete(event.item(), &mut encoder()).is_ok(),
         _ => panic!("{line}"),
     }
@@ -206,10 +211,6 @@ fn objects_of_the_same_name_in_two_clusters_differ_and_one_without_a_cluster_is_
     target.begin_listing();
     let body = json!({"metadata": {"resourceVersion": "9"}, "items": [of("panic", 3)]}).to_string();
     for item in parse_list(body.as_bytes()).unwrap().items.iter() {
-        assert!(
-            target
-                .put(item, true, &mut encoder())
-                .is_err_and(|error| error.error.key.is_none())
-        );
+        assert!(put(&target, item).is_err_and(|error| error.error.key.is_none()));
     }
 }

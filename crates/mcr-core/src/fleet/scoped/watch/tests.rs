@@ -263,10 +263,14 @@ impl World {
                 let (scope, name) = (&mut self.scopes[s], name.to_string());
                 let json = Self::json(place, &name, uid, self.version, deleting);
                 let opened = ParsedObject::read(&json).unwrap();
-                let put = scope
+                let object = scope
                     .watch
-                    .put(Ok(opened.object()), scope.unseen.is_some(), &mut self.encoder);
-                assert_eq!(put.unwrap().is_some(), place < PLACES);
+                    .encode(Ok(opened.object()), &mut self.encoder)
+                    .unwrap();
+                assert_eq!(object.is_some(), place < PLACES);
+                if let Some(object) = object {
+                    scope.watch.put(&object, scope.unseen.is_some()).unwrap();
+                }
                 if let Some(objects) = scope.places.get_mut(place) {
                     objects.insert(name.clone(), (uid, self.version, deleting));
                     scope.uncertain.remove(&(place, name.clone()));

@@ -1,0 +1,91 @@
+//! Aggregated API servers and proxies that send the head of a watch only with its first event.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::{
+    harness::*,
+    server::{Answer, Server},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_head_comes_with_its_first_event_is_no_failure() {
+    let event_comes = Arc::new(Semaphore::new(0));
+    let gate = event_comes.clone();
+    let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => Answer::watch([&event("ADDED", map("b", 11))]).after_gate(&gate),
+        (true, _) => quiet(),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.log.becomes(&["+a"]).await;
+    for_millis(240_000).await;
+    assert_eq!(one.log.problems(), [""; 0]);
+    assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 1));
+    // One for each 20 s of silence.
+    assert!(server.probes() <= 15, "{} probes in 240 s", server.probes());
+    assert!(one.cluster.state().is_ready());
+    let sent = Instant::now();
+    event_comes.add_permits(1);
+    one.log.becomes(&["+a", "+b"]).await;
+    assert!(one.log.time_of("+b") - sent < Duration::from_millis(100));
+    assert_eq!(server.lists(MAPS).len(), 1);
+    one.running.stop().await;
+}
+
+/// The head may come as late as the end. Such a watch was open all the time, and was not ended at once.
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_head_comes_with_its_end_was_not_cut_short() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(270)),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    one.log.becomes(&["+a"]).await;
+    for_millis(10 * 270_000 + 5_000).await;
+    assert_eq!(one.log.problems(), [""; 0]);
+    assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 11));
+    one.running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_problem_is_not_over_before_the_watch_has_answered() {
+    let answer_comes = Arc::new(Semaphore::new(0));
+    let gate = answer_comes.clone();
+    let server = Server::in_memory(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, _) => list(10, [map("a", 1)]),
+        (true, 0) => Answer::status(500, "InternalError", "no"),
+        (true, _) => quiet().after_gate(&gate),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    eventually("the second watch", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
+    for_millis(200_000).await;
+    let problem = one.watch.status().problem.unwrap().error.to_string();
+    assert!(problem.contains("500"), "{problem}");
+    answer_comes.add_permits(1);
+    eventually("the problem is over", || {
+        one.watch.status().problem.is_none().then_some(())
+    })
+    .await;
+    assert_eq!((one.log.problems().len(), server.watches(MAPS).len()), (1, 2));
+    one.running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_stopped_does_not_wait_for_its_head() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::silence(),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    eventually("it is asked", || (server.live() == 1).then_some(())).await;
+    let stopped = Instant::now();
+    drop(one.watch);
+    eventually("its connection is closed", || (server.live() == 0).then_some(())).await;
+    assert!(stopped.elapsed() < Duration::from_secs(1));
+    one.running.stop().await;
+}

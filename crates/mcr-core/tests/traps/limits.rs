@@ -1,0 +1,103 @@
+//! Kinds that are too large for the limits that the fleet has set.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use mcr_core::{FleetSettings, StoreError, WatchRequest};
+use serde_json::Value;
+
+use crate::{
+    harness::*,
+    server::{Asked, Server},
+};
+
+const LIMIT: usize = 4_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn limited(settings: &mut FleetSettings) {
+    Arc::make_mut(&mut settings.watch).held_bytes = Some(LIMIT);
+}
+
+fn large_map(name: &str, version: u32, bytes: usize) -> Value {
+    let mut map = map(name, version);
+    map["data"] = serde_json::json!({"value": "x".repeat(bytes)});
+    map
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_holds_too_much_fails_and_its_store_stays_readable() {
+    let server =
+        Server::in_memory(
+            |asked: &Asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+                (MAPS, false, 0) => list(10, [map("a", 1), large_map("b", 2, LIMIT / 2)]),
+                (MAPS, false, _) => list(30, [map("a", 1)]),
+                (_, false, _) => list(10, []),
+                (_, true, _) => quiet(),
+            },
+        );
+    let one = One::with(&server, Running::start_with(limited)).await;
+    let (secrets, _log) = follow(&one.cluster, WatchRequest::of::<Secret>());
+    one.synced().await;
+    // What is replaced and deleted does not count.
+    for version in 11..15 {
+        let changed = event("MODIFIED", large_map("b", version, LIMIT / 2 + version as usize));
+        server.send(MAPS, &changed).await;
+    }
+    one.log.becomes(&["+a", "+b", "~b", "~b", "~b", "~b"]).await;
+    assert!(one.watch.status().problem.is_none());
+    server
+        .send(MAPS, &event("ADDED", large_map("c", 16, LIMIT / 2)))
+        .await;
+    let problem = one.problem().await;
+    assert!(
+        problem.starts_with("the objects take 0.1 MiB of memory"),
+        "{problem}"
+    );
+    assert!(problem.contains("WatchSettings::held_bytes"), "{problem}");
+    let maps = one.cluster.store::<ConfigMap>().unwrap();
+    assert_eq!(maps.len().unwrap(), 3);
+    let status = one
+        .cluster
+        .kinds()
+        .into_iter()
+        .find(|kind| kind.kind == "configmaps")
+        .unwrap();
+    assert!(status.held_bytes > LIMIT && status.held_bytes == maps.held_bytes());
+    assert_eq!(
+        (status.synced, status.blocked, status.problem),
+        (true, false, Some(problem))
+    );
+    synced(&secrets).await;
+    ready(&one.cluster).await;
+    // The list after some minutes shows that it has become smaller.
+    mcr_testkit::waiting::eventually(10 * MINUTE, "it is mended", || {
+        one.watch.status().problem.is_none().then_some(())
+    })
+    .await;
+    one.log
+        .becomes(&["+a", "+b", "~b", "~b", "~b", "~b", "+c", "-b", "-c"])
+        .await;
+    let lists = server.lists(MAPS);
+    assert_eq!(lists.len(), 2);
+    assert!(lists[1].at - lists[0].at >= 5 * MINUTE);
+    one.running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_list_that_holds_too_much_is_never_readable() {
+    let server = Server::in_memory(|asked| {
+        let maps = (0..10).map(|i| large_map(&format!("map-{i}"), 1, LIMIT / 5));
+        if asked.is_watch() { quiet() } else { list(10, maps) }
+    });
+    let one = One::with(&server, Running::start_with(limited)).await;
+    let problem = one.problem().await;
+    let maps = one.cluster.store::<ConfigMap>().unwrap();
+    match maps.len().unwrap_err() {
+        StoreError::NotListed { problem: why, .. } => assert_eq!(why, Some(problem)),
+        other => panic!("{other}"),
+    }
+    // Each attempt transfers the whole list.
+    tokio::time::sleep(4 * MINUTE).await;
+    assert_eq!(server.lists(MAPS).len(), 1);
+    one.running.stop().await;
+}

@@ -1,0 +1,250 @@
+//! Lists in several pages, some of which fail.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use super::{
+    harness::{MAPS, One, Running, eventually, list, list_object, map, page, quiet},
+    server::{Answer, Asked, Server, status_object},
+};
+
+/// The continue tokens of the lists, and whether each asked for pages (`limit`), the cache (`0`), or neither.
+fn forms(lists: &[Asked]) -> Vec<String> {
+    let form = |asked: &Asked| {
+        let limit = asked.get("limit").map(|limit| format!("limit {limit}"));
+        let version = asked
+            .get("resourceVersion")
+            .map(|version| format!("version {version}"));
+        let token = asked.get("continue").map(|token| format!("token {token}"));
+        let parts: Vec<String> = [limit, version, token].into_iter().flatten().collect();
+        parts.join(", ")
+    };
+    lists.iter().map(form).collect()
+}
+
+/// A page that expired, with the token that continues the list at a newer version.
+fn expired(token: &str) -> Answer {
+    let mut status = status_object(410, "Expired", "the token is too old");
+    status["metadata"] = json!({"continue": token});
+    Answer::new(410, "application/json", status.to_string())
+}
+
+fn too_old() -> Answer {
+    Answer::status(410, "Expired", "too old")
+}
+
+/// A page that breaks off in the middle.
+fn broken() -> Answer {
+    let whole = list_object(20, [map("broken", 1)]).to_string();
+    Answer::promise(whole.len() + 10, &whole)
+}
+
+/// The first list has `a`, `b` and `c`, and its watch expires. The second is up to the script, which gets its requests from 0.
+async fn repeated(script: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static) -> (Server, One) {
+    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1), map("b", 2), map("c", 3)]),
+        (false, nth) => script(asked, nth - 1),
+        (true, 0) => too_old(),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    (server, one)
+}
+
+async fn listed_again(one: &One) {
+    eventually("listed again", || (one.watch.status().lists == 2).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_fails_is_asked_for_again_and_those_before_it_are_not() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => page(20, "t", [map("a", 1)]),
+        1 => Answer::status(500, "InternalError", "the second page can't be had"),
+        2 => Answer::status(429, "TooManyRequests", "nor now"),
+        _ => list(20, [map("c", 3)]),
+    })
+    .await;
+    listed_again(&one).await;
+    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        [
+            "limit 500",
+            "limit 500, token t",
+            "limit 500, token t",
+            "limit 500, token t"
+        ]
+    );
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_breaks_off_is_asked_for_with_half_as_many_objects() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => page(20, "t", [map("a", 1)]),
+        1 | 2 => broken(),
+        3 => page(20, "u", [map("b", 2)]),
+        _ => list(20, [map("c", 3)]),
+    })
+    .await;
+    listed_again(&one).await;
+    // What the broken pages had was told by nobody.
+    one.log.becomes(&["+a", "+b", "+c"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        [
+            "limit 500",
+            "limit 500, token t",
+            "limit 250, token t",
+            "limit 125, token t",
+            "limit 250, token u"
+        ]
+    );
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => page(20, "t", [map("a", 1)]),
+        1 => expired("newer"),
+        _ => list(90, [map("c", 3)]),
+    })
+    .await;
+    listed_again(&one).await;
+    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        ["limit 500", "limit 500, token t", "limit 500, token newer"]
+    );
+    let watches = eventually("watched again", || {
+        let watches = server.watches(MAPS);
+        (watches.len() == 2).then_some(watches)
+    })
+    .await;
+    assert_eq!(watches[1].get("resourceVersion"), Some("20"));
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_list_without_a_newer_token_begins_anew_in_one_piece() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => page(20, "t", [map("a", 1)]),
+        1 => too_old(),
+        _ => list(30, [map("a", 1), map("c", 3)]),
+    })
+    .await;
+    listed_again(&one).await;
+    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        ["limit 500", "limit 500, token t", ""]
+    );
+    one.running.stop().await;
+}
+
+/// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_several_versions_that_no_watch_continues_is_followed_by_one_in_one_piece() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, 2) => expired("newer"),
+        (false, 3) => list(90, [map("c", 3)]),
+        (false, _) => list(95, [map("a", 1), map("b", 2), map("c", 3)]),
+        (true, 0 | 1) => too_old(),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    eventually("listed for the third time", || {
+        (one.watch.status().lists == 3).then_some(())
+    })
+    .await;
+    one.log.becomes(&["+a", "+c", "+b"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS)),
+        [
+            "version 0",
+            "limit 500",
+            "limit 500, token t",
+            "limit 500, token newer",
+            ""
+        ]
+    );
+    one.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_list_that_breaks_off_comes_in_pages() {
+    let server = Server::start(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => broken(),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, _) => list(20, [map("b", 2)]),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    one.synced().await;
+    one.log.becomes(&["+a", "+b"]).await;
+    assert_eq!(
+        forms(&server.lists(MAPS)),
+        ["version 0", "limit 500", "limit 500, token t"]
+    );
+    one.running.stop().await;
+}
+
+/// Each page takes most of the time that one request may take. All of them together take several times as long.
+#[tokio::test(start_paused = true)]
+async fn a_large_kind_behind_a_slow_link_is_listed_however_long_it_takes() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => {
+            let begin = Answer::begin().chunk(r#"{"metadata":{"resourceVersion":"20"},"items":["#);
+            // More than fits into the time of one request.
+            (0..12).fold(begin, |answer, _| answer.wait(LIMIT / 10).chunk(" "))
+        }
+        (false, nth @ 1..20) => page(20, &format!("t{nth}"), [map(&format!("m{nth}"), 1)]).after(LIMIT / 2),
+        (false, _) => list(20, [map("last", 1)]).after(LIMIT / 2),
+        (true, _) => quiet(),
+    });
+    let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
+    let one = One::with(&server, running).await;
+    eventually("listed", || (one.watch.status().lists == 1).then_some(())).await;
+    assert_eq!(one.cluster.store::<ConfigMap>().unwrap().len().unwrap(), 20);
+    assert_eq!(server.lists(MAPS).len(), 21);
+    one.running.stop().await;
+}
+
+/// Before the last page has arrived, nobody knows of the first one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_list_is_told_or_readable_before_it_is_complete() {
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let last = gate.clone();
+    let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => page(20, "t", [map("a", 1)]),
+        (false, _) => list(20, [map("b", 2)]).after_gate(&last),
+        (true, _) => quiet(),
+    })
+    .await;
+    let one = One::of(&server).await;
+    eventually("the last page is asked for", || {
+        (server.lists(MAPS).len() == 2).then_some(())
+    })
+    .await;
+    one.log.is(&[]);
+    assert!(
+        one.cluster
+            .store::<ConfigMap>()
+            .unwrap()
+            .list_unsynced()
+            .unwrap()
+            .is_empty()
+    );
+    gate.add_permits(1);
+    one.log.becomes(&["+a", "+b"]).await;
+    one.running.stop().await;
+}

@@ -1,0 +1,316 @@
+//! Tests of the budget. Time is tokio's paused clock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::{FutureExt, join_all};
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+
+/// A budget of so many MiB for each list and for all.
+fn budget(list: usize, fleet: usize) -> Arc<ListBudget> {
+    let mut settings = WatchSettings::default();
+    (settings.list_bytes, settings.fleet_list_bytes) = (list * MIB, fleet * MIB);
+    Arc::new(ListBudget::new(&settings))
+}
+
+fn free(budget: &ListBudget) -> usize {
+    budget.free.available_permits()
+}
+
+#[test]
+fn as_many_lists_begin_at_once_as_the_budget_has_bytes_for() {
+    let default = ListBudget::new(&WatchSettings::default());
+    assert_eq!((default.first, default.fleet / default.first), (16 * MIB, 32));
+    for (list, fleet, first) in [
+        (256, 1_024, 16),
+        (256, 64, 2),
+        (256, 2, 1),
+        (256, 0, 1),
+        (4, 512, 4),
+    ] {
+        assert_eq!(budget(list, fleet).first, first * MIB, "of {fleet} MiB");
+    }
+    let budget = budget(256, 2);
+    let _two = [(); 2].map(|()| budget.begin().now_or_never().unwrap());
+    assert!(budget.begin().now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_begin_first_come_first_served() {
+    let budget = budget(256, 1);
+    let first = budget.begin().await;
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let waiting = (0..50).map(|i| {
+        let (budget, order) = (budget.clone(), order.clone());
+        async move {
+            let _list = budget.begin().await;
+            order.lock().unwrap().push(i);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let ended = tokio::time::sleep(Duration::from_secs(1)).map(|()| drop(first));
+    tokio::join!(join_all(waiting), ended);
+    assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..50));
+}
+
+/// Otherwise a few dead clusters would keep all others out.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_only_waits_gives_back_all_but_the_bytes_in_use() {
+    let budget = budget(256, 64);
+    let mut list = budget.begin().await;
+    list.use_bytes(5).await.unwrap();
+    assert_eq!(free(&budget), 62 * MIB, "it keeps the bytes that it began with");
+    let answered = list
+        .hold_at_most(Duration::from_secs(2), async { "at once" })
+        .await;
+    assert_eq!((answered, free(&budget)), ("at once", 62 * MIB));
+    let waiting = list.hold_at_most(Duration::from_secs(2), std::future::pending::<()>());
+    let waited = timeout(Duration::from_millis(1_999), waiting).await;
+    assert!(waited.is_err() && free(&budget) == 62 * MIB, "not yet");
+    let waiting = list.hold_at_most(Duration::from_secs(2), std::future::pending::<()>());
+    assert!(timeout(Duration::from_millis(2_001), waiting).await.is_err());
+    assert_eq!(free(&budget), 64 * MIB - 5);
+    // From now on it holds the bytes in use and no others.
+    list.use_bytes(1_000).await.unwrap();
+    assert_eq!(free(&budget), 64 * MIB - 1_000);
+    list.use_bytes(10).await.unwrap();
+    assert_eq!(free(&budget), 64 * MIB - 10);
+    list.begin_again().now_or_never().unwrap();
+    assert_eq!(free(&budget), 64 * MIB - 10);
+    drop(list);
+    assert_eq!(free(&budget), 64 * MIB);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_bytes_begins_again_in_its_turn() {
+    let budget = budget(256, 1);
+    let mut list = budget.begin().await;
+    list.hold_at_most(Duration::ZERO, tokio::time::sleep(Duration::from_secs(1)))
+        .await;
+    let other = budget.begin().now_or_never().unwrap();
+    assert!(list.begin_again().now_or_never().is_none());
+    drop(other);
+    list.begin_again().now_or_never().unwrap();
+    assert_eq!(free(&budget), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_list_takes_no_more_than_its_own_limit() {
+    let budget = budget(16, 48);
+    let mut list = budget.begin().await;
+    list.use_bytes(16 * MIB).await.unwrap();
+    let error = list.use_bytes(16 * MIB + 1).now_or_never().unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the list takes 16.1 MiB of memory, and one list may take 16.0 MiB (WatchSettings::list_bytes). Watch fewer objects \
+         with a selector, or raise the limit"
+    );
+    assert_eq!(free(&budget), 32 * MIB, "nothing was taken for it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_needs_more_than_there_is_fails_after_a_while() {
+    let budget = budget(64, 48);
+    let mut others = budget.begin().await;
+    others.use_bytes(30 * MIB).await.unwrap();
+    let mut list = budget.begin().await;
+    let began = Instant::now();
+    let error = list.use_bytes(10 * MIB).await.unwrap_err();
+    assert_eq!(began.elapsed(), WAIT_TO_GROW);
+    assert_eq!(
+        error.to_string(),
+        "the list needs 10.0 MiB of memory, and all lists together may take 48.0 MiB (WatchSettings::fleet_list_bytes). It is \
+         tried again when others have ended; raise the limit if this stays"
+    );
+    let error = list.use_bytes(38 * MIB).now_or_never().unwrap().unwrap_err();
+    assert!(
+        matches!(error, WatchError::ListBudgetSpent { .. }),
+        "no wait can help it"
+    );
+    // The other one ends while the list waits.
+    let ends = tokio::time::sleep(WAIT_TO_GROW / 2).map(|()| drop(others));
+    let (grown, ()) = tokio::join!(list.use_bytes(37 * MIB), ends);
+    grown.unwrap();
+}
+
+/// What is under way has to end, or all would begin and none would end.
+#[tokio::test(start_paused = true)]
+async fn no_list_begins_while_one_waits_to_grow() {
+    let budget = budget(256, 3);
+    let mut list = budget.begin().await;
+    let others = [(); 2].map(|()| budget.begin().now_or_never().unwrap());
+    let begun = AtomicUsize::new(0);
+    let beginners = (0..10).map(|_| async {
+        let _list = budget.begin().await;
+        begun.fetch_add(1, Ordering::SeqCst);
+    });
+    let growth = async {
+        let ends = async {
+            for other in others {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                drop(other);
+            }
+        };
+        let (grown, ()) = tokio::join!(list.use_bytes(3 * MIB), ends);
+        grown.unwrap();
+        assert_eq!(begun.load(Ordering::SeqCst), 0);
+        drop(list);
+    };
+    tokio::join!(join_all(beginners), growth);
+    assert_eq!(free(&budget), 3 * MIB);
+}
+
+/// Small lists always find room. A large one has to get its turn before those that came later.
+#[tokio::test(start_paused = true)]
+async fn a_large_list_that_waits_to_begin_is_not_overtaken() {
+    let budget = budget(256, 8);
+    let small = join_all((0..8).map(|_| budget.begin())).await;
+    let later = AtomicUsize::new(0);
+    let large = async {
+        drop(budget.begin_with(4 * MIB).await);
+        assert_eq!(later.load(Ordering::SeqCst), 0);
+    };
+    let others = (0..10).map(|_| async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let _list = budget.begin().await;
+        later.fetch_add(1, Ordering::SeqCst);
+    });
+    let end = async {
+        for list in small {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(list);
+        }
+    };
+    tokio::join!(large, join_all(others), end);
+}
+
+/// All hold what others wait for. The first that gives up lets the others go on.
+#[tokio::test(start_paused = true)]
+async fn lists_that_all_grow_at_once_do_not_wait_for_ever() {
+    const LISTS: usize = 32;
+    let budget = budget(256, 64);
+    let (began, failures) = (Instant::now(), AtomicUsize::new(0));
+    let lists = (0..LISTS).map(|_| async {
+        let mut needed = 0;
+        loop {
+            let mut list = budget.begin_with(2 * needed).await;
+            let mut grow = async || {
+                for used in 1..=20 {
+                    needed = used * MIB;
+                    list.use_bytes(needed).await?;
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Ok::<_, WatchError>(())
+            };
+            if grow().await.is_ok() {
+                return;
+            }
+            drop(list);
+            failures.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
+    join_all(lists).await;
+    println!("{failures:?} failures in {:?}", began.elapsed());
+    assert!(
+        began.elapsed() < 3 * WAIT_TO_GROW * LISTS as u32,
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(free(&budget), 64 * MIB);
+}
+
+/// One cluster has several kinds, and a hostile one sends as much as it may and no end.
+#[tokio::test(start_paused = true)]
+async fn large_lists_that_never_end_leave_room_for_others() {
+    let budget = budget(256, 512);
+    let mut endless = [budget.begin().await, budget.begin().await];
+    endless[0].use_bytes(256 * MIB).await.unwrap();
+    endless[1].use_bytes(160 * MIB).await.unwrap();
+    let error = endless[1].use_bytes(160 * MIB + 1).await.unwrap_err();
+    assert!(matches!(error, WatchError::ListBudgetSpent { .. }));
+    // One that knows that it is large waits, and does not keep the small ones waiting.
+    let large = budget.begin_with(100 * MIB);
+    let small = async {
+        for _ in 0..100 {
+            let lists = join_all((0..6).map(|_| budget.begin())).await;
+            assert_eq!(free(&budget), 0);
+            drop(lists);
+        }
+        let freed = budget.begin().await;
+        drop(endless);
+        freed
+    };
+    let (large, small) = tokio::join!(large, small);
+    assert_eq!(free(&budget), 512 * MIB - large.held - small.held);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Begin(usize),
+    BeginAgain(usize),
+    Use(usize, usize),
+    /// Waits for so many milliseconds, and holds what is not in use for the second number.
+    Hold(usize, u64, u64),
+    Drop(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let list = 0..4_usize;
+    prop_oneof![
+        (0..10 * MIB).prop_map(Step::Begin),
+        list.clone().prop_map(Step::BeginAgain),
+        (list.clone(), 0..10 * MIB).prop_map(|(list, used)| Step::Use(list, used)),
+        (list.clone(), 0..3_u64, 0..3_u64).prop_map(|(list, wait, limit)| Step::Hold(list, wait, limit)),
+        list.prop_map(Step::Drop),
+    ]
+}
+
+proptest! {
+    /// Whatever lists do, in any order, and wherever they are cancelled.
+    #[test]
+    fn no_byte_is_lost_and_none_in_use_is_taken_away(steps in prop::collection::vec((step(), any::<bool>()), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let budget = budget(8, 12);
+        let mut lists: Vec<Reservation> = Vec::new();
+        for (step, cancel) in steps {
+            // Cancelled where it waits first.
+            let limit = if cancel { Duration::ZERO } else { Duration::from_secs(20) };
+            runtime.block_on(async {
+                let used = lists.iter().map(|list| list.used.min(list.held)).collect::<Vec<_>>();
+                match step {
+                    Step::Begin(bytes) => lists.extend(timeout(limit, budget.begin_with(bytes)).await.ok()),
+                    Step::BeginAgain(at) => if let Some(list) = lists.get_mut(at) {
+                        _ = timeout(limit, list.begin_again()).await;
+                    },
+                    Step::Use(at, bytes) => if let Some(list) = lists.get_mut(at) {
+                        let used = timeout(limit, list.use_bytes(bytes)).await;
+                        assert_eq!(list.used, bytes);
+                        assert!(list.held >= bytes || !matches!(used, Ok(Ok(()))));
+                        return;
+                    },
+                    Step::Hold(at, wait, hold) => if let Some(list) = lists.get_mut(at) {
+                        let work = tokio::time::sleep(Duration::from_millis(wait));
+                        _ = timeout(limit, list.hold_at_most(Duration::from_millis(hold), work)).await;
+                    },
+                    Step::Drop(at) => if at < lists.len() {
+                        drop(lists.remove(at));
+                        return;
+                    },
+                }
+                for (list, used) in lists.iter().zip(used) {
+                    assert!(list.held >= used, "bytes in use were taken away");
+                }
+            });
+            let held: usize = lists.iter().map(|list| list.held).sum();
+            let grown: usize = lists.iter().map(|list| list.grown).sum();
+            prop_assert_eq!(free(&budget) + held, 12 * MIB);
+            prop_assert_eq!(budget.growth.available_permits() + grown, 9 * MIB);
+            prop_assert!(lists.iter().all(|list| list.held <= 8 * MIB));
+        }
+        lists.clear();
+        prop_assert_eq!((free(&budget), budget.growth.available_permits()), (12 * MIB, 9 * MIB));
+    }
+}

@@ -1,0 +1,179 @@
+//! Which request comes next while the driver lists. Nothing in this module sends a request or waits.
+
+use std::time::Duration;
+
+use mcr_store::ListEnd;
+
+use crate::{WatchError, budget::Reservation, target::PlacedObject};
+
+/// A page never asks for fewer objects.
+const SMALLEST_PAGE: u32 = 10;
+
+/// After this many failures in a row at one page the list begins anew. Its objects would otherwise keep their memory for ever.
+const ATTEMPTS: u32 = 10;
+
+/// What a list asks the API server for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The API server's cache, in one response. The cache may be behind.
+    Cache,
+    /// The newest state, in pages.
+    Pages,
+    /// The newest state, in one response.
+    Whole,
+}
+
+/// How lists are divided into requests. It outlives single lists, because it learns from their failures.
+#[derive(Debug)]
+pub(super) struct Paging {
+    /// The objects of a page at most.
+    size: u32,
+    /// [`WatchSettings::page_size`](crate::WatchSettings::page_size).
+    largest: u32,
+    /// A list in one response took too long or broke off.
+    is_too_much_at_once: bool,
+    /// A list in pages expired before it was complete.
+    pages_expired: bool,
+}
+
+impl Paging {
+    pub(super) fn new(page_size: u32) -> Self {
+        let largest = page_size.max(1);
+        Self {
+            size: largest,
+            largest,
+            is_too_much_at_once: false,
+            pages_expired: false,
+        }
+    }
+
+    /// The objects of the next page at most.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The source of the list that begins. `cache`: whether the target can use a state that is behind.
+    pub(super) fn begin(&mut self, cache: bool) -> Source {
+        // Once: a list that is too large for one response makes progress in pages only.
+        if std::mem::take(&mut self.pages_expired) && !self.is_too_much_at_once {
+            Source::Whole
+        } else if cache && !self.is_too_much_at_once {
+            Source::Cache
+        } else {
+            Source::Pages
+        }
+    }
+
+    /// A response has arrived within this time.
+    pub(super) fn succeeded(&mut self, took: Duration, limit: Duration) {
+        if took < limit / 10 {
+            self.size = self.size.saturating_mul(2).min(self.largest);
+        }
+    }
+
+    /// A response took too long or broke off.
+    pub(super) fn broke_off(&mut self, source: Source) {
+        match source {
+            Source::Pages => self.size = (self.size / 2).max(SMALLEST_PAGE.min(self.largest)),
+            Source::Cache | Source::Whole => self.is_too_much_at_once = true,
+        }
+    }
+
+    /// A list in pages could not be completed, or no watch could continue it, because the API server has forgotten its version.
+    pub(super) fn expired(&mut self) {
+        self.pages_expired = true;
+    }
+
+    /// A watch has continued from the last list.
+    pub(super) fn watched(&mut self) {
+        self.pages_expired = false;
+    }
+}
+
+/// A list that is being read. Its objects wait here until all have arrived.
+pub(super) struct Listing {
+    pub(super) endpoint: u64,
+    pub(super) source: Source,
+    /// The page that comes next; none for the first.
+    pub(super) continue_token: Option<String>,
+    /// The resource version of the first page. A watch from there tells all that changed between the pages, if those are of
+    /// several versions.
+    resource_version: Option<String>,
+    /// Whether the pages are of several versions.
+    is_inconsistent: bool,
+    /// Whether a page has arrived since the token expired for the last time.
+    advanced: bool,
+    /// How often the current page has failed.
+    failures: u32,
+    /// Whether each object of the list is known. An object without a name may be any of those that the list lacks.
+    pub(super) complete: bool,
+    pub(super) objects: Vec<PlacedObject>,
+    /// The memory of the objects.
+    pub(super) bytes: usize,
+    pub(super) reservation: Reservation,
+}
+
+impl Listing {
+    pub(super) fn new(endpoint: u64, source: Source, reservation: Reservation) -> Self {
+        Self {
+            endpoint,
+            source,
+            continue_token: None,
+            resource_version: None,
+            is_inconsistent: false,
+            advanced: false,
+            failures: 0,
+            complete: true,
+            objects: Vec::new(),
+            bytes: 0,
+            reservation,
+        }
+    }
+
+    /// A page has arrived. Returns whether it was the last one.
+    pub(super) fn advance(&mut self, end: ListEnd) -> bool {
+        self.resource_version.get_or_insert(end.resource_version);
+        (self.advanced, self.failures) = (true, 0);
+        self.continue_token = end.continue_token;
+        self.continue_token.is_none()
+    }
+
+    /// The version of the list has expired. `token` continues it at a newer version. Returns whether the list goes on.
+    pub(super) fn expired(&mut self, token: Option<String>) -> bool {
+        // A server whose tokens expire at once would be asked in a tight loop.
+        if token.is_none() || !std::mem::take(&mut self.advanced) {
+            return false;
+        }
+        self.continue_token = token;
+        self.is_inconsistent = true;
+        true
+    }
+
+    /// A page has failed. Returns whether those before it are of use: the same page is asked for again.
+    pub(super) fn resumes_after(&mut self, error: &WatchError) -> bool {
+        self.failures += 1;
+        self.failures < ATTEMPTS
+            && self.continue_token.is_some()
+            && match error {
+                WatchError::Timeout(_) | WatchError::Transport(_) | WatchError::TooManyRequests { .. } => {
+                    true
+                }
+                WatchError::Unauthorized => true,
+                WatchError::Api { code, .. } => *code >= 500,
+                _ => false,
+            }
+    }
+
+    /// Whether a watch may be unable to continue from [`resource_version`](Self::resource_version), which is old by now.
+    pub(super) fn is_inconsistent(&self) -> bool {
+        self.is_inconsistent
+    }
+
+    /// Where a watch continues. Empty before the first page.
+    pub(super) fn resource_version(&self) -> String {
+        self.resource_version.clone().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

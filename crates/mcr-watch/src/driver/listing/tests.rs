@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{WatchSettings, budget::ListBudget};
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+async fn listing(source: Source) -> Listing {
+    let budget = Arc::new(ListBudget::new(&WatchSettings::default()));
+    Listing::new(1, source, budget.begin().await)
+}
+
+fn page(version: &str, token: Option<&str>) -> ListEnd {
+    ListEnd {
+        resource_version: version.to_owned(),
+        continue_token: token.map(str::to_owned),
+    }
+}
+
+fn api(code: u16) -> WatchError {
+    WatchError::Api {
+        code,
+        message: String::new(),
+        retry_after: None,
+    }
+}
+
+#[test]
+fn a_first_list_that_is_too_much_at_once_comes_in_pages() {
+    let mut paging = Paging::new(500);
+    assert_eq!(paging.begin(true), Source::Cache);
+    assert_eq!(
+        paging.begin(true),
+        Source::Cache,
+        "it was refused, which says nothing of its size"
+    );
+    paging.broke_off(Source::Cache);
+    assert_eq!((paging.begin(true), paging.size()), (Source::Pages, 500));
+}
+
+#[test]
+fn a_repeated_list_comes_in_pages() {
+    assert_eq!(Paging::new(500).begin(false), Source::Pages);
+}
+
+#[test]
+fn pages_shrink_when_they_break_off_and_grow_when_they_are_quick() {
+    let mut paging = Paging::new(500);
+    let mut sizes = vec![];
+    for _ in 0..7 {
+        paging.broke_off(Source::Pages);
+        sizes.push(paging.size());
+    }
+    assert_eq!(sizes, [250, 125, 62, 31, 15, 10, 10]);
+    paging.succeeded(LIMIT / 10, LIMIT);
+    assert_eq!(paging.size(), 10, "not quick");
+    for size in [20, 40, 80, 160, 320, 500, 500] {
+        paging.succeeded(LIMIT / 11, LIMIT);
+        assert_eq!(paging.size(), size);
+    }
+    // A size that the user has chosen is never exceeded.
+    let mut small = Paging::new(3);
+    small.broke_off(Source::Pages);
+    assert_eq!(small.size(), 3);
+    assert_eq!(Paging::new(0).size(), 1);
+}
+
+#[test]
+fn after_pages_have_expired_one_list_is_whole_unless_that_was_too_much_before() {
+    let mut paging = Paging::new(500);
+    paging.expired();
+    assert_eq!(paging.begin(false), Source::Whole);
+    assert_eq!(paging.begin(false), Source::Pages, "once");
+    paging.expired();
+    paging.watched();
+    assert_eq!(paging.begin(false), Source::Pages, "a watch has continued");
+    paging.broke_off(Source::Whole);
+    paging.expired();
+    assert_eq!(paging.begin(false), Source::Pages);
+}
+
+#[tokio::test]
+async fn a_list_ends_with_the_page_that_has_no_token() {
+    let mut list = listing(Source::Pages).await;
+    assert!(!list.advance(page("7", Some("b"))));
+    assert_eq!(list.continue_token.as_deref(), Some("b"));
+    assert!(list.advance(page("7", None)));
+    assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", false));
+}
+
+#[tokio::test]
+async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
+    let mut list = listing(Source::Pages).await;
+    assert!(!list.advance(page("7", Some("b"))));
+    assert!(list.expired(Some("c".to_owned())));
+    assert_eq!(list.continue_token.as_deref(), Some("c"));
+    assert!(!list.expired(Some("d".to_owned())), "no page came in between");
+    assert!(list.expired_after_a_page());
+    assert!(list.advance(page("90", None)));
+    assert_eq!((&*list.resource_version(), list.is_inconsistent()), ("7", true));
+}
+
+#[tokio::test]
+async fn an_expired_list_without_a_new_token_ends() {
+    let mut list = listing(Source::Pages).await;
+    assert!(!list.advance(page("7", Some("b"))));
+    assert!(!list.expired(None));
+}
+
+#[tokio::test]
+async fn only_what_may_pass_keeps_the_pages_that_have_arrived() {
+    let mut list = listing(Source::Pages).await;
+    let broken = WatchError::Transport(String::new());
+    assert!(!list.resumes_after(&broken), "there is nothing yet");
+    list.advance(page("7", Some("b")));
+    let passing = [
+        broken,
+        WatchError::Timeout(LIMIT),
+        WatchError::TooManyRequests { retry_after: None },
+        WatchError::Unauthorized,
+        api(500),
+        api(503),
+    ];
+    for error in passing {
+        list.failures = 0;
+        assert!(list.resumes_after(&error), "{error}");
+    }
+    let (bytes, limit) = (2, 1);
+    let lasting = [
+        WatchError::Expired,
+        WatchError::NotServed,
+        WatchError::Malformed(String::new()),
+        api(400),
+        api(422),
+        WatchError::ListTooLarge { bytes, limit },
+        WatchError::ListBudgetSpent { bytes, limit },
+        WatchError::HoldsTooMuch { bytes, limit },
+    ];
+    for error in lasting {
+        list.failures = 0;
+        assert!(!list.resumes_after(&error), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_fails_again_and_again_ends_the_list() {
+    let mut list = listing(Source::Pages).await;
+    list.advance(page("7", Some("b")));
+    let resumed = [(); 10].map(|()| list.resumes_after(&api(500)));
+    assert_eq!(resumed.iter().filter(|resumed| **resumed).count(), 9);
+    list.advance(page("7", Some("c")));
+    assert!(list.resumes_after(&api(500)), "another page");
+}
+
+impl Listing {
+    fn expired_after_a_page(&mut self) -> bool {
+        self.advance(page("90", Some("d")));
+        self.expired(Some("e".to_owned()))
+    }
+}
