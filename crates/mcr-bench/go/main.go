@@ -25,8 +25,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -44,9 +42,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// request is what the queue holds: an object of a cluster.
+// request is what the queue holds: an object of a kind in a cluster.
 type request struct {
 	cluster string
+	kind    string
 	object  types.NamespacedName
 }
 
@@ -60,9 +59,13 @@ type sighting struct {
 // bench is what the reconciler counts, and what is told of it on stdout.
 type bench struct {
 	clusters sync.Map // name -> cluster.Cluster
+	kinds    []string
 	expected int64
 	work     time.Duration
+	round    int64
 	count    atomic.Int64
+	applied  atomic.Int64
+	failed   atomic.Int64
 	mu       sync.Mutex
 	beats    []sighting
 	out      sync.Mutex
@@ -83,11 +86,13 @@ func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, e
 	if b.work > 0 {
 		time.Sleep(b.work)
 	}
-	var object corev1.ConfigMap
-	if err := found.(cluster.Cluster).GetClient().Get(ctx, req.object, &object); err != nil {
+	reader := found.(cluster.Cluster).GetClient()
+	read := kinds[req.kind].new()
+	if err := reader.Get(ctx, req.object, read); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if object.Name == "beat" {
+	object, isMap := read.(*corev1.ConfigMap)
+	if isMap && object.Name == "beat" {
 		var seq int64
 		if _, err := fmt.Sscan(object.Data["seq"], &seq); err == nil {
 			b.mu.Lock()
@@ -98,7 +103,10 @@ func (b *bench) Reconcile(ctx context.Context, req request) (reconcile.Result, e
 	if b.count.Add(1) == b.expected {
 		b.say(map[string]any{"event": "synced", "at": time.Now().UnixNano()})
 	}
-	return reconcile.Result{}, nil
+	if !isMap {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, b.apply(ctx, reader, req.cluster, object)
 }
 
 // engage makes a context a cluster and has the controller follow it, after its cache is synced or before.
@@ -122,9 +130,19 @@ func (b *bench) engage(ctx context.Context, config *clientcmdapi.Config, name st
 		return fmt.Errorf("%s: its cache did not start", name)
 	}
 	b.clusters.Store(name, made)
+	for _, kind := range b.kinds {
+		if err := follow(ctx, made, name, kind, wait, ctrl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow has the controller follow a kind of a cluster.
+func follow(ctx context.Context, made cluster.Cluster, name, kind string, wait bool, ctrl controller.TypedController[request]) error {
 	// Whether this waits for the cache to be synced is the one difference between the modes here. Not done inside of
 	// Watch, which holds the controller's lock.
-	informer, err := made.GetCache().GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(wait))
+	informer, err := made.GetCache().GetInformer(ctx, kinds[kind].new(), cache.BlockUntilSynced(wait))
 	if err != nil {
 		return err
 	}
@@ -137,7 +155,7 @@ func (b *bench) engage(ctx context.Context, config *clientcmdapi.Config, name st
 				object = gone.Obj
 			}
 			if object, ok := object.(client.Object); ok {
-				queue.Add(request{cluster: name, object: client.ObjectKeyFromObject(object)})
+				queue.Add(request{cluster: name, kind: kind, object: client.ObjectKeyFromObject(object)})
 			}
 		}
 		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -178,6 +196,8 @@ func run() error {
 	workers := flag.Int("workers", 0, "how many reconciles run at once, if not the default number")
 	work := flag.Int64("work", 0, "how long each reconcile takes, in microseconds")
 	threads := flag.Int("threads", 0, "how many threads run Go code at once, if not one for each core")
+	round := flag.Int64("round", 0, "the round of suite work: only objects of its namespace are watched, and those written in this round are applied")
+	list := flag.String("kinds", "configmaps", "which kinds are watched, separated by commas")
 	flag.Parse()
 	if *threads > 0 {
 		goruntime.GOMAXPROCS(*threads)
@@ -191,14 +211,18 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 
-	b := &bench{expected: *expect, work: time.Duration(*work) * time.Microsecond}
+	names, err := named(*list)
+	if err != nil {
+		return err
+	}
+	b := &bench{kinds: names, expected: *expect, work: time.Duration(*work) * time.Microsecond, round: *round}
 	go b.answer()
 	config, err := clientcmd.LoadFromFile(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
+	scheme, mapper, err := schemeOf(names)
+	if err != nil {
 		return err
 	}
 	options := []cluster.Option{func(o *cluster.Options) { o.Scheme = scheme; o.Logger = logr.Discard() }}
@@ -211,12 +235,13 @@ func run() error {
 	}
 	if *mode == "concurrent" {
 		settings.MaxConcurrentReconciles = 256
-		mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
-		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		options = append(options, func(o *cluster.Options) {
 			o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
 			o.Cache = cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
 		})
+	}
+	if *round > 0 {
+		options = append(options, onlySource)
 	}
 	if *workers > 0 {
 		settings.MaxConcurrentReconciles = *workers

@@ -3,10 +3,10 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     },
     driver::{Programs, Subject},
     figures::{self, Stored},
+    plan::{self, Step, Suite},
     report::{self, Machine},
     row::Row,
     simulator::{self, SimArgs},
@@ -24,7 +25,7 @@ use crate::{
 
 /// Measures mcr beside kube-rs and Go's controller-runtime, each in a process of its own.
 ///
-///   cargo xtask bench                                     all suites; writes docs/benchmarks.md
+///   cargo xtask bench                                     all suites, in 45 minutes; writes docs/benchmarks.md
 ///   cargo xtask bench fleet --runs 3 --subjects mcr,kube-rs-tuned --clusters 500 --objects 102 --format json
 ///   cargo xtask bench fleet --kubeconfig FILE             on clusters of yours
 ///   cargo xtask bench --check                             fails where instructions or bytes an object have grown
@@ -56,12 +57,15 @@ enum Hidden {
 
 #[derive(clap::Args)]
 struct Args {
-    /// What to measure; all suites without it, and docs/benchmarks.md is written
+    /// What to measure; without it all suites, in less than 45 minutes, and docs/benchmarks.md is written anew
     #[arg(value_enum)]
     suites: Vec<Suite>,
-    /// How often each is measured
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
+    /// How often each is measured [default: 5; if all suites are measured, as often as fits]
+    #[arg(long)]
+    runs: Option<usize>,
+    /// Stop after so many minutes: what does not fit is left out [default: 45 for all suites, none otherwise]
+    #[arg(long)]
+    minutes: Option<u64>,
     /// Which subjects, separated by commas [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     subjects: Vec<Subject>,
@@ -71,13 +75,14 @@ struct Args {
     /// How many objects in each cluster, instead of the suite's number
     #[arg(long)]
     objects: Option<usize>,
-    /// Measure `fleet` on a real API server or on simulated ones
+    /// Measure `fleet`, `kinds` and `work` on a real API server or on simulated ones
     #[arg(long, value_enum, default_value = "real")]
     backend: BackendKind,
     /// Measure `fleet` on the clusters of this file
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Seconds between the sync and the look at memory [default: 6; on simulated clusters 43, and with many longer]
+    /// Seconds between the sync and the look at memory; `fleet` measures idle CPU in the second half of them, if that is at least
+    /// half a minute [default: 6; `kinds` and `large` 30; `fleet` 120, in the first run; `work`, which begins after them, 25]
     #[arg(long)]
     idle: Option<u64>,
     /// How many threads the subjects of `fleet` and `update` work with [default: one for each core]
@@ -108,32 +113,6 @@ struct Args {
     /// The Go program, as `cargo xtask bench` has built it
     #[arg(long, hide = true)]
     go: Option<PathBuf>,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Suite {
-    /// All objects of all clusters, from the start
-    Fleet,
-    /// What objects and clusters cost in memory
-    Store,
-    /// One write, seen by all clusters
-    Update,
-    /// Ten thousand clusters behind one endpoint
-    SharedScope,
-    /// A thousand clusters that a provider finds in a hub
-    Discovery,
-    /// Ten thousand workspaces of a double of kcp
-    Workspaces,
-    /// Clusters leave and join all the time
-    Churn,
-    /// A fifth of the clusters fail
-    Isolation,
-    /// One cluster with a hundred times the events
-    Fairness,
-    /// Operations of the queue
-    Queue,
-    /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
-    Kcp,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,44 +171,6 @@ fn root() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The measurements if no suite is named: all suites, and `fleet` at several sizes for the plots.
-fn everything(options: &Options) -> Vec<(Suite, Options)> {
-    let fleet = |clusters, objects, sim, subjects: &[Subject]| {
-        // The floor is always measured, because every figure is compared with it.
-        let asked = |subject: &Subject| *subject == Subject::Floor || options.subjects.contains(subject);
-        let kept = subjects.iter().copied().filter(asked);
-        let options = Options {
-            clusters: Some(clusters),
-            objects: Some(objects),
-            sim,
-            subjects: kept.collect(),
-            ..options.clone()
-        };
-        (Suite::Fleet, options)
-    };
-    let all_and_floor = [&Subject::ALL[..], &[Subject::Floor]].concat();
-    let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
-    let mut all = vec![
-        fleet(100, 102, false, &Subject::ALL),
-        fleet(250, 102, false, &Subject::ALL),
-        fleet(500, 102, false, &all_and_floor),
-        fleet(500, 20, true, &side_by_side),
-        fleet(5_000, 20, true, &side_by_side[..2]),
-        fleet(10_000, 20, true, &side_by_side[..1]),
-    ];
-    let others = Suite::value_variants()
-        .iter()
-        .filter(|suite| !matches!(suite, Suite::Fleet | Suite::Kcp));
-    all.extend(others.map(|suite| {
-        let mut options = options.clone();
-        if *suite == Suite::Update {
-            options.subjects.push(Subject::Floor);
-        }
-        (*suite, options)
-    }));
-    all
-}
-
 async fn measure(args: Args) -> Result<()> {
     let subjects = if args.subjects.is_empty() {
         Subject::ALL.to_vec()
@@ -237,7 +178,7 @@ async fn measure(args: Args) -> Result<()> {
         args.subjects
     };
     let options = Options {
-        runs: args.runs.max(1),
+        runs: args.runs.unwrap_or(5).max(1),
         subjects,
         clusters: args.clusters,
         objects: args.objects,
@@ -257,13 +198,15 @@ async fn measure(args: Args) -> Result<()> {
     if args.write && args.suites.contains(&Suite::Kcp) {
         bail!("docs/benchmarks.md has no suite kcp: its rows belong into docs/design/kcp.md");
     }
-    let write = args.write || args.suites.is_empty();
+    let is_whole = args.suites.is_empty();
     // Asked now: to be told after an hour would be late.
-    let root = write.then(root).transpose()?;
-    let plan = match args.suites.as_slice() {
-        [] => everything(&options),
-        suites => suites.iter().map(|suite| (*suite, options.clone())).collect(),
+    let root = (args.write || is_whole).then(root).transpose()?;
+    let steps = match args.suites.as_slice() {
+        [] => plan::everything(&options, args.runs),
+        suites => suites.iter().map(|suite| alone_step(*suite, &options)).collect(),
     };
+    let minutes = args.minutes.or(is_whole.then_some(45));
+    let limit = minutes.map(|minutes| Duration::from_secs(60 * minutes));
     let mut told = |row: &Row| match args.format {
         Format::Json => println!("{}", serde_json::to_string(row).unwrap_or_default()),
         Format::Text => println!("{row}"),
@@ -273,26 +216,31 @@ async fn measure(args: Args) -> Result<()> {
         programs: Programs::find(args.go)?,
         told: &mut told,
     };
-    let mut rows = Vec::new();
-    for (suite, options) in plan {
-        session.options = options;
-        rows.extend(match suite {
-            Suite::Fleet => suite::fleet::run(&mut session).await?,
-            Suite::Store => suite::store::run(&mut session).await?,
-            Suite::Update => suite::update::run(&mut session).await?,
-            Suite::SharedScope => suite::shared_scope::run(&mut session).await?,
-            Suite::Discovery => suite::discovery::run(&mut session).await?,
-            Suite::Workspaces => suite::workspaces::run(&mut session).await?,
-            Suite::Churn => suite::churn::run(&mut session).await?,
-            Suite::Isolation => suite::isolation::run(&mut session).await?,
-            Suite::Fairness => suite::fairness::run(&mut session).await?,
-            Suite::Queue => suite::queue::run(&mut session).await?,
-            Suite::Kcp => suite::kcp::run(&mut session).await?,
-        });
+    let begun = Instant::now();
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
+    for (at, step) in steps.iter().enumerate() {
+        eprintln!("{}", plan::progress(&steps, at, begun.elapsed(), limit));
+        session.options = step.options.clone();
+        match in_time(
+            step,
+            limit.map(|limit| limit.saturating_sub(begun.elapsed())),
+            &mut session,
+        )
+        .await
+        {
+            Ok(measured) => rows.extend(measured),
+            Err(error) => {
+                let failure = format!("{}: {error:#}", step.name());
+                eprintln!("FAILED {failure}");
+                failures.push(failure);
+                rows.push(step.without_rows(&format!("{error:#}")));
+            }
+        }
         // After each: what was measured is kept, whatever becomes of the next.
         if let Some(root) = &root {
-            let machine = Machine::look(root);
-            let verdicts = report::write(root, rows.clone(), &machine)?;
+            // The page of the whole call has no rows of others, but as long as it is not complete, those of others stay.
+            let keep = !is_whole || at + 1 < steps.len();
+            let verdicts = report::write(root, rows.clone(), keep, &Machine::look(root))?;
             let missed = verdicts.iter().filter(|verdict| verdict.met() == Some(false));
             eprintln!(
                 "docs/benchmarks.md is written; targets missed so far: {}",
@@ -300,7 +248,53 @@ async fn measure(args: Args) -> Result<()> {
             );
         }
     }
+    if !failures.is_empty() {
+        bail!(
+            "not all was measured; the rows of the others are kept:\n  {}",
+            failures.join("\n  ")
+        );
+    }
     Ok(())
+}
+
+/// A suite that was named.
+fn alone_step(suite: Suite, options: &Options) -> Step {
+    Step {
+        suite,
+        options: options.clone(),
+        takes: None,
+    }
+}
+
+/// Runs a step, if it ends before the time is up.
+async fn in_time(step: &Step, left: Option<Duration>, session: &mut Session<'_>) -> Result<Vec<Row>> {
+    let Some(left) = left else {
+        return run(step.suite, session).await;
+    };
+    if step.takes.is_some_and(|takes| takes > left) {
+        bail!("left out: no time was left for it");
+    }
+    let ended = tokio::time::timeout(left, run(step.suite, session)).await;
+    ended.unwrap_or_else(|_| Err(anyhow!("stopped: the time was up before it had ended")))
+}
+
+async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
+    match suite {
+        Suite::Fleet => suite::fleet::run(session).await,
+        Suite::Store => suite::store::run(session).await,
+        Suite::Update => suite::update::run(session).await,
+        Suite::Work => suite::work::run(session).await,
+        Suite::Kinds => suite::kinds::run(session).await,
+        Suite::Large => suite::large::run(session).await,
+        Suite::SharedScope => suite::shared_scope::run(session).await,
+        Suite::Discovery => suite::discovery::run(session).await,
+        Suite::Workspaces => suite::workspaces::run(session).await,
+        Suite::Churn => suite::churn::run(session).await,
+        Suite::Isolation => suite::isolation::run(session).await,
+        Suite::Fairness => suite::fairness::run(session).await,
+        Suite::Queue => suite::queue::run(session).await,
+        Suite::Kcp => suite::kcp::run(session).await,
+    }
 }
 
 async fn check(args: Args) -> Result<()> {
@@ -374,40 +368,31 @@ mod tests {
         );
     }
 
-    #[test]
-    fn everything_is_every_suite_with_the_sizes_that_targets_are_about() {
-        let options = Options {
-            subjects: vec![Subject::Mcr, Subject::GoSerial],
-            ..Options::default()
+    #[tokio::test]
+    async fn a_step_that_would_not_end_in_time_is_not_begun() {
+        let mut session = Session {
+            options: Options::default(),
+            programs: Programs {
+                bench: Path::new("not there").to_owned(),
+                go: None,
+            },
+            told: &mut |_| {},
         };
-        let plan = everything(&options);
-        for suite in Suite::value_variants() {
-            // Nobody has a kcp without having started one.
-            let planned = plan.iter().any(|(planned, _)| planned == suite);
-            assert_eq!(planned, *suite != Suite::Kcp, "{suite:?}");
-        }
-        let sizes: Vec<_> = plan
-            .iter()
-            .filter(|(suite, _)| *suite == Suite::Fleet)
-            .map(|(_, options)| {
-                (
-                    options.clusters.unwrap_or_default(),
-                    options.sim,
-                    options.subjects.len(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            sizes,
-            [
-                (100, false, 2),
-                (250, false, 2),
-                (500, false, 3),
-                (500, true, 1),
-                (5_000, true, 1),
-                (10_000, true, 1),
-            ]
-        );
+        let left_out = |takes| Step {
+            takes: Some(Duration::from_secs(takes)),
+            ..alone_step(
+                Suite::Fairness,
+                &Options {
+                    runs: 1,
+                    ..Options::default()
+                },
+            )
+        };
+        let left = Some(Duration::from_secs(60));
+        let error = in_time(&left_out(61), left, &mut session).await.unwrap_err();
+        assert!(error.to_string().contains("no time was left"), "{error}");
+        // No subject is measured, and that is no error.
+        assert_eq!(in_time(&left_out(60), left, &mut session).await.unwrap(), []);
     }
 
     #[test]

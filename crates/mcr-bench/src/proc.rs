@@ -1,10 +1,10 @@
-//! Memory and CPU time of a process, from `/proc`.
+//! Memory, CPU time and file descriptors of a process, from `/proc`.
 
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 
-/// Memory and CPU time of a process.
+/// Memory, CPU time and file descriptors of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// The resident memory now.
@@ -13,6 +13,8 @@ pub struct Usage {
     pub peak_kb: f64,
     /// User and system time, ended threads included.
     pub cpu: Duration,
+    /// The number of open file descriptors.
+    pub fds: f64,
 }
 
 impl Usage {
@@ -32,6 +34,9 @@ impl Usage {
             // The count in ticks leaves out fractions of a tick; the sum over threads leaves out threads that have
             // ended.
             cpu: usage.cpu.max(threads(pid)),
+            fds: std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .with_context(|| format!("reading the open files of {pid}"))?
+                .count() as f64,
             ..usage
         })
     }
@@ -49,6 +54,7 @@ impl Usage {
             peak_kb: kilobytes("VmHWM:")?,
             // A tick is 10 ms on every Linux there is (USER_HZ).
             cpu: Duration::from_millis(10 * (ticks(11)? + ticks(12)?)),
+            ..Self::default()
         })
     }
 }
@@ -124,6 +130,19 @@ mod tests {
         let usage = Usage::parse(status, stat).unwrap();
         assert_eq!((usage.rss_kb, usage.peak_kb), (1024.0, 2048.0));
         assert_eq!(usage.cpu, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn open_files_are_counted() {
+        let fds = || Usage::of(std::process::id()).unwrap().fds;
+        let before = fds();
+        // Other tests open a few files at the same time.
+        let opened: Vec<_> = (0..200)
+            .map(|_| std::fs::File::open("/dev/null").unwrap())
+            .collect();
+        let after = fds();
+        assert!(after - before > 150.0, "{before}, then {after}");
+        drop(opened);
     }
 
     #[test]

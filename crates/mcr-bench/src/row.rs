@@ -39,10 +39,13 @@ pub struct Row {
     /// CPU while idle, as a fraction of a core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_cpu: Option<f64>,
-    /// LISTs of ConfigMaps that the server counted.
+    /// File descriptors of the process while idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fds: Option<f64>,
+    /// LISTs of the watched kinds that the server counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<f64>,
-    /// WATCHes of ConfigMaps that the server counted.
+    /// WATCHes of the watched kinds that the server counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watches: Option<f64>,
     /// Latency from a write to the reconciler, median.
@@ -116,6 +119,7 @@ impl Row {
             cpu_s: of(|row| row.cpu_s),
             server_cpu_s: of(|row| row.server_cpu_s),
             idle_cpu: of(|row| row.idle_cpu),
+            fds: of(|row| row.fds),
             lists: of(|row| row.lists),
             watches: of(|row| row.watches),
             p50_ms: of(|row| row.p50_ms),
@@ -149,6 +153,7 @@ impl fmt::Display for Row {
             ("cpu", self.cpu_s, "s"),
             ("server cpu", self.server_cpu_s, "s"),
             ("idle cpu", self.idle_cpu.map(|part| 100.0 * part), "%"),
+            ("fds", self.fds, ""),
             ("lists", self.lists, ""),
             ("watches", self.watches, ""),
             ("p50", self.p50_ms, "ms"),

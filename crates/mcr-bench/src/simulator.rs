@@ -5,6 +5,7 @@
 //! | command | what it does |
 //! | --- | --- |
 //! | `counts` | tells what was asked of all clusters together |
+//! | `objects` | tells how many objects of the counted kinds each cluster has |
 //! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
 //! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
 //! | `fault NAME` | has the clusters behind proxies fail in this way |
@@ -31,6 +32,7 @@ use tokio::{
 
 use crate::{
     alone::place,
+    kind::Kind,
     objects,
     subject::{
         message::{Message, now},
@@ -44,9 +46,15 @@ pub struct SimArgs {
     /// How many clusters
     #[arg(long)]
     pub clusters: usize,
-    /// How many ConfigMaps in each
+    /// How many objects of each kind in each
     #[arg(long)]
     pub objects: usize,
+    /// Which kinds, of which requests are counted
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "configmaps")]
+    pub kinds: Vec<Kind>,
+    /// How many large Pods in each, which differ from cluster to cluster
+    #[arg(long, default_value_t = 0)]
+    pub large_pods: usize,
     /// How many of the clusters, the last ones, are behind proxies that can fail
     #[arg(long, default_value_t = 0)]
     pub proxied: usize,
@@ -87,6 +95,7 @@ struct Address {
 
 struct Served {
     clusters: Vec<SimCluster>,
+    kinds: Vec<Kind>,
     addresses: Vec<Address>,
     proxies: Vec<FaultProxy>,
     storm: Option<JoinHandle<()>>,
@@ -103,6 +112,12 @@ impl Served {
             builder.template(&template).build()
         };
         let clusters: Vec<SimCluster> = (0..args.clusters).map(made).collect();
+        for (number, cluster) in clusters.iter().enumerate() {
+            let first = number * args.large_pods;
+            for number in first..first + args.large_pods {
+                cluster.restore(objects::large_pod(number))?;
+            }
+        }
         let direct = args.clusters.saturating_sub(args.proxied);
         let fleet = SimFleet::serve(clusters.iter().take(direct).cloned()).await?;
         let (mut addresses, mut proxies, mut servers) = (Vec::new(), Vec::new(), Vec::new());
@@ -126,6 +141,7 @@ impl Served {
         }
         Ok(Self {
             clusters,
+            kinds: args.kinds.clone(),
             addresses,
             proxies,
             storm: None,
@@ -154,6 +170,12 @@ impl Served {
         let number = |word: &str| word.parse::<usize>().context("a number");
         match words.as_slice() {
             ["counts"] => return Ok(self.counts()),
+            ["objects"] => {
+                let first = self.clusters.first().context("there is no cluster")?;
+                let of = |kind: &Kind| count(first, *kind) as u64;
+                let count = self.kinds.iter().map(of).sum();
+                return Ok(Message::Seen { count });
+            }
             ["beat", seq, from, to] => {
                 let (from, to) = (number(from)?, number(to)?);
                 for cluster in self.clusters.get(from..to).context("there are fewer clusters")? {
@@ -187,8 +209,11 @@ impl Served {
         let (mut lists, mut watches, mut open) = (0, 0, 0);
         for cluster in &self.clusters {
             let audit = cluster.audit();
-            lists += audit.count(|event| event.is_list("configmaps")) as u64;
-            watches += audit.count(|event| event.is_watch_start("configmaps")) as u64;
+            for kind in &self.kinds {
+                let resource = kind.plural();
+                lists += audit.count(|event| event.is_list(&resource)) as u64;
+                watches += audit.count(|event| event.is_watch_start(&resource)) as u64;
+            }
             open += cluster.watches() as u64;
         }
         Message::Counts { lists, watches, open }
@@ -230,11 +255,13 @@ fn kubeconfig(contexts: &[(String, &Address)]) -> String {
 fn template(args: &SimArgs) -> Result<SimCluster> {
     // A long history, so that a storm of writes does not cause lists.
     let template = SimCluster::builder().history(100_000).build();
-    if args.objects > 0 {
-        template.create(objects::beat(0))?;
-    }
-    for number in 1..args.objects {
-        template.create(objects::config_map(number))?;
+    for kind in &args.kinds {
+        if *kind == Kind::ConfigMaps && args.objects > 0 {
+            template.create(objects::beat(0))?;
+        }
+        for number in count(&template, *kind)..args.objects {
+            template.create(kind.object(number))?;
+        }
     }
     for number in 0..args.tenants {
         let namespace = place(number);
@@ -245,6 +272,15 @@ fn template(args: &SimArgs) -> Result<SimCluster> {
         template.create(map)?;
     }
     Ok(template)
+}
+
+fn count(cluster: &SimCluster, kind: Kind) -> usize {
+    let kind = kind.resource();
+    let resource = match kind.group.as_str() {
+        "" => kind.plural,
+        group => format!("{}.{group}", kind.plural),
+    };
+    cluster.list(&resource, "").len()
 }
 
 /// Writes until the task is aborted. Ten times a second it makes the writes that are due.

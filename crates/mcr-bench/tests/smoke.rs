@@ -75,6 +75,108 @@ fn every_subject_sees_every_object_of_three_simulated_clusters() {
     }
 }
 
+/// kcp has no server here, so it fails; the suite after it is measured all the same.
+#[test]
+fn every_subject_of_work_applies_all_and_a_suite_that_fails_before_it_takes_nothing_away() {
+    let options = "--subjects mcr,kube-rs-tuned --backend sim --clusters 3 --objects 2 --runs 1 --idle 0";
+    let output = Command::new(BENCH)
+        .args(["kcp", "work", "--format", "json"])
+        .args(options.split(' '))
+        .env_remove("MCR_KCP_KUBECONFIG")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("FAILED kcp"), "{said}");
+    let rows: Vec<Row> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
+    assert_eq!(subjects, ["mcr", "kube-rs-tuned"], "{said}");
+    for row in &rows {
+        assert_eq!(
+            (row.suite.as_str(), row.clusters, row.objects),
+            ("work", 3, 2),
+            "{row}"
+        );
+        assert_eq!(row.missed, Some(0.0), "{row}");
+        assert!(row.value.unwrap() > 0.0 && row.cpu_s.is_some(), "{row}");
+    }
+}
+
+/// The rows of a suite on the simulator with two clusters, of all subjects that are there.
+fn rows_of(suite: &str, objects: &str) -> Vec<Row> {
+    let go = Path::new(BENCH)
+        .ancestors()
+        .nth(2)
+        .unwrap()
+        .join("bench/mcr-bench-go");
+    let output = Command::new(BENCH)
+        .args([
+            suite,
+            "--subjects",
+            "mcr,kube-rs-tuned,go-concurrent",
+            "--backend",
+            "sim",
+        ])
+        .args([
+            "--clusters",
+            "2",
+            "--objects",
+            objects,
+            "--runs",
+            "1",
+            "--idle",
+            "0",
+            "--format",
+            "json",
+        ])
+        .arg("--go")
+        .arg(&go)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let rows = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect::<Vec<Row>>();
+    let subjects: Vec<&str> = rows.iter().map(|row| row.subject.as_str()).collect();
+    assert_eq!(subjects, ["mcr", "kube-rs-tuned", "go-concurrent"], "{said}");
+    let measured = rows.into_iter().filter(|row| {
+        let is_go = row.subject.starts_with("go") && !go.is_file();
+        assert_eq!(row.skipped.is_some(), is_go, "{row}");
+        !is_go
+    });
+    measured.collect()
+}
+
+#[test]
+fn every_subject_sees_every_object_of_ten_kinds() {
+    for row in rows_of("kinds", "5") {
+        assert_eq!(
+            (row.clusters, row.objects, row.watches),
+            (2, 50, Some(20.0)),
+            "{row}"
+        );
+        assert_eq!((row.suite.as_str(), row.variant.as_str()), ("kinds", "sim"));
+        assert!(row.synced_s.unwrap() > 0.0 && row.fds.unwrap() > 3.0, "{row}");
+    }
+}
+
+#[test]
+fn every_subject_sees_every_large_pod() {
+    for row in rows_of("large", "30") {
+        assert_eq!(
+            (row.clusters, row.objects, row.watches),
+            (2, 30, Some(2.0)),
+            "{row}"
+        );
+        assert_eq!((row.suite.as_str(), row.variant.as_str()), ("large", ""));
+        assert!(row.rss_idle_kb.unwrap() > 1000.0 && row.cpu_s.is_some(), "{row}");
+    }
+}
+
 /// The latency of the floor is compared with that of the subjects, so both must see the same writes.
 #[tokio::test]
 async fn the_floor_sees_the_writes_that_mcr_sees() {

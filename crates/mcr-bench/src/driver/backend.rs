@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep};
 
 use super::{Counts, real::Real, sim::Sim};
+use crate::kind::Kind;
 
 /// The clusters that subjects work on.
 pub enum Backend {
@@ -81,7 +82,16 @@ impl Backend {
         }
     }
 
-    /// How many ConfigMaps they hold together.
+    /// The kinds that subjects watch there.
+    pub fn kinds(&self) -> &[Kind] {
+        match self {
+            Self::Real(real) => real.kinds(),
+            Self::Sim(sim) => sim.kinds(),
+            Self::Brought { .. } => &[Kind::ConfigMaps],
+        }
+    }
+
+    /// How many objects of these kinds they hold together.
     pub fn objects(&self) -> usize {
         match self {
             Self::Real(real) => real.clusters() * real.objects(),
@@ -112,7 +122,7 @@ impl Backend {
         Some(crate::proc::Usage::of(pid).ok()?.cpu)
     }
 
-    /// Waits until a subject has opened a watch of every cluster, beside the `open` ones that were there before it. What was asked
+    /// Waits until a subject has opened a watch of each kind of every cluster, beside the `open` ones that were there before it. What was asked
     /// of the servers by then; none where that can't be known.
     ///
     /// A subject has seen every object when its lists are read, and some open their watches only then.
@@ -121,14 +131,17 @@ impl Backend {
     ///
     /// When fewer watches are open after a minute.
     pub async fn watched(&mut self, open: u64) -> Result<Option<Counts>> {
-        let wanted = open + self.clusters() as u64;
+        let wanted = open + (self.clusters() * self.kinds().len()) as u64;
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             match self.counts().await? {
                 Some(counts) if counts.open < wanted => {
                     if Instant::now() >= deadline {
                         let (open, clusters) = (counts.open.saturating_sub(open), self.clusters());
-                        bail!("after a minute the subject has {open} watches of {clusters} clusters open")
+                        bail!(
+                            "after a minute the subject has {open} watches of {} kinds in {clusters} clusters open",
+                            self.kinds().len()
+                        )
                     }
                     sleep(Duration::from_millis(50)).await;
                 }

@@ -1,4 +1,4 @@
-/// Requests for ConfigMaps that a server has counted since it runs.
+/// Requests for the watched kinds that a server has counted since it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// LISTs.

@@ -7,6 +7,7 @@ pub mod kcp;
 pub mod real;
 pub mod sim;
 mod who;
+pub mod work;
 
 pub use backend::Backend;
 pub use child::Running;

@@ -8,7 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use mcr_testkit::control_plane::{ControlPlane, KubeconfigBuilder};
 use serde_json::json;
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::Counts;
 use crate::{
+    kind::Kind,
     objects::{self, BEAT},
     subject::message::now,
 };
@@ -24,6 +25,7 @@ use crate::{
 pub struct Real {
     plane: ControlPlane,
     clusters: usize,
+    kinds: Vec<Kind>,
     objects: usize,
     kubeconfig: PathBuf,
     _folder: TempDir,
@@ -37,8 +39,22 @@ impl Real {
     ///
     /// When the binaries are missing (`cargo xtask assets`) or the server does not start.
     pub async fn start(clusters: usize, objects: usize) -> Result<Self> {
+        Self::with_kinds(clusters, objects, &[Kind::ConfigMaps]).await
+    }
+
+    /// The same with `each` objects of each of these kinds.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub async fn with_kinds(clusters: usize, each: usize, kinds: &[Kind]) -> Result<Self> {
         let plane = ControlPlane::start().await?;
-        let objects = load(&plane.client(), objects).await?;
+        let mut objects = 0;
+        for kind in kinds {
+            objects += load(&plane.client(), *kind, each)
+                .await
+                .with_context(|| format!("creating {}", kind.plural()))?;
+        }
         let folder = tempfile::Builder::new().prefix("mcr-bench-").tempdir()?;
         let kubeconfig = folder.path().join("kubeconfig");
         let mut contexts = KubeconfigBuilder::new();
@@ -51,6 +67,7 @@ impl Real {
         Ok(Self {
             plane,
             clusters,
+            kinds: kinds.to_vec(),
             objects,
             kubeconfig,
             _folder: folder,
@@ -61,12 +78,21 @@ impl Real {
         &self.kubeconfig
     }
 
+    pub(super) fn client(&self) -> Client {
+        self.plane.client()
+    }
+
     /// The number of contexts.
     pub fn clusters(&self) -> usize {
         self.clusters
     }
 
-    /// The number of ConfigMaps.
+    /// The kinds of its objects.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// The number of objects of these kinds.
     pub fn objects(&self) -> usize {
         self.objects
     }
@@ -90,7 +116,10 @@ impl Real {
     pub(super) async fn counts(&self) -> Result<Counts> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.plane.client().request_text(request).await?;
-        let of = |metric, verb| sum(&text, metric, &[("verb", verb), ("resource", "configmaps")]);
+        let of = |metric, verb| {
+            let of_kind = |kind: &Kind| sum(&text, metric, &[("verb", verb), ("resource", &kind.plural())]);
+            self.kinds.iter().map(of_kind).sum()
+        };
         // A watch is counted as a request when it has ended.
         let open = of("apiserver_longrunning_requests", "WATCH");
         Ok(Counts {
@@ -101,26 +130,33 @@ impl Real {
     }
 }
 
-async fn load(client: &Client, wanted: usize) -> Result<usize> {
-    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
-    let all = Api::<ConfigMap>::all(client.clone());
+/// Creates objects of a kind until there are so many, and returns how many there are.
+async fn load(client: &Client, kind: Kind, wanted: usize) -> Result<usize> {
+    let resource = kind.resource();
+    let all = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let place = if kind.is_namespaced() {
+        Api::default_namespaced_with(client.clone(), &resource)
+    } else {
+        all.clone()
+    };
     let create = |object| {
-        let maps = maps.clone();
+        let place = place.clone();
         async move {
-            let object: ConfigMap = serde_json::from_value(object)?;
-            maps.create(&PostParams::default(), &object).await?;
+            let object: DynamicObject = serde_json::from_value(object)?;
+            place.create(&PostParams::default(), &object).await?;
             anyhow::Ok(())
         }
     };
-    create(objects::beat(0))
-        .await
-        .context("creating the ConfigMap that is written to")?;
+    if kind == Kind::ConfigMaps {
+        create(objects::beat(0))
+            .await
+            .context("creating the ConfigMap that is written to")?;
+    }
     let there = all.list(&ListParams::default()).await?.items.len();
-    stream::iter((there..wanted).map(|number| create(objects::config_map(number))))
+    stream::iter((there..wanted).map(|number| create(kind.object(number))))
         .buffer_unordered(16)
         .try_collect::<Vec<_>>()
-        .await
-        .context("creating ConfigMaps")?;
+        .await?;
     Ok(all.list(&ListParams::default()).await?.items.len())
 }
 

@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use super::{Counts, Programs, Running};
-use crate::subject::message::Message;
+use crate::{kind::Kind, subject::message::Message};
 
 /// The process of the simulator.
 pub struct Sim {
     process: Running,
     clusters: usize,
+    kinds: Vec<Kind>,
     objects: usize,
     kubeconfig: PathBuf,
     _folder: TempDir,
@@ -48,16 +49,53 @@ impl Sim {
         ];
         args.extend_from_slice(options);
         let mut process = Running::start("the simulator", &programs.bench, &args)?;
-        match process.next(std::time::Duration::from_secs(120)).await? {
+        match process.next(std::time::Duration::from_secs(300)).await? {
             Message::Serving => {}
             other => bail!("the simulator said {other:?}"),
         }
         Ok(Self {
             process,
             clusters,
+            kinds: vec![Kind::ConfigMaps],
             objects,
             kubeconfig,
             _folder: folder,
+        })
+    }
+
+    /// The same with `objects` objects of each of these kinds. There are four Namespaces at least.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn with_kinds(
+        programs: &Programs,
+        clusters: usize,
+        objects: usize,
+        kinds: &[Kind],
+    ) -> Result<Self> {
+        let options = [format!("--kinds={}", Kind::list(kinds))];
+        let mut sim = Self::start_with(programs, clusters, objects, &options).await?;
+        sim.objects = match sim.process.ask("objects").await? {
+            Message::Seen { count } => usize::try_from(count)?,
+            other => bail!("the simulator answered {other:?}"),
+        };
+        sim.kinds = kinds.to_vec();
+        Ok(sim)
+    }
+
+    /// Starts `clusters` simulated API servers with `pods` large Pods each, those of each different from those of the others.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn with_large_pods(programs: &Programs, clusters: usize, pods: usize) -> Result<Self> {
+        let options = ["--kinds=pods".to_owned(), format!("--large-pods={pods}")];
+        let sim = Self::start_with(programs, clusters, 0, &options).await?;
+        Ok(Self {
+            kinds: vec![Kind::Pods],
+            objects: pods,
+            ..sim
         })
     }
 
@@ -71,7 +109,12 @@ impl Sim {
         self.clusters
     }
 
-    /// How many ConfigMaps in each.
+    /// The kinds whose requests it counts.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// How many objects of these kinds in each.
     pub fn objects(&self) -> usize {
         self.objects
     }

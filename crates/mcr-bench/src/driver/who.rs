@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use crate::kind::Kind;
+
 /// A program that is measured.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
@@ -71,6 +73,10 @@ impl Subject {
         options.extend(job.workers.map(|workers| ("workers", workers.to_string())));
         options.extend(job.threads.map(|threads| ("threads", threads.to_string())));
         options.extend(job.work.map(|work| ("work", work.as_micros().to_string())));
+        if job.kinds != [Kind::ConfigMaps] {
+            options.push(("kinds", Kind::list(job.kinds)));
+        }
+        options.extend(job.round.map(|round| ("round", round.to_string())));
         let Some(program) = self.program() else {
             let go = programs.go.clone();
             let go = go.context("the Go program is not built: it needs Go, see `go version`")?;
@@ -107,6 +113,10 @@ pub struct Job<'a> {
     pub work: Option<Duration>,
     /// How many threads it works with, if not one for each core.
     pub threads: Option<NonZeroUsize>,
+    /// The kinds that it watches.
+    pub kinds: &'a [Kind],
+    /// The round of suite `work`, in which objects are applied.
+    pub round: Option<u64>,
     /// Whether to count allocated bytes. For mcr only.
     pub heap: bool,
 }
@@ -120,6 +130,8 @@ impl<'a> Job<'a> {
             workers: None,
             work: None,
             threads: None,
+            kinds: &[Kind::ConfigMaps],
+            round: None,
             heap: false,
         }
     }
@@ -216,6 +228,12 @@ mod tests {
         };
         let (_, args) = Subject::Floor.command(&programs, &job).unwrap();
         assert_eq!(args, ["floor", "--kubeconfig=file", "--expect=7", "--threads=3"]);
+        let job = Job {
+            kinds: &[Kind::Pods, Kind::RoleBindings],
+            ..Job::new(Path::new("file"), 7)
+        };
+        let (_, args) = Subject::Mcr.command(&programs, &job).unwrap();
+        assert_eq!(args.last().map(String::as_str), Some("--kinds=pods,rolebindings"));
         // An error is better than a figure without meaning.
         assert!(command(Subject::KubeRs, true).is_err());
     }

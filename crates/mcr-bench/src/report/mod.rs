@@ -5,6 +5,7 @@ mod page;
 mod plot;
 mod rows;
 mod targets;
+mod verdict;
 
 use std::path::Path;
 
@@ -13,23 +14,24 @@ pub use machine::Machine;
 pub use page::page;
 pub use plot::{Line, plot};
 pub use rows::merge;
-pub use targets::{Verdict, verdicts};
+pub use targets::verdicts;
+pub use verdict::Verdict;
 
 use crate::row::Row;
 
 /// The file that keeps rows between calls, so that a suite can be measured again by itself.
 const ROWS: &str = "docs/benchmarks/rows.jsonl";
 
-/// Writes the page, its plots and the rows. Rows of other suites from earlier calls stay.
+/// Writes the page, its plots and the rows. Rows of other suites from earlier calls stay, if `keep` is set.
 ///
 /// # Errors
 ///
 /// When a file can't be read or written.
-pub fn write(root: &Path, new: Vec<Row>, machine: &Machine) -> Result<Vec<Verdict>> {
+pub fn write(root: &Path, new: Vec<Row>, keep: bool, machine: &Machine) -> Result<Vec<Verdict>> {
     let kept = root.join(ROWS);
     let old = match std::fs::read_to_string(&kept) {
-        Ok(text) => rows::read(&text).with_context(|| format!("reading {}", kept.display()))?,
-        Err(_) => Vec::new(),
+        Ok(text) if keep => rows::read(&text).with_context(|| format!("reading {}", kept.display()))?,
+        _ => Vec::new(),
     };
     let rows = merge(old, new);
     let verdicts = verdicts(&rows);

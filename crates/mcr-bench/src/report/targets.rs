@@ -1,77 +1,8 @@
 //! The targets, and whether rows meet them. The figures of a ratio come from one call, so that the machine does not
 //! matter.
 
+use super::verdict::{Field, Of, Verdict};
 use crate::row::Row;
-
-/// One target and its measured value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// The suite.
-    pub suite: &'static str,
-    /// The compared figures.
-    pub what: String,
-    /// The upper limit, or the lower limit if `least` is set.
-    pub limit: f64,
-    /// Whether `limit` is a lower limit.
-    pub least: bool,
-    /// The measured value. `None` if it was not measured.
-    pub is: Option<f64>,
-    /// The unit; empty for ratios.
-    pub unit: &'static str,
-}
-
-impl Verdict {
-    /// Whether the target is met. `None` if it was not measured.
-    pub fn met(&self) -> Option<bool> {
-        self.is.map(|is| {
-            if self.least {
-                is >= self.limit
-            } else {
-                is <= self.limit
-            }
-        })
-    }
-}
-
-type Field = fn(&Row) -> Option<f64>;
-
-/// The rows of one verdict.
-struct Of<'a> {
-    rows: &'a [Row],
-    suite: &'static str,
-    clusters: usize,
-}
-
-impl Of<'_> {
-    fn row(&self, subject: &str, variant: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| {
-            let what = (row.suite.as_str(), row.subject.as_str(), row.variant.as_str());
-            what == (self.suite, subject, variant) && (self.clusters == 0 || row.clusters == self.clusters)
-        })
-    }
-
-    fn of(&self, subject: &str, variant: &str, field: Field) -> Option<f64> {
-        field(self.row(subject, variant)?)
-    }
-
-    fn at_most(&self, what: impl Into<String>, limit: f64, unit: &'static str, is: Option<f64>) -> Verdict {
-        Verdict {
-            suite: self.suite,
-            what: what.into(),
-            limit,
-            least: false,
-            is,
-            unit,
-        }
-    }
-
-    /// The ratio of mcr's figure to that of another subject.
-    fn ratio(&self, what: &str, other: &str, variant: &str, limit: f64, field: Field) -> Verdict {
-        let is = self.of("mcr", variant, field).zip(self.of(other, variant, field));
-        let is = is.and_then(|(own, others)| (others > 0.0).then_some(own / others));
-        self.at_most(format!("{what}, of {other}'s"), limit, "", is)
-    }
-}
 
 /// The limit for p99, from the p99 of an undisturbed run: a quarter more, or ten milliseconds.
 fn undisturbed(quiet: f64) -> f64 {
@@ -83,7 +14,10 @@ pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut all = fleet(rows);
     all.extend(store(rows));
     all.extend(update(rows));
+    all.extend(work(rows));
     all.extend(large(rows));
+    all.extend(kinds(rows));
+    all.extend(large_pods(rows));
     all.extend(scope(rows));
     all.extend(discovery(rows));
     all.extend(workspaces(rows));
@@ -112,7 +46,18 @@ fn fleet(rows: &[Row]) -> Vec<Verdict> {
         of.ratio("idle memory", "go-serial", "", 1.0 / 6.0, memory),
         of.ratio("idle memory", "kube-rs-tuned", "", 1.0 / 4.0, memory),
         of.at_most("peak memory, of idle", 1.1, "", peak),
+        of.at_most(
+            "CPU of 500 idle clusters",
+            0.2,
+            "% of a core",
+            of.of("mcr", "", idle_cpu),
+        ),
     ]
+}
+
+/// Idle CPU in percent of a core.
+fn idle_cpu(row: &Row) -> Option<f64> {
+    Some(100.0 * row.idle_cpu?)
 }
 
 fn store(rows: &[Row]) -> Vec<Verdict> {
@@ -165,6 +110,34 @@ fn update(rows: &[Row]) -> Vec<Verdict> {
     ]
 }
 
+fn work(rows: &[Row]) -> Vec<Verdict> {
+    let of = Of {
+        rows,
+        suite: "work",
+        clusters: 0,
+    };
+    let (rate, cpu): (Field, Field) = (|row| row.value, |row| row.cpu_s);
+    let peers = ["kube-rs-tuned", "go-serial", "go-concurrent"];
+    let best = peers.iter().filter_map(|peer| of.of(peer, "", rate));
+    let best = best.max_by(f64::total_cmp);
+    let is = of.of("mcr", "", rate).zip(best).map(|(own, best)| own / best);
+    vec![
+        Verdict {
+            least: true,
+            ..of.at_most("reconciles a second, of the best other's", 0.95, "", is)
+        },
+        of.ratio("CPU of all reconciles", "go-serial", "", 0.6, cpu),
+        of.ratio("CPU of all reconciles", "go-concurrent", "", 0.6, cpu),
+        of.ratio("CPU of all reconciles", "kube-rs-tuned", "", 1.0, cpu),
+        of.at_most(
+            "failures, and ConfigMaps that are missing or wrong",
+            0.0,
+            "",
+            of.of("mcr", "", |row| row.missed),
+        ),
+    ]
+}
+
 fn large(rows: &[Row]) -> Vec<Verdict> {
     let of = |clusters| Of {
         rows,
@@ -174,12 +147,45 @@ fn large(rows: &[Row]) -> Vec<Verdict> {
     let each = |clusters| of(clusters).of("mcr", "sim", |row| Some(row.rss_idle_kb? / row.clusters as f64));
     let large = of(5_000);
     let memory = large.of("mcr", "sim", |row| Some(row.rss_idle_kb? / 1000.0));
-    let idle = large.of("mcr", "sim", |row| Some(100.0 * row.idle_cpu?));
+    let idle = large.of("mcr", "sim", idle_cpu);
     let growth = each(5_000).zip(each(500)).map(|(large, small)| large / small);
     vec![
         large.at_most("memory of 5,000 clusters x 20", 450.0, "MB", memory),
-        large.at_most("CPU of 5,000 idle clusters", 2.0, "% of a core", idle),
+        large.at_most("CPU of 5,000 idle clusters", 0.6, "% of a core", idle),
         large.at_most("memory of one of 5,000 clusters, of one of 500", 1.2, "", growth),
+    ]
+}
+
+fn kinds(rows: &[Row]) -> Vec<Verdict> {
+    let of = Of {
+        rows,
+        suite: "kinds",
+        clusters: 200,
+    };
+    let (cpu, memory): (Field, Field) = (|row| row.cpu_s, |row| row.rss_idle_kb);
+    vec![
+        of.ratio("idle memory", "go-concurrent", "", 0.5, memory),
+        of.ratio("idle memory", "kube-rs-tuned", "", 1.0 / 3.0, memory),
+        of.ratio("CPU until synced", "go-concurrent", "", 1.0, cpu),
+        of.ratio("CPU until synced", "kube-rs-tuned", "", 1.0, cpu),
+    ]
+}
+
+fn large_pods(rows: &[Row]) -> Vec<Verdict> {
+    let of = Of {
+        rows,
+        suite: "large",
+        clusters: 5,
+    };
+    let (time, cpu, memory): (Field, Field, Field) =
+        (|row| row.synced_s, |row| row.cpu_s, |row| row.rss_idle_kb);
+    let peak = of.of("mcr", "", |row| Some(row.rss_peak_kb? / row.rss_idle_kb?));
+    vec![
+        of.ratio("idle memory", "go-concurrent", "", 0.2, memory),
+        of.ratio("idle memory", "kube-rs-tuned", "", 0.2, memory),
+        of.at_most("peak memory, of idle", 1.15, "", peak),
+        of.ratio("time until all is synced", "kube-rs-tuned", "", 1.0, time),
+        of.ratio("CPU until synced", "kube-rs-tuned", "", 1.0, cpu),
     ]
 }
 
@@ -390,75 +396,4 @@ fn queue(rows: &[Row]) -> Vec<Verdict> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn find<'a>(verdicts: &'a [Verdict], what: &str) -> &'a Verdict {
-        verdicts
-            .iter()
-            .find(|verdict| verdict.what.contains(what))
-            .unwrap()
-    }
-
-    #[test]
-    fn what_was_not_measured_is_neither_met_nor_missed() {
-        let none = verdicts(&[]);
-        assert!(none.iter().all(|verdict| verdict.met().is_none()), "{none:?}");
-        // A ratio with one of its two figures missing has no value either.
-        let half = verdicts(&[Row {
-            synced_s: Some(1.0),
-            ..Row::new("fleet", "mcr", 500, 102)
-        }]);
-        assert_eq!(find(&half, "synced, of go-serial").met(), None);
-    }
-
-    #[test]
-    fn ratios_are_of_the_same_size_and_back_end() {
-        let row = |subject: &str, clusters, synced| Row {
-            synced_s: Some(synced),
-            ..Row::new("fleet", subject, clusters, 102)
-        };
-        let sim = Row {
-            variant: "sim".to_owned(),
-            ..row("mcr", 500, 9.0)
-        };
-        let rows = [
-            sim,
-            row("mcr", 100, 8.0),
-            row("mcr", 500, 1.0),
-            row("go-serial", 500, 50.0),
-            row("kube-rs-tuned", 500, 0.9),
-        ];
-        let verdicts = verdicts(&rows);
-        assert_eq!(find(&verdicts, "synced, of go-serial").is, Some(0.02));
-        assert_eq!(find(&verdicts, "synced, of go-serial").met(), Some(true));
-        assert_eq!(find(&verdicts, "synced, of kube-rs-tuned").met(), Some(false));
-    }
-
-    #[test]
-    fn a_subject_that_never_synced_under_a_fault_misses_the_target() {
-        let row = |variant: &str, p99_ms| Row {
-            variant: variant.to_owned(),
-            p99_ms,
-            ..Row::new("isolation", "mcr", 100, 10)
-        };
-        let verdicts = verdicts(&[
-            row("none", Some(4.0)),
-            row("slow", Some(13.9)),
-            row("silent", None),
-        ]);
-        assert_eq!(find(&verdicts, "a fifth slow").met(), Some(true));
-        assert_eq!(find(&verdicts, "a fifth silent").met(), Some(false));
-    }
-
-    #[test]
-    fn the_queue_is_as_even_as_its_slowest_and_fastest() {
-        let row = |clusters, value| Row {
-            value: Some(value),
-            ..Row::new("queue", "mcr", clusters, 1)
-        };
-        let verdicts = verdicts(&[row(10, 3e6), row(100, 2.5e6), row(1_000, 2e6), row(10_000, 1e6)]);
-        assert_eq!(find(&verdicts, "the slowest").is, Some(3.0));
-        assert_eq!(find(&verdicts, "1,000 clusters").met(), Some(true));
-    }
-}
+mod tests;

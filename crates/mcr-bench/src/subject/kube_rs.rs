@@ -1,6 +1,6 @@
 //! The subjects with kube-rs alone: a client, a watcher and a reflector for each context.
 
-use std::{path::Path, pin::pin, sync::Arc};
+use std::{fmt::Debug, path::Path, pin::pin, sync::Arc};
 
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -9,7 +9,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, Resource,
     client::ConfigExt,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, reflector, watcher},
@@ -17,9 +17,14 @@ use kube::{
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use secrecy::ExposeSecret;
-use tokio::task::JoinSet;
+use serde::de::DeserializeOwned;
+use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{SubjectArgs, Tally};
+use super::{SubjectArgs, Tally, work};
+use crate::kind::{Kind, with_type};
+
+/// How often an object is applied that the server does not take. Each failure is told, so more would tell no more.
+const ATTEMPTS: usize = 5;
 
 /// The code of kube-rs's examples for one cluster, in a loop over the contexts.
 ///
@@ -30,20 +35,15 @@ pub async fn naive(args: SubjectArgs, tally: Tally) -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(&args.kubeconfig)?;
     let mut watches = JoinSet::new();
     for context in kubeconfig.contexts.iter().map(|context| context.name.clone()) {
-        let (kubeconfig, tally) = (kubeconfig.clone(), tally.clone());
+        let (kubeconfig, tally, kinds) = (kubeconfig.clone(), tally.clone(), args.kinds.clone());
         watches.spawn(async move {
             let options = KubeConfigOptions {
                 context: Some(context.clone()),
                 ..KubeConfigOptions::default()
             };
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-            watch(
-                context,
-                Client::try_from(config)?,
-                watcher::Config::default(),
-                tally,
-            )
-            .await
+            let client = Client::try_from(config)?;
+            each_kind(&kinds, context, client, watcher::Config::default(), tally, false).await
         });
     }
     first_failure(watches).await
@@ -56,13 +56,21 @@ pub async fn naive(args: SubjectArgs, tally: Tally) -> Result<()> {
 /// When the kubeconfig can't be read, and when a watch ends.
 pub async fn tuned(args: SubjectArgs, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
+    let slots = Arc::new(Semaphore::new(args.workers.unwrap_or(work::CONCURRENCY)));
     for context in contexts(&args.kubeconfig)? {
         let (name, client) = (context.name.clone(), client(context)?);
         let config = watcher::Config {
             page_size: None,
             ..watcher::Config::default()
         };
-        watches.spawn(watch(name, client, config.any_semantic(), tally.clone()));
+        let config = config.any_semantic();
+        match args.round {
+            Some(round) => watches.spawn(apply(name, client, config, tally.clone(), round, slots.clone())),
+            None => {
+                let (kinds, tally) = (args.kinds.clone(), tally.clone());
+                watches.spawn(async move { each_kind(&kinds, name, client, config, tally, true).await })
+            }
+        };
     }
     first_failure(watches).await
 }
@@ -159,17 +167,93 @@ fn client(endpoint: Endpoint) -> Result<Client> {
     Ok(Client::new(service, "default"))
 }
 
-async fn watch(name: String, client: Client, config: watcher::Config, tally: Tally) -> Result<()> {
-    let (_store, writer) = reflector::store::<ConfigMap>();
-    let events = watcher(Api::<ConfigMap>::all(client), config);
+/// A watcher and a reflector for each kind of a cluster, which share its client. `is_tuned` leaves out `managedFields` where
+/// there are more kinds than one or other ones than ConfigMaps.
+async fn each_kind(
+    kinds: &[Kind],
+    name: String,
+    client: Client,
+    config: watcher::Config,
+    tally: Tally,
+    is_tuned: bool,
+) -> Result<()> {
+    if kinds == [Kind::ConfigMaps] {
+        return watch(client, config, false, |object| tally.reconciled(&name, object)).await;
+    }
+    let mut watches = JoinSet::new();
+    for kind in kinds {
+        let (client, config, tally) = (client.clone(), config.clone(), tally.clone());
+        with_type!(*kind, K => watches.spawn(async move {
+            watch(client, config, is_tuned, |_: &K| tally.reconciled_many(1)).await
+        }));
+    }
+    first_failure(watches).await
+}
+
+async fn watch<K>(
+    client: Client,
+    config: watcher::Config,
+    without_managed_fields: bool,
+    reconciled: impl Fn(&K),
+) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (_store, writer) = reflector::store::<K>();
+    let events = watcher(Api::<K>::all(client), config).modify(|object| {
+        if without_managed_fields {
+            object.meta_mut().managed_fields = None;
+        }
+    });
     let mut objects = pin!(reflector(writer, events).default_backoff().applied_objects());
     loop {
         match objects.try_next().await {
-            Ok(Some(object)) => tally.reconciled(&name, &object),
+            Ok(Some(object)) => reconciled(&object),
             Ok(None) => return Ok(()),
             // The stream goes on after its pause.
             Err(_) => {}
         }
+    }
+}
+
+/// As [`watch`], of one namespace, and applies what is due. All clusters share the slots, in the order of their events.
+async fn apply(
+    name: String,
+    client: Client,
+    config: watcher::Config,
+    tally: Tally,
+    round: u64,
+    slots: Arc<Semaphore>,
+) -> Result<()> {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &name);
+    let (_store, writer) = reflector::store::<ConfigMap>();
+    let events = watcher(Api::<ConfigMap>::namespaced(client, work::SOURCE), config);
+    let mut objects = pin!(reflector(writer, events).default_backoff().applied_objects());
+    let mut running = JoinSet::new();
+    loop {
+        let object = match objects.try_next().await {
+            Ok(Some(object)) => object,
+            Ok(None) => return Ok(()),
+            // The stream goes on after its pause.
+            Err(_) => continue,
+        };
+        tally.reconciled(&name, &object);
+        while running.try_join_next().is_some() {}
+        if !work::is_due(&object, round) {
+            continue;
+        }
+        let slot = slots.clone().acquire_owned().await?;
+        let (maps, tally) = (maps.clone(), tally.clone());
+        running.spawn(async move {
+            let _slot = slot;
+            for _ in 0..ATTEMPTS {
+                let applied = work::apply(&maps, &object).await;
+                tally.applied(&applied);
+                if applied.is_ok() {
+                    break;
+                }
+            }
+        });
     }
 }
 

@@ -1,14 +1,15 @@
 //! mcr as its users have it: a manager, the file provider, a controller.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
-use mcr::{Action, BoxError, ClusterSelector, Controller, Manager, Request};
+use mcr::{Action, BoxError, BuildError, BuiltController, ClusterSelector, Controller, Manager, Request};
 use mcr_provider_file::FileProvider;
 use tokio_util::sync::CancellationToken;
 
-use super::{SubjectArgs, Tally};
+use super::{SubjectArgs, Tally, work};
+use crate::kind::{Kind, with_type};
 
 /// The subject.
 ///
@@ -16,12 +17,27 @@ use super::{SubjectArgs, Tally};
 ///
 /// When the manager can't start, or fails.
 pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
-    let work = Duration::from_micros(args.work);
+    if args.kinds != [Kind::ConfigMaps] {
+        let controllers: Result<Vec<_>, _> = args.kinds.iter().map(|kind| of_kind(*kind, &tally)).collect();
+        return manage(args.kubeconfig, controllers?).await;
+    }
     let mut controller = Controller::<ConfigMap>::new("bench").clusters(ClusterSelector::all());
     if let Some(workers) = args.workers {
         controller = controller.concurrency(workers);
     }
-    let controller = controller.build(
+    let controller = match args.round {
+        Some(round) => applying(controller, round, tally),
+        None => counting(controller, Duration::from_micros(args.work), tally),
+    };
+    manage(args.kubeconfig, vec![controller?]).await
+}
+
+fn counting(
+    controller: Controller<ConfigMap>,
+    work: Duration,
+    tally: Tally,
+) -> Result<BuiltController, BuildError> {
+    controller.build(
         move |request: Request<ConfigMap>, tally: Arc<Tally>| async move {
             if !work.is_zero() {
                 tokio::time::sleep(work).await;
@@ -32,10 +48,53 @@ pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
             Ok::<_, BoxError>(Action::done())
         },
         Arc::new(tally),
-    );
-    Manager::builder()
-        .provider(FileProvider::builder().file(args.kubeconfig).build()?)
-        .controller(controller)
+    )
+}
+
+/// A controller for each kind, as a program with several of them has it.
+fn of_kind(kind: Kind, tally: &Tally) -> Result<BuiltController, BuildError> {
+    with_type!(kind, K => {
+        Controller::<K>::new(kind.plural()).clusters(ClusterSelector::all()).build(
+            |request: Request<K>, tally: Arc<Tally>| async move {
+                if request.live().is_some() {
+                    tally.reconciled_many(1);
+                }
+                Ok::<_, BoxError>(Action::done())
+            },
+            Arc::new(tally.clone()),
+        )
+    })
+}
+
+fn applying(
+    controller: Controller<ConfigMap>,
+    round: u64,
+    tally: Tally,
+) -> Result<BuiltController, BuildError> {
+    let controller = controller.watch_request(|request| request.namespace(work::SOURCE));
+    controller.build(
+        move |request: Request<ConfigMap>, tally: Arc<Tally>| async move {
+            let Some(object) = request.live() else {
+                return Ok::<_, BoxError>(Action::done());
+            };
+            let cluster = request.cluster.name().as_str();
+            tally.reconciled(cluster, object);
+            if work::is_due(object, round) {
+                let applied = work::apply(&request.cluster.namespaced(cluster), object).await;
+                tally.applied(&applied);
+                applied?;
+            }
+            Ok(Action::done())
+        },
+        Arc::new(tally),
+    )
+}
+
+async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>) -> Result<()> {
+    let manager = Manager::builder().provider(FileProvider::builder().file(kubeconfig).build()?);
+    controllers
+        .into_iter()
+        .fold(manager, mcr::ManagerBuilder::controller)
         .build()?
         .run_until(CancellationToken::new())
         .await?;

@@ -13,6 +13,13 @@ pub enum Message {
         /// Nanoseconds since 1970.
         at: u64,
     },
+    /// Every object has been applied, in suite `work`.
+    Applied {
+        /// Nanoseconds since 1970.
+        at: u64,
+        /// How many attempts failed.
+        failed: u64,
+    },
     /// The answer to `beats`: the beats that were seen since the last question.
     Beats {
         /// In no order.
@@ -23,18 +30,18 @@ pub enum Message {
         /// The allocated bytes. `None` if they are not counted.
         bytes: Option<usize>,
     },
-    /// The answer to `seen`.
+    /// The answer to `seen` of a subject, and to `objects` of a simulator.
     Seen {
-        /// The number of reconciles, repeated ones included.
+        /// The number of reconciles, repeated ones included, or of objects in each cluster.
         count: u64,
     },
     /// A simulator is ready.
     Serving,
     /// The answer to `counts`.
     Counts {
-        /// LISTs of ConfigMaps so far.
+        /// LISTs of the watched kinds so far.
         lists: u64,
-        /// WATCHes of ConfigMaps so far.
+        /// WATCHes of the watched kinds so far.
         watches: u64,
         /// WATCHes that are open.
         open: u64,
@@ -78,6 +85,10 @@ mod tests {
     fn lines_are_what_the_go_program_writes() {
         let read = |line| serde_json::from_str::<Message>(line).unwrap();
         assert_eq!(read(r#"{"at":5,"event":"synced"}"#), Message::Synced { at: 5 });
+        assert_eq!(
+            read(r#"{"at":5,"event":"applied","failed":1}"#),
+            Message::Applied { at: 5, failed: 1 }
+        );
         assert_eq!(
             read(r#"{"beats":[{"cluster":"c","seq":1,"at":3}],"event":"beats"}"#),
             Message::Beats {

@@ -1,6 +1,6 @@
 //! The subjects: programs that do the same job, each in a process of its own.
 //!
-//! The job: every ConfigMap of every context of a kubeconfig passes the reconciler once, and from then on whenever it changes.
+//! The job: every ConfigMap of every context of a kubeconfig, or every object of the kinds it was started with, passes the reconciler once, and from then on whenever it changes.
 //! [`message`] has their messages on stdout and the questions on stdin.
 //!
 //! No code here names all subjects, or the linker would put all of them into each program.
@@ -11,12 +11,15 @@ pub mod kube_rs;
 pub mod mcr;
 pub mod message;
 mod tally;
+pub mod work;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Result;
 pub(crate) use tally::say;
 pub use tally::{Heap, Tally};
+
+use crate::kind::Kind;
 
 /// What a subject written in Rust is started with, after its name.
 #[derive(clap::Args, Clone, Debug)]
@@ -36,6 +39,12 @@ pub struct SubjectArgs {
     /// How many worker threads the runtime has, if not one for each core
     #[arg(long)]
     pub threads: Option<NonZeroUsize>,
+    /// Which kinds it watches
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "configmaps")]
+    pub kinds: Vec<Kind>,
+    /// The round of suite `work`: only objects of its namespace are watched, and those written in this round are applied
+    #[arg(long)]
+    pub round: Option<u64>,
 }
 
 /// Runs a subject until it is killed. `heap` tells the bytes that are allocated, where that is counted.

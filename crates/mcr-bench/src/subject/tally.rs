@@ -2,7 +2,7 @@ use std::{
     io::{BufRead, Write},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -23,6 +23,8 @@ struct Inner {
     expected: usize,
     seen: AtomicUsize,
     beats: Mutex<Vec<Sighting>>,
+    applied: AtomicUsize,
+    failed: AtomicU64,
 }
 
 impl Tally {
@@ -32,6 +34,8 @@ impl Tally {
             expected,
             seen: AtomicUsize::new(0),
             beats: Mutex::default(),
+            applied: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
         }))
     }
 
@@ -63,6 +67,16 @@ impl Tally {
         let before = self.0.seen.fetch_add(objects, Ordering::Relaxed);
         if before < self.0.expected && before + objects >= self.0.expected {
             say(&Message::Synced { at: now() });
+        }
+    }
+
+    /// An attempt to apply an object has ended.
+    pub fn applied<E>(&self, ended: &Result<(), E>) {
+        if ended.is_err() {
+            self.0.failed.fetch_add(1, Ordering::Relaxed);
+        } else if self.0.applied.fetch_add(1, Ordering::Relaxed) + 1 == self.0.expected {
+            let failed = self.0.failed.load(Ordering::Relaxed);
+            say(&Message::Applied { at: now(), failed });
         }
     }
 

@@ -13,6 +13,13 @@ use crate::{
 /// The longest that a subject may take to sync.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// How long after the sync memory is looked at in the first run, if not asked for otherwise. Idle CPU is measured in the second
+/// half, when the identities of all clusters are known and silent ones are probed.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// The shortest time over which idle CPU is measured: each silent cluster is probed in it.
+const SHORTEST: Duration = Duration::from_secs(30);
+
 /// Runs the suite.
 ///
 /// # Errors
@@ -44,9 +51,14 @@ pub async fn run(session: &mut Session<'_>) -> Result<Vec<Row>> {
                 });
                 continue;
             }
-            let row = one(session, &mut backend, subject)
-                .await
-                .with_context(|| format!("fleet {}", subject.name()))?;
+            let row = one(
+                session,
+                &mut backend,
+                subject,
+                session.options.idle.or((run == 0).then_some(IDLE)),
+            )
+            .await
+            .with_context(|| format!("fleet {}", subject.name()))?;
             session.ran(run, row, &mut runs);
         }
     }
@@ -61,11 +73,18 @@ fn variant(backend: &Backend) -> &'static str {
     }
 }
 
-async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> Result<Row> {
+/// One subject in one run, also of suites `kinds` and `large`. `idle` is how long after the sync memory is looked at; it is not without it.
+pub(super) async fn one(
+    session: &Session<'_>,
+    backend: &mut Backend,
+    subject: Subject,
+    idle: Option<Duration>,
+) -> Result<Row> {
     let before = backend.counts().await?;
     let server = backend.server_cpu();
     let job = Job {
         threads: session.options.threads,
+        kinds: backend.kinds(),
         ..Job::new(backend.kubeconfig(), backend.objects())
     };
     let mut process = Running::subject(subject, &session.programs, &job)?;
@@ -73,26 +92,26 @@ async fn one(session: &Session<'_>, backend: &mut Backend, subject: Subject) -> 
     let synced = process.synced(LIMIT).await?;
     let at_sync = process.usage()?;
     let server = server.and_then(|before| Some(backend.server_cpu()?.saturating_sub(before)));
-    let idle_after = session.options.idle(backend.clusters());
-    let settle = SETTLED.min(idle_after);
-    tokio::time::sleep(settle).await;
+    let half = idle.unwrap_or(SETTLED) / 2;
+    tokio::time::sleep(half).await;
     let settled = process.usage()?;
-    tokio::time::sleep(idle_after - settle).await;
-    let idle = process.usage()?;
+    tokio::time::sleep(half).await;
+    let in_the_end = process.usage()?;
+    let cpu = in_the_end.cpu.saturating_sub(settled.cpu);
     let open = before.map_or(0, |before| before.open);
     let after = backend.watched(open).await?;
     process.stop().await?;
     backend.quiet(open).await?;
     let asked = before.zip(after);
-    let idle_for = (idle_after - settle).as_secs_f64();
     Ok(Row {
         variant: session.variant(variant(backend)),
         synced_s: Some(synced.saturating_sub(started) as f64 / 1e9),
-        rss_idle_kb: Some(idle.rss_kb),
-        rss_peak_kb: Some(idle.peak_kb),
+        rss_idle_kb: idle.map(|_| in_the_end.rss_kb),
+        rss_peak_kb: idle.map(|_| in_the_end.peak_kb),
         cpu_s: Some(at_sync.cpu.as_secs_f64()),
         server_cpu_s: server.map(|cpu| cpu.as_secs_f64()),
-        idle_cpu: (idle_for > 0.0).then(|| (idle.cpu.saturating_sub(settled.cpu)).as_secs_f64() / idle_for),
+        idle_cpu: (half >= SHORTEST).then(|| cpu.as_secs_f64() / half.as_secs_f64()),
+        fds: Some(in_the_end.fds),
         lists: asked.map(|(before, after)| after.lists.saturating_sub(before.lists) as f64),
         watches: asked.map(|(before, after)| after.watches.saturating_sub(before.watches) as f64),
         ..Row::new(

@@ -6,12 +6,15 @@ pub mod fairness;
 pub mod fleet;
 pub mod isolation;
 pub mod kcp;
+pub mod kinds;
+pub mod large;
 pub mod latency;
 pub mod queue;
 mod round;
 pub mod shared_scope;
 pub mod store;
 pub mod update;
+pub mod work;
 pub mod workspaces;
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};

@@ -2,7 +2,6 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use ::mcr::FleetSettings;
 use anyhow::{Result, bail};
 
 use crate::{
@@ -23,7 +22,7 @@ pub struct Options {
     pub clusters: Option<usize>,
     /// How many objects in each.
     pub objects: Option<usize>,
-    /// Whether on the simulator.
+    /// Whether `fleet` and `work` run on the simulator.
     pub sim: bool,
     /// Clusters that someone brings.
     pub kubeconfig: Option<PathBuf>,
@@ -33,21 +32,14 @@ pub struct Options {
     pub seconds: Option<usize>,
     /// Programs that suite `kcp` measures beside mcr.
     pub brought: Vec<PathBuf>,
-    /// How long after the sync memory is looked at, and idle CPU counted, if not the usual time.
+    /// How long after the sync memory is looked at, if not the usual time.
     pub idle: Option<Duration>,
 }
 
 impl Options {
-    /// How long after the sync memory is looked at, and idle CPU counted, once what was given back after the sync is gone.
-    ///
-    /// On simulated clusters, which are what idle CPU is asked of, so long that mcr looks twice after each that says
-    /// nothing, which is what it does while it is idle.
-    pub fn idle(&self, clusters: usize) -> Duration {
-        self.idle.unwrap_or(if self.sim {
-            SETTLED + 2 * FleetSettings::default().probe_after_among(clusters)
-        } else {
-            2 * SETTLED
-        })
+    /// How long after the sync memory is looked at: a subject has freed its memory of the sync by then.
+    pub fn idle(&self) -> Duration {
+        self.idle.unwrap_or(2 * SETTLED)
     }
 }
 

@@ -77,7 +77,7 @@ async fn cluster(session: &Session<'_>, subject: Subject) -> Result<f64> {
         let job = Job::new(sim.kubeconfig(), clusters);
         let mut process = Running::subject(subject, &session.programs, &job)?;
         process.synced(Duration::from_secs(120)).await?;
-        tokio::time::sleep(session.options.idle(clusters)).await;
+        tokio::time::sleep(session.options.idle()).await;
         resident.push(process.usage()?.rss_kb);
         process.stop().await?;
     }

@@ -115,6 +115,33 @@ impl SimCluster {
         self.write(&kind, &namespace, "", Verb::Create(object))
     }
 
+    /// Puts an object into the store as it is, as a restored backup of etcd has it: with its UID, times, status and
+    /// `managedFields`, and without any check. It must have them all. It gets a new version.
+    ///
+    /// ```
+    /// # use mcr_testkit::sim::SimCluster;
+    /// # use serde_json::json;
+    /// let cluster = SimCluster::new();
+    /// let pod = json!({
+    ///     "apiVersion": "v1", "kind": "Pod",
+    ///     "metadata": { "name": "a", "namespace": "default", "uid": "u-1", "creationTimestamp": "2026-01-02T03:04:05Z" },
+    ///     "status": { "phase": "Running" },
+    /// });
+    /// cluster.restore(pod)?;
+    /// # Ok::<(), mcr_testkit::sim::SimError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When no such kind is served.
+    pub fn restore(&self, object: Value) -> Result<(), SimError> {
+        let kind = self.kind_of(&object)?;
+        let mut store = self.inner.store();
+        let object = object::Object::new(&self.inner.part, object, store.next_version());
+        store.put(&kind.table, Arc::new(object));
+        Ok(())
+    }
+
     /// Replaces an object. An object without `resourceVersion` replaces the newest state, for every kind.
     ///
     /// # Errors

@@ -1,8 +1,11 @@
 //! The simulated API server, through kube's client.
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
 use mcr_testkit::sim::{SimCluster, SimFleet, SimRule, SimUser};
 use serde_json::{Value, json};
 
@@ -176,6 +179,37 @@ fn copies_share_objects_and_not_identity() {
     let same = |seed| SimCluster::builder().seed(seed).build().uid();
     assert_eq!(same(1), same(1));
     assert_ne!(same(1), same(2));
+}
+
+#[tokio::test]
+async fn a_restored_object_is_served_as_it_is_and_under_a_new_version() {
+    let cluster = SimCluster::new();
+    let before = cluster.resource_version();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "a", "namespace": "default", "uid": "u-1", "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": "1",
+            "managedFields": [{ "manager": "kubelet", "operation": "Update", "subresource": "status" }],
+        },
+        "spec": { "containers": [] },
+        "status": { "phase": "Running" },
+    });
+    cluster.restore(pod.clone()).unwrap();
+    let pods: Api<DynamicObject> = Api::all_with(cluster.client(), &ApiResource::erase::<Pod>(&()));
+    let mut served =
+        serde_json::to_value(pods.list(&ListParams::default()).await.unwrap().items.remove(0)).unwrap();
+    let version = served["metadata"]["resourceVersion"].take();
+    assert_eq!(version, (before + 1).to_string());
+    served["metadata"]["resourceVersion"] = "1".into();
+    // Lists leave these out.
+    served["apiVersion"] = "v1".into();
+    served["kind"] = "Pod".into();
+    assert_eq!(served, pod);
+    assert!(
+        cluster
+            .restore(json!({ "apiVersion": "v1", "kind": "Widget", "metadata": {} }))
+            .is_err()
+    );
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Objects that are similar to those of real clusters. Their texts differ from object to object, and are the same in
-//! every run.
+//! The objects that most suites use, and their texts.
 
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ impl Sequence {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,12 +27,12 @@ impl Sequence {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
     }
 
-    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    pub(super) fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
         words.get(self.below(words.len())).copied().unwrap_or_default()
     }
 }
 
-const WORDS: [&str; 64] = [
+pub(super) const WORDS: [&str; 64] = [
     "account", "adapter", "address", "agent", "alert", "archive", "audit", "backend", "balance", "batch",
     "billing", "broker", "bucket", "cache", "catalog", "channel", "checkout", "cluster", "config", "cursor",
     "customer", "delivery", "digest", "endpoint", "event", "export", "fabric", "feature", "gateway",
@@ -42,7 +41,7 @@ const WORDS: [&str; 64] = [
     "profile", "quota", "region", "registry", "report", "router", "schedule", "search", "session", "shard",
     "storage", "stream", "tenant", "token", "worker",
 ];
-const ZONES: [&str; 6] = [
+pub(super) const ZONES: [&str; 6] = [
     "eu-central-1a",
     "eu-west-3b",
     "us-east-1c",
@@ -54,7 +53,7 @@ const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A text of at least `length` bytes, similar to configuration files: properties, YAML, sentences.
-fn configuration(words: &mut Sequence, length: usize) -> String {
+pub(super) fn configuration(words: &mut Sequence, length: usize) -> String {
     let mut text = String::with_capacity(length + 64);
     while text.len() < length {
         let (a, b) = (words.of(&WORDS), words.of(&WORDS));
@@ -85,7 +84,7 @@ fn configuration(words: &mut Sequence, length: usize) -> String {
 }
 
 /// Random base64, which can't be compressed, like a certificate.
-fn certificate(words: &mut Sequence, length: usize) -> String {
+pub(super) fn certificate(words: &mut Sequence, length: usize) -> String {
     let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
     for at in 0..length {
         text.push(char::from(BASE64.get(words.below(64)).copied().unwrap_or(b'A')));
@@ -97,7 +96,7 @@ fn certificate(words: &mut Sequence, length: usize) -> String {
     text
 }
 
-fn metadata(words: &mut Sequence, name: String, namespace: &str) -> Value {
+pub(super) fn metadata(words: &mut Sequence, name: String, namespace: &str) -> Value {
     json!({
         "name": name,
         "namespace": namespace,

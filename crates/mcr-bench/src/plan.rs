@@ -1,0 +1,253 @@
+//! The suites, and the plan of a call without any of them named: which it measures, how often, and how long that takes.
+
+use std::{fmt::Write, time::Duration};
+
+use clap::ValueEnum;
+
+use crate::{driver::Subject, row::Row, suite::Options};
+
+/// A suite.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// All objects of all clusters, from the start
+    Fleet,
+    /// What objects and clusters cost in memory
+    Store,
+    /// One write, seen by all clusters
+    Update,
+    /// A reconciler that applies one ConfigMap for each request
+    Work,
+    /// Ten kinds of objects in each of two hundred clusters
+    Kinds,
+    /// Five clusters with 20,000 large Pods each
+    Large,
+    /// Ten thousand clusters behind one endpoint
+    SharedScope,
+    /// A thousand clusters that a provider finds in a hub
+    Discovery,
+    /// Ten thousand workspaces of a double of kcp
+    Workspaces,
+    /// Clusters leave and join all the time
+    Churn,
+    /// A fifth of the clusters fail
+    Isolation,
+    /// One cluster with a hundred times the events
+    Fairness,
+    /// Operations of the queue
+    Queue,
+    /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
+    Kcp,
+}
+
+impl Suite {
+    /// As it is written in rows and arguments.
+    pub fn name(self) -> String {
+        let named = self.to_possible_value();
+        named.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// One step of a plan: a suite with its options.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The suite.
+    pub suite: Suite,
+    /// The options it is run with.
+    pub options: Options,
+    /// How long it takes on a machine with two cores, servers included. `None` if that is not known.
+    pub takes: Option<Duration>,
+}
+
+impl Step {
+    /// As it is told on the way: `fleet 500 x 102`.
+    pub fn name(&self) -> String {
+        let Options {
+            clusters, objects, ..
+        } = self.options;
+        let size = clusters.zip(objects);
+        let size = size.map_or_else(String::new, |(clusters, objects)| {
+            format!(" {clusters} x {objects}")
+        });
+        format!("{}{size}", self.suite.name())
+    }
+
+    /// A row that says why there are no others.
+    pub fn without_rows(&self, why: &str) -> Row {
+        let clusters = self.options.clusters.unwrap_or_default();
+        let objects = self.options.objects.unwrap_or_default();
+        Row::skipped(&self.suite.name(), "all", clusters, objects, why)
+    }
+}
+
+/// The measurements if no suite is named. They take about 40 minutes on two cores, and what has no target is last. `runs` is
+/// how often each is measured, if not as often as fits.
+///
+/// Memory and idle CPU are looked at two minutes after the sync where targets are about them, and after some seconds at all other
+/// sizes.
+pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
+    const SHORT: Duration = Duration::from_secs(6);
+    let plan = Plan { options, runs };
+    let all = &Subject::ALL;
+    let compared = [
+        Subject::Mcr,
+        Subject::KubeRsTuned,
+        Subject::GoSerial,
+        Subject::GoConcurrent,
+    ];
+    let side_by_side = [Subject::Mcr, Subject::KubeRsTuned, Subject::GoConcurrent];
+    let with_floor = [&compared[..], &[Subject::Floor]].concat();
+    let fleet = |clusters, objects, sim, idle: Option<Duration>, subjects: &[Subject], runs, seconds| {
+        let mut step = plan.step(Suite::Fleet, subjects, runs, seconds);
+        step.options.clusters = Some(clusters);
+        step.options.objects = Some(objects);
+        step.options.sim = sim;
+        step.options.idle = options.idle.or(idle);
+        step
+    };
+    let mut churn = plan.step(Suite::Churn, all, 1, 80);
+    churn.options.seconds = options.seconds.or(Some(60));
+    vec![
+        fleet(500, 102, false, None, &compared, 2, 680),
+        fleet(
+            500,
+            102,
+            false,
+            Some(SHORT),
+            &[Subject::KubeRs, Subject::Floor],
+            2,
+            60,
+        ),
+        fleet(5_000, 20, true, None, &side_by_side[..1], 1, 150),
+        fleet(5_000, 20, true, Some(SHORT), &side_by_side[1..2], 1, 40),
+        fleet(500, 20, true, Some(SHORT), &side_by_side, 1, 45),
+        plan.step(Suite::Update, &with_floor, 1, 190),
+        plan.step(Suite::Work, &side_by_side, 1, 190),
+        plan.step(Suite::Kinds, &side_by_side, 1, 180),
+        plan.step(Suite::Large, &side_by_side, 1, 240),
+        plan.step(Suite::Store, all, 1, 70),
+        plan.step(Suite::SharedScope, all, 1, 5),
+        plan.step(Suite::Discovery, all, 3, 30),
+        plan.step(Suite::Workspaces, all, 1, 60),
+        churn,
+        plan.step(Suite::Isolation, &side_by_side, 1, 220),
+        plan.step(Suite::Fairness, all, 1, 55),
+        plan.step(Suite::Queue, all, 3, 20),
+        fleet(100, 102, false, Some(SHORT), all, 1, 55),
+        fleet(250, 102, false, Some(SHORT), all, 1, 75),
+    ]
+}
+
+struct Plan<'a> {
+    options: &'a Options,
+    runs: Option<usize>,
+}
+
+impl Plan<'_> {
+    /// A suite with those of these subjects that were asked for, and the time of so many runs.
+    fn step(&self, suite: Suite, subjects: &[Subject], runs: usize, seconds: u64) -> Step {
+        // The floor is always measured, because figures are compared with it.
+        let asked = |subject: &Subject| *subject == Subject::Floor || self.options.subjects.contains(subject);
+        let asked_runs = self.runs.unwrap_or(runs);
+        Step {
+            suite,
+            options: Options {
+                runs: asked_runs,
+                subjects: subjects.iter().copied().filter(asked).collect(),
+                ..self.options.clone()
+            },
+            takes: Some(Duration::from_secs(seconds).mul_f64(asked_runs as f64 / runs as f64)),
+        }
+    }
+}
+
+/// How far a plan is, as it is told before each step: what comes, and when all will be done.
+pub fn progress(steps: &[Step], at: usize, elapsed: Duration, limit: Option<Duration>) -> String {
+    let minutes = |time: Duration| (time.as_secs_f64() / 60.0).round();
+    let left: Option<Duration> = steps.iter().skip(at).map(|step| step.takes).sum();
+    let mut text = format!("bench: step {} of {}", at + 1, steps.len());
+    // Writing to a String never fails.
+    if let Some(step) = steps.get(at) {
+        let _ = write!(text, ": {}", step.name());
+    }
+    let _ = write!(text, "; {} min so far", minutes(elapsed));
+    if let Some(left) = left {
+        let left = limit.map_or(left, |limit| left.min(limit.saturating_sub(elapsed)));
+        let _ = write!(text, ", about {} min to go", minutes(left));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Options {
+        Options {
+            subjects: Subject::ALL.to_vec(),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn everything_is_every_suite_with_the_sizes_that_targets_are_about() {
+        let plan = everything(&options(), None);
+        for suite in Suite::value_variants() {
+            // Nobody has a kcp without having started one.
+            let planned = plan.iter().any(|step| step.suite == *suite);
+            assert_eq!(planned, *suite != Suite::Kcp, "{suite:?}");
+        }
+        for (clusters, sim) in [(500, false), (500, true), (5_000, true)] {
+            let is = |step: &&Step| step.options.clusters == Some(clusters) && step.options.sim == sim;
+            let measured = plan.iter().filter(is).flat_map(|step| &step.options.subjects);
+            assert!(measured.count() > 1, "{clusters}");
+        }
+    }
+
+    #[test]
+    fn everything_ends_in_time() {
+        let all: Option<Duration> = everything(&options(), None).iter().map(|step| step.takes).sum();
+        assert!(all.unwrap() <= Duration::from_secs(45 * 60), "{all:?}");
+    }
+
+    #[test]
+    fn a_subject_that_was_not_asked_for_is_measured_nowhere_but_the_floor_is() {
+        let asked = Options {
+            subjects: vec![Subject::Mcr],
+            ..Options::default()
+        };
+        let plan = everything(&asked, Some(4));
+        let measured = plan.iter().flat_map(|step| step.options.subjects.clone());
+        let others: Vec<Subject> = measured.filter(|subject| *subject != Subject::Mcr).collect();
+        assert!(
+            !others.is_empty() && others.iter().all(|subject| *subject == Subject::Floor),
+            "{others:?}"
+        );
+        assert!(plan.iter().all(|step| step.options.runs == 4));
+    }
+
+    #[test]
+    fn it_is_told_what_comes_and_when_all_will_be_done() {
+        let step = |suite, seconds| Step {
+            suite,
+            options: Options {
+                clusters: Some(5),
+                objects: Some(2),
+                ..options()
+            },
+            takes: Some(Duration::from_secs(seconds)),
+        };
+        let steps = [step(Suite::Queue, 30), step(Suite::SharedScope, 600)];
+        let elapsed = Duration::from_secs(90);
+        assert_eq!(
+            progress(&steps, 1, elapsed, None),
+            "bench: step 2 of 2: shared-scope 5 x 2; 2 min so far, about 10 min to go"
+        );
+        let limit = Some(Duration::from_secs(210));
+        assert!(progress(&steps, 1, elapsed, limit).ends_with("about 2 min to go"));
+        let unknown = [Step {
+            takes: None,
+            ..step(Suite::Queue, 0)
+        }];
+        assert!(progress(&unknown, 0, elapsed, None).ends_with("2 min so far"));
+    }
+}
