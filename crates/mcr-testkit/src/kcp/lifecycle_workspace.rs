@@ -10,19 +10,21 @@ use serde_json::Value;
 
 use super::inner::Inner;
 use super::kinds::{self, LOGICAL_CLUSTERS, TYPES};
+use super::control::{INITIALIZING, PHASE};
 use super::names::lifecycle_label;
 use super::rewrite::{add_label, refuse};
 use super::shard::Shard;
 use super::user::KcpUser;
 use crate::sim::answer::Answer;
+use crate::sim::cause::Cause;
 use crate::sim::auth::Attributes;
 use crate::sim::error::SimError;
 use crate::sim::handle::{Caller, handle_for};
-use crate::sim::kinds::Kinds;
+use crate::sim::kinds::{Kind, Kinds};
 use crate::sim::object::text;
 use crate::sim::query::Query;
 use crate::sim::route::{Route, Target};
-use crate::sim::state::ClusterState;
+use crate::sim::state::{Admission, ClusterState};
 use crate::sim::{SimBody, SimRule, SimUser};
 
 /// The part of the life of a workspace that is waited in.
@@ -80,9 +82,51 @@ pub(super) fn answer(
         asked,
         user,
     };
-    match call.adapt(&mut parts, body) {
+    match call.adapt(&mut parts) {
         Ok((view, caller)) => handle_for(&view, &parts, body, caller, whole),
         Err(error) => refuse(shard, &parts, &user.name, error, whole),
+    }
+}
+
+/// Refuses to remove the initializers or terminators of others, and to add any.
+struct OwnOnly {
+    stage: Stage,
+    name: String,
+}
+
+impl Admission for OwnOnly {
+    fn admit(
+        &self,
+        _: &str,
+        _: &Kind,
+        _: &str,
+        before: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), SimError> {
+        let [word, list, ..] = self.stage.words();
+        let names = |object: &Value| -> Vec<Value> {
+            let names = object["status"][list].as_array();
+            names.cloned().unwrap_or_default()
+        };
+        let (before, after) = (before.map(names).unwrap_or_default(), names(object));
+        let same = match self.stage {
+            // kcp compares the numbers only.
+            Stage::Initializing => before.len() == after.len(),
+            Stage::Terminating => before == after,
+        };
+        let own = |name: &Value| *name == *self.name;
+        let none_new = self.stage == Stage::Initializing || after.iter().all(|name| before.contains(name));
+        if same || after.len() + 1 == before.len() && none_new && !after.iter().any(own) {
+            return Ok(());
+        }
+        let why = format!("only removing the {:?} {word} is supported", self.name);
+        let shown = Value::from(after).to_string();
+        let cause = Cause::invalid(&format!("status.{list}"), shown, why);
+        let group = match self.stage {
+            Stage::Initializing => "tenancy.kcp.io",
+            Stage::Terminating => "core.kcp.io",
+        };
+        Err(SimError::invalid(group, "LogicalCluster", "cluster", &[cause]))
     }
 }
 
@@ -96,7 +140,7 @@ struct Call<'a> {
 type Adapted = (Arc<ClusterState>, Caller);
 
 impl Call<'_> {
-    fn adapt(&self, parts: &mut Parts, body: &Bytes) -> Result<Adapted, SimError> {
+    fn adapt(&self, parts: &mut Parts) -> Result<Adapted, SimError> {
         let forbidden = |why: &str| SimError::new(403, "Forbidden", why);
         let Some(target) = self.asked.target.as_deref() else {
             return Err(forbidden(
@@ -125,17 +169,13 @@ impl Call<'_> {
         let live = live.filter(|live| self.waits(live));
         let own = matches!(&route, Route::Resource(path) if is_logical_clusters(path));
         match (&route, live) {
-            (Route::Resource(path), Some(live)) if own => {
-                self.logical_cluster(path, &live, target, parts, body)
+            (Route::Resource(path), Some(_)) if own => {
+                self.logical_cluster(path, target, parts)
             }
             (_, Some(_)) => self.content(cluster, of_type, &route, target, parts),
             (_, None) if own => Ok(self.view("-", self.admin())),
             (_, None) => {
-                let text = Answer::Text(403, "cannot access this workspace");
-                Ok((
-                    self.shard.view(target),
-                    Caller::Answered(self.user.name.clone(), Ok(text)),
-                ))
+                Ok(self.refused("cannot access this workspace"))
             }
         }
     }
@@ -145,13 +185,26 @@ impl Call<'_> {
         let [_, list, ..] = self.asked.stage.words();
         let names = live["status"][list].as_array();
         let listed = names.is_some_and(|names| names.iter().any(|name| *name == *self.asked.name));
-        listed && (self.asked.stage == Stage::Initializing || !text(live, "deletionTimestamp").is_empty())
+        listed
+            && match self.asked.stage {
+                Stage::Initializing => live["status"]["phase"] == INITIALIZING,
+                Stage::Terminating => !text(live, "deletionTimestamp").is_empty(),
+            }
     }
 
     fn admin(&self) -> Caller {
         Caller::User(Arc::new(
             SimUser::new(self.user.name.clone()).rule(SimRule::all()),
         ))
+    }
+
+    /// 403 in plain text, as kcp refuses content.
+    fn refused(&self, why: &str) -> Adapted {
+        let [word, ..] = self.asked.stage.words();
+        let text = format!("{word} {:?} {why}\n", self.asked.name);
+        let answer = Ok(Answer::Text(403, text.into()));
+        let caller = Caller::Answered(self.user.name.clone(), answer);
+        (self.shard.view(""), caller)
     }
 
     /// A view of a part that serves LogicalClusters only.
@@ -168,6 +221,9 @@ impl Call<'_> {
         }
         let [word, ..] = self.asked.stage.words();
         add_label(parts, &lifecycle_label(word, &self.asked.name));
+        if self.asked.stage == Stage::Initializing {
+            add_label(parts, &(PHASE.to_owned(), INITIALIZING.to_owned()));
+        }
         Ok(match self.asked.stage {
             Stage::Initializing => self.view("", self.admin()),
             Stage::Terminating => (self.shard.view_of_deleting(logical_clusters()), self.admin()),
@@ -175,42 +231,23 @@ impl Call<'_> {
     }
 
     /// The LogicalCluster may be read, and its status written.
-    fn logical_cluster(
-        &self,
-        path: &Target,
-        live: &Value,
-        target: &str,
-        parts: &Parts,
-        body: &Bytes,
-    ) -> Result<Adapted, SimError> {
+    fn logical_cluster(&self, path: &Target, target: &str, parts: &Parts) -> Result<Adapted, SimError> {
         let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
         let writes = matches!(verb, "update" | "patch");
         if verb != "get" && !(writes && path.subresource == "status") {
             return Err(SimError::method_not_allowed());
         }
-        if writes {
-            self.check_removals(live, body)?;
-        }
-        Ok(self.view(target, self.admin()))
-    }
-
-    /// Nobody may remove the initializers or terminators of others.
-    fn check_removals(&self, live: &Value, body: &Bytes) -> Result<(), SimError> {
-        let [_, list, ..] = self.asked.stage.words();
-        let Ok(wanted) = serde_json::from_slice::<Value>(body) else {
-            return Ok(());
+        let guard = OwnOnly {
+            stage: self.asked.stage,
+            name: self.asked.name.clone(),
         };
-        let Some(wanted) = wanted["status"].get(list) else {
-            return Ok(());
-        };
-        let kept = |name: &Value| wanted.as_array().is_some_and(|wanted| wanted.contains(name));
-        let now = live["status"][list].as_array().into_iter().flatten();
-        let removed: Vec<&Value> = now.filter(|name| !kept(name)).collect();
-        if removed.iter().all(|name| **name == *self.asked.name) {
-            return Ok(());
-        }
-        let message = format!("only {:?} may be removed from status.{list}", self.asked.name);
-        Err(SimError::new(403, "Forbidden", message))
+        let view = ClusterState::part_of(
+            self.shard.server.clone(),
+            self.shard.name.clone(),
+            target.into(),
+            Some(logical_clusters()),
+        );
+        Ok((Arc::new(view.guarded(Arc::new(guard))), self.admin()))
     }
 
     /// The content of the workspace, with the rights that the type gives.
@@ -250,8 +287,9 @@ impl Call<'_> {
                 } else {
                     &path.group
                 };
-                let message = format!("no rule allows {verb} on {group}/{}", path.plural);
-                return Err(SimError::new(403, "Forbidden", message));
+                let [.., field] = self.asked.stage.words();
+                let why = format!("denied by {field}: no rule allows {verb} on {group}/{}", path.plural);
+                return Ok(self.refused(&why));
             }
         }
         Ok((view, Caller::User(Arc::new(user))))

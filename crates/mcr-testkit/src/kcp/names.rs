@@ -1,4 +1,7 @@
-//! Identifiers that kcp makes out of names. They have the form of kcp's, not the same values.
+//! Identifiers that kcp makes out of names. They have the form of kcp's; the labels of initializers and terminators have
+//! its values too, since clients compute them.
+
+use sha2::{Digest, Sha224};
 
 /// 64 well-spread bits of a text, the same in every process.
 fn hash(text: &str, seed: u64) -> u64 {
@@ -55,7 +58,8 @@ pub(super) fn shard_hash(shard: &str) -> String {
 /// The label of a LogicalCluster that still has this initializer or terminator (`word`).
 pub(super) fn lifecycle_label(word: &str, name: &str) -> (String, String) {
     let prefix = format!("{word}.internal.kcp.io/");
-    let value = hex(name, 56);
+    let hash = Sha224::digest(name.as_bytes());
+    let value: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     let length = 63_usize.saturating_sub(prefix.len());
     let key = format!("{prefix}{}", value.chars().take(length).collect::<String>());
     (key, value)
@@ -73,6 +77,9 @@ mod tests {
         assert_ne!(id, cluster_id(7, 2));
         assert_eq!(identity("a", "b").len(), 64);
         let (key, value) = lifecycle_label("initializer", "root:example");
-        assert_eq!((key.len(), value.len()), (63, 56));
+        assert_eq!(key, format!("initializer.internal.kcp.io/{}", &value[..35]));
+        assert_eq!(value, "38e7732cde2d692db77aa02ff9191566864333f33580d861066abb16");
+        let (key, _) = lifecycle_label("terminator", "root:example");
+        assert_eq!(key.len(), 63);
     }
 }

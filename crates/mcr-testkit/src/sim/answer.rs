@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::watch::Watch;
@@ -7,7 +9,7 @@ pub(crate) enum Answer {
     Json(u16, Vec<u8>),
     /// JSON of this media type.
     Typed(&'static str, Vec<u8>),
-    Text(u16, &'static str),
+    Text(u16, Cow<'static, str>),
     Watch(Box<Watch>),
 }
 

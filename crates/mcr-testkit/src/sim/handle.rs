@@ -141,7 +141,7 @@ impl Request<'_> {
         // The kind is looked up first: a 404 comes before a 406.
         let kind = target.kind(&self.cluster.kinds(&self.cluster.store()))?;
         let Some(kind) = kind else {
-            return Ok(Answer::Text(404, "404 page not found\n"));
+            return Ok(Answer::Text(404, "404 page not found\n".into()));
         };
         self.resource(user, &kind, target, verb, accepted)
     }
@@ -150,7 +150,7 @@ impl Request<'_> {
         let aggregated = accepted.as_ref().is_ok_and(|accepted| accepted.aggregated);
         let kinds = self.cluster.kinds(&self.cluster.store());
         let found = match route {
-            Route::Text(text) => return Answer::Text(200, text),
+            Route::Text(text) => return Answer::Text(200, (*text).into()),
             Route::Version => Some(discovery::version()),
             Route::CoreVersions | Route::Groups if aggregated => {
                 let found = discovery::aggregated(&kinds, matches!(route, Route::CoreVersions));
@@ -172,7 +172,7 @@ impl Request<'_> {
             (None, Route::Resources(group, _)) if route::is_built_in(group) => {
                 Answer::value(404, &SimError::no_such_resource().to_status())
             }
-            _ => Answer::Text(404, "404 page not found\n"),
+            _ => Answer::Text(404, "404 page not found\n".into()),
         }
     }
 
@@ -191,7 +191,7 @@ impl Request<'_> {
             !target.namespace.is_empty()
         };
         if misplaced && custom && !matches!(verb, "list" | "watch") {
-            return Ok(Answer::Text(404, "404 page not found\n"));
+            return Ok(Answer::Text(404, "404 page not found\n".into()));
         }
         if misplaced && (!kind.namespaced || !target.name.is_empty()) {
             return Err(SimError::no_such_resource());
@@ -412,7 +412,7 @@ impl Request<'_> {
         let answer = outcome
             .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
         let (code, media, body) = match answer {
-            Answer::Text(code, text) => (code, "text/plain; charset=utf-8", SimBody::full(text)),
+            Answer::Text(code, text) => (code, "text/plain; charset=utf-8", SimBody::full(text.into_owned())),
             Answer::Typed(media, bytes) => (200, media, SimBody::full(bytes)),
             Answer::Watch(mut watch) => {
                 event.code = 200;

@@ -22,6 +22,8 @@ pub(crate) struct ClusterState {
     kinds: Option<Kinds>,
     /// Whether lists and watches show only objects that are being deleted.
     pub(crate) only_deleting: bool,
+    /// Looks at writes in this view before the server does.
+    guard: Option<Arc<dyn Admission>>,
     server: Arc<ServerState>,
 }
 
@@ -132,6 +134,7 @@ impl ClusterState {
             part,
             kinds,
             only_deleting: false,
+            guard: None,
             server,
         }
     }
@@ -139,6 +142,12 @@ impl ClusterState {
     /// Hides objects that are not being deleted from lists and watches.
     pub(crate) fn only_deleting(mut self) -> Self {
         self.only_deleting = true;
+        self
+    }
+
+    /// Asks `guard` about each write in this view.
+    pub(crate) fn guarded(mut self, guard: Arc<dyn Admission>) -> Self {
+        self.guard = Some(guard);
         self
     }
 
@@ -176,10 +185,10 @@ impl ClusterState {
         before: Option<&Value>,
         object: &mut Value,
     ) -> Result<(), SimError> {
-        match &self.admission {
-            Some(admission) => admission.admit(&self.part, kind, subresource, before, object),
-            None => Ok(()),
+        for admission in self.guard.iter().chain(&self.server.admission) {
+            admission.admit(&self.part, kind, subresource, before, object)?;
         }
+        Ok(())
     }
 }
 

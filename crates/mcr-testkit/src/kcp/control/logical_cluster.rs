@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::reconcile::Reconcile;
-use super::schedule::{ON_WORKSPACE, set_lifecycle_labels, set_phase};
+use super::schedule::{INITIALIZING, ON_WORKSPACE, TERMINATORS, set_lifecycle_labels, set_phase};
 use super::unbind::drop_finalizer;
 use crate::kcp::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
 use crate::kcp::shard::Shard;
@@ -14,7 +14,8 @@ use crate::sim::object::{metadata_mut, text};
 const CLUSTER: &str = "cluster";
 
 impl Reconcile<'_> {
-    /// A LogicalCluster was written: its initializers or terminators may be done.
+    /// A LogicalCluster was written: its initializers or terminators may be done. The labels follow the status of before
+    /// this, and a change of the phase comes with a later write, as kcp does it: watches by label tell each step.
     pub(super) fn logical_cluster(&mut self, shard: &Shard, id: &Arc<str>) {
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
             return;
@@ -24,15 +25,26 @@ impl Reconcile<'_> {
             names.is_some_and(|names| !names.is_empty())
         };
         let deleting = !text(&object, "deletionTimestamp").is_empty();
+        let held = object["metadata"]["finalizers"].as_array();
+        let held = held.is_some_and(|all| all.iter().any(|one| *one == *TERMINATORS));
+        let mut labelled = object.clone();
+        set_lifecycle_labels(&mut labelled);
+        if labelled != object || held && !pending("terminators") {
+            shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
+                set_lifecycle_labels(object);
+                if !pending("terminators") {
+                    drop_finalizer(object, TERMINATORS);
+                }
+            });
+            return;
+        }
         let phase = match object["status"]["phase"].as_str().unwrap_or_default() {
-            "Initializing" if !pending("initializers") && !deleting => "Ready",
-            "Terminating" if !pending("terminators") => "Deleting",
+            _ if deleting && pending("terminators") => "Terminating",
+            _ if deleting => "Deleting",
+            INITIALIZING if !pending("initializers") => "Ready",
             phase => phase,
         };
-        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
-            set_lifecycle_labels(object);
-            set_phase(object, phase);
-        });
+        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| object["status"]["phase"] = phase.into());
         if let Some((parent, workspace)) = self.workspace_of(&object) {
             let initializers = object["status"]["initializers"].as_array();
             let waiting = initializers.filter(|names| !names.is_empty());
@@ -67,11 +79,7 @@ impl Reconcile<'_> {
             if !text(object, "deletionTimestamp").is_empty() {
                 return;
             }
-            let waits = object["status"]["terminators"]
-                .as_array()
-                .is_some_and(|names| !names.is_empty());
             metadata_mut(object).insert("deletionTimestamp".to_owned(), clock::now().into());
-            set_phase(object, if waits { "Terminating" } else { "Deleting" });
         });
     }
 

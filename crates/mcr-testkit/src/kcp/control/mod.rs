@@ -14,5 +14,5 @@ mod unbind;
 mod workspace_type;
 
 pub use migrate::KcpMove;
-pub(super) use schedule::{logical_cluster, namespace};
+pub(super) use schedule::{INITIALIZING, PHASE, logical_cluster, namespace};
 pub(super) use timer::run as run_timer;

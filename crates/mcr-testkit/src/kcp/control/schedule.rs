@@ -12,8 +12,11 @@ use crate::sim::clock;
 use crate::sim::object::{metadata_mut, text};
 
 pub(super) const ON_WORKSPACE: &str = "core.kcp.io/logicalcluster";
+/// The label with the phase.
+pub(in crate::kcp) const PHASE: &str = "tenancy.kcp.io/phase";
+pub(in crate::kcp) const INITIALIZING: &str = "Initializing";
 const DELETION: &str = "core.kcp.io/logicalcluster-deletion";
-const TERMINATORS: &str = "kcp.io/has-terminators";
+pub(super) const TERMINATORS: &str = "kcp.io/has-terminators";
 
 impl Reconcile<'_> {
     /// A Workspace was written.
@@ -54,14 +57,14 @@ impl Reconcile<'_> {
         self.inner.directory.add(id.clone(), path.clone(), shard.number);
 
         let of_type = self.type_of(&at.0, &object);
+        let mut types = Vec::new();
+        if let Some((key, object)) = &of_type {
+            self.bases(key, object, &mut types);
+            types.push((key.clone(), object.clone()));
+        }
         let lifecycle = |word: &str| -> Vec<String> {
-            let has = of_type
-                .as_ref()
-                .is_some_and(|(_, object)| object["spec"][word] == true);
-            let name = of_type.as_ref().filter(|_| has);
-            name.map(|(key, _)| format!("{}:{}", key.0, key.1))
-                .into_iter()
-                .collect()
+            let having = types.iter().filter(|(_, object)| object["spec"][word] == true);
+            having.map(|(key, _)| format!("{}:{}", key.0, key.1)).collect()
         };
         let (initializers, terminators) = (lifecycle("initializer"), lifecycle("terminator"));
         let shown = object["spec"]["type"]["name"].as_str().unwrap_or("universal");
@@ -89,7 +92,7 @@ impl Reconcile<'_> {
             let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
             annotations["internal.tenancy.kcp.io/shard"] = shard_hash.into();
             annotations["core.kcp.io/shard"] = (*shard.name).into();
-            set_phase(object, "Initializing");
+            set_phase(object, INITIALIZING);
             if !ready {
                 object["status"]["initializers"] = json!(initializers);
             }
@@ -102,9 +105,27 @@ impl Reconcile<'_> {
         }
     }
 
+    /// The types that a WorkspaceType extends, and those that they extend, each once: its initializers and terminators
+    /// hold for its workspaces too.
+    fn bases(&self, of: &Key, object: &Value, found: &mut Vec<(Key, Value)>) {
+        let with = object["spec"]["extend"]["with"].as_array();
+        for reference in with.into_iter().flatten() {
+            let base = self.type_named(&of.0, reference);
+            let Some((key, base)) = base.filter(|(key, _)| !found.iter().any(|(known, _)| known == key))
+            else {
+                continue;
+            };
+            found.push((key.clone(), base.clone()));
+            self.bases(&key, &base, found);
+        }
+    }
+
     /// The WorkspaceType of a Workspace, if there is an object of it.
     fn type_of(&self, cluster: &str, workspace: &Value) -> Option<(Key, Value)> {
-        let spec = &workspace["spec"]["type"];
+        self.type_named(cluster, &workspace["spec"]["type"])
+    }
+
+    fn type_named(&self, cluster: &str, spec: &Value) -> Option<(Key, Value)> {
         let path = spec["path"].as_str().filter(|path| !path.is_empty());
         let entry = self.inner.directory.find(path.unwrap_or(cluster))?;
         let key = (entry.id, spec["name"].as_str()?.to_owned());
@@ -124,7 +145,7 @@ pub(in crate::kcp) fn logical_cluster(
     let phase = if initializers.is_empty() {
         "Ready"
     } else {
-        "Initializing"
+        INITIALIZING
     };
     let mut finalizers = vec![DELETION];
     if !terminators.is_empty() {
@@ -145,12 +166,13 @@ pub(in crate::kcp) fn logical_cluster(
         object["spec"]["terminators"] = json!(terminators);
         object["status"]["terminators"] = json!(terminators);
     }
-    set_phase(&mut object, phase);
+    object["status"]["phase"] = phase.into();
     set_lifecycle_labels(&mut object);
     object
 }
 
-/// Sets the labels by which the virtual workspaces of initializers and terminators find a LogicalCluster.
+/// Sets the labels by which the virtual workspaces of initializers and terminators find a LogicalCluster: its phase, and
+/// what it waits for.
 pub(super) fn set_lifecycle_labels(object: &mut Value) {
     let mut labels = object["metadata"]["labels"]
         .as_object()
@@ -166,6 +188,7 @@ pub(super) fn set_lifecycle_labels(object: &mut Value) {
             (key, value.into())
         }));
     }
+    labels.insert(PHASE.to_owned(), object["status"]["phase"].clone());
     metadata_mut(object).insert("labels".to_owned(), labels.into());
 }
 
@@ -182,5 +205,5 @@ pub(super) fn set_phase(object: &mut Value, phase: &str) {
     object["status"]["phase"] = phase.into();
     let metadata = metadata_mut(object);
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-    labels["tenancy.kcp.io/phase"] = phase.into();
+    labels[PHASE] = phase.into();
 }
