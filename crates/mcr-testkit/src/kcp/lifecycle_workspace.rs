@@ -288,7 +288,11 @@ impl Call<'_> {
                     &path.group
                 };
                 let [.., field] = self.asked.stage.words();
-                let why = format!("denied by {field}: no rule allows {verb} on {group}/{}", path.plural);
+                let place = match &*path.namespace {
+                    "" => String::new(),
+                    namespace => format!(" in namespace {namespace}"),
+                };
+                let why = format!("denied by {field}: no rule allows {verb} on {group}/{}{place}", path.plural);
                 return Ok(self.refused(&why));
             }
         }

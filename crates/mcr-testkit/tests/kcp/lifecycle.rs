@@ -1,7 +1,8 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{
-    Workspace, World, config_map, create, delete, get, merge, names, on_shard, post, until, watch, worlds,
+    Answer, Watch, Workspace, World, call, config_map, create, delete, get, merge, names, on_shard, post, until,
+    watch, worlds,
 };
 
 const CLUSTERS: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters";
@@ -9,21 +10,28 @@ const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const TYPES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
 
-/// A type with this field set, and the URL of its virtual workspace.
-async fn of_type(world: &World, name: &str, fields: serde_json::Value) -> (Workspace, String) {
+/// A workspace with the type `waits` with these fields, and the URL of its virtual workspace.
+async fn of_type(world: &World, name: &str, fields: Value) -> (Workspace, String) {
     let home = world.workspace(name).await;
+    let universal = json!({ "name": "universal", "path": "root" });
+    let url = add_type(world, &home, "waits", universal, fields).await;
+    (home, url)
+}
+
+/// A type that extends another one, and the URL of its virtual workspace.
+async fn add_type(world: &World, home: &Workspace, name: &str, extends: Value, fields: Value) -> String {
     let mut spec = fields;
-    spec["extend"] = json!({ "with": [{ "name": "universal", "path": "root" }] });
+    spec["extend"] = json!({ "with": [extends] });
     let stage = if spec["initializer"] == true {
         "initializing"
     } else {
         "terminating"
     };
     let object = json!({
-        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": "waits" }, "spec": spec,
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": name }, "spec": spec,
     });
     create(&home.client, TYPES, &object).await;
-    let at = format!("{TYPES}/waits");
+    let at = format!("{TYPES}/{name}");
     let written = until(&home.client, &at, |answer| {
         answer.json["status"]["virtualWorkspaces"].is_array()
     })
@@ -33,21 +41,224 @@ async fn of_type(world: &World, name: &str, fields: serde_json::Value) -> (Works
     let urls = of_stage
         .map(|url| url["url"].as_str().unwrap().to_owned())
         .collect();
-    (home, world.of_root(urls).await)
+    world.of_root(urls).await
 }
 
-/// Makes a workspace of the type. One that is being initialized cannot be entered, so only its id is known.
+/// Makes a workspace of the type `waits`. One that is being initialized cannot be entered, so only its id is known.
 async fn workspace(world: &World, name: &str, home: &Workspace) -> (String, String) {
+    workspace_of(world, name, home, "waits").await
+}
+
+async fn workspace_of(world: &World, name: &str, home: &Workspace, of_type: &str) -> (String, String) {
     let root = world.at(&world.url("root"));
     let name = format!("{}-{name}", home.path.strip_prefix("root:").unwrap());
     let object = json!({
         "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
-        "spec": { "type": { "name": "waits", "path": home.path }, "location": on_shard("root")["location"] },
+        "spec": { "type": { "name": of_type, "path": home.path }, "location": on_shard("root")["location"] },
     });
     create(&root, "/apis/tenancy.kcp.io/v1alpha1/workspaces", &object).await;
     let at = format!("/apis/tenancy.kcp.io/v1alpha1/workspaces/{name}");
     let made = until(&root, &at, |answer| answer.json["spec"]["cluster"].is_string()).await;
     (made.json["spec"]["cluster"].as_str().unwrap().to_owned(), at)
+}
+
+/// What an event says of one of the lists in the status of a workspace.
+async fn next_of(events: &mut Watch, id: &str, list: &str) -> (String, bool, Value, Value) {
+    let event = events
+        .find(|event| event["object"]["metadata"]["annotations"]["kcp.io/cluster"] == *id)
+        .await;
+    let object = &event["object"];
+    let kind = event["type"].as_str().unwrap().to_owned();
+    let deleting = object["metadata"]["deletionTimestamp"].is_string();
+    let phase = object["metadata"]["labels"]["tenancy.kcp.io/phase"].clone();
+    (kind, deleting, phase, object["status"][list].clone())
+}
+
+/// Removes one of a list in the status.
+async fn remove(one: &kube::Client, list: &str, index: usize) -> Answer {
+    let status = format!("{CLUSTER}/status");
+    let patch = json!([{ "op": "remove", "path": format!("/status/{list}/{index}") }]);
+    call(one, "PATCH", &status, "application/json-patch+json", "", &patch).await
+}
+
+/// Removes the second of a list in three ways, of which `kept` is the first.
+async fn remove_second(one: &kube::Client, list: &str, kept: &str) -> [Answer; 3] {
+    let status = format!("{CLUSTER}/status");
+    let wanted = json!({ "status": { list: [kept] } });
+    let whole = json!({
+        "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": { "name": "cluster" },
+        "status": { list: [kept] },
+    });
+    let applied = format!("{status}?fieldManager=test&force=true");
+    [
+        merge(one, &status, &wanted).await,
+        remove(one, list, 1).await,
+        call(one, "PATCH", &applied, "application/apply-patch+yaml", "", &whole).await,
+    ]
+}
+
+/// Two types with both fields, of which `waits-too` extends `waits`, and a workspace of it.
+async fn of_two(world: &World, name: &str, field: &str) -> (Workspace, [String; 2], String, String) {
+    let (home, first) = of_type(world, name, json!({ field: true })).await;
+    let base = json!({ "name": "waits", "path": home.path });
+    let second = add_type(world, &home, "waits-too", base, json!({ field: true })).await;
+    let (id, at) = workspace_of(world, "both", &home, "waits-too").await;
+    (home, [first, second], id, at)
+}
+
+#[tokio::test]
+async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_of_others() {
+    for world in worlds(1).await {
+        let (home, urls, id, at) = of_two(&world, "inherits", "initializer").await;
+        let both = ["waits", "waits-too"].map(|name| format!("{}:{name}", home.id));
+        let [one, two] = urls
+            .clone()
+            .map(|url| world.at(&format!("{url}/clusters/{id}")));
+        // kcp has some of its own, for the type `universal` and for bindings.
+        until(&one, CLUSTER, |answer| {
+            let labels = answer.json["metadata"]["labels"].as_object();
+            let ours = labels.into_iter().flat_map(|labels| labels.keys());
+            let ours = ours.filter(|key| key.starts_with("initializer.internal.kcp.io/"));
+            answer.json["status"]["initializers"] == json!(both) && ours.count() == 2
+        })
+        .await;
+
+        for answer in remove_second(&one, "initializers", &both[0]).await {
+            assert_eq!(answer.code, 422, "{answer:?}");
+            let why = format!("only removing the \"{}\" initializer is supported", both[0]);
+            assert!(answer.text.replace("\\\"", "\"").contains(&why), "{answer:?}");
+            assert_eq!(answer.json["details"]["group"], "tenancy.kcp.io");
+        }
+        let stale = json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [both[1]] } });
+        assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &stale).await.code, 409);
+
+        let events = [&urls[0], &urls[1]].map(|url| world.at(&format!("{url}/clusters/*")));
+        let mut first = watch(&events[0], &format!("{CLUSTERS}?watch=true")).await;
+        let mut second = watch(&events[1], &format!("{CLUSTERS}?watch=true")).await;
+        let initializing = Value::from("Initializing");
+        for events in [&mut first, &mut second] {
+            let (kind, _, _, names) = next_of(events, &id, "initializers").await;
+            assert_eq!((&*kind, names), ("ADDED", json!(both)));
+        }
+        let own = remove(&one, "initializers", 0).await;
+        assert_eq!(own.code, 200, "{own:?}");
+        let rest = json!([both[1]]);
+        for kind in ["MODIFIED", "DELETED"] {
+            let told = next_of(&mut first, &id, "initializers").await;
+            assert_eq!(told, (kind.to_owned(), false, initializing.clone(), rest.clone()));
+        }
+        let (kind, _, _, names) = next_of(&mut second, &id, "initializers").await;
+        assert_eq!((&*kind, names), ("MODIFIED", rest));
+        let done = remove(&two, "initializers", 0).await;
+        assert_eq!(done.code, 200, "{done:?}");
+        let root = world.at(&world.url("root"));
+        until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_deleted_while_it_is_initialized_leaves_with_its_initializer() {
+    for world in worlds(1).await {
+        let (home, url) = of_type(&world, "deleted", json!({ "initializer": true })).await;
+        let (id, at) = workspace(&world, "one", &home).await;
+        let one = world.at(&format!("{url}/clusters/{id}"));
+        let own = json!([format!("{}:waits", home.id)]);
+        until(&one, CLUSTER, |answer| {
+            answer.json["status"]["initializers"] == own
+        })
+        .await;
+        let all = world.at(&format!("{url}/clusters/*"));
+        let mut events = watch(&all, &format!("{CLUSTERS}?watch=true")).await;
+        let (kind, deleting, ..) = next_of(&mut events, &id, "initializers").await;
+        assert_eq!((&*kind, deleting), ("ADDED", false));
+        delete(&world.at(&world.url("root")), &at).await;
+        let initializing = Value::from("Initializing");
+        loop {
+            let told = next_of(&mut events, &id, "initializers").await;
+            // kcp may still write what it did before the deletion.
+            if told.1 {
+                let (kind, _, phase, names) = told;
+                assert_eq!((&phase, &names), (&initializing, &own));
+                if kind == "DELETED" {
+                    break;
+                }
+                assert_eq!(kind, "MODIFIED");
+            }
+        }
+        until(&one, CLUSTER, |answer| answer.code == 404).await;
+        // kcp answers 500 when the workspace is gone.
+        assert!(matches!(get(&one, MAPS).await.code, 403 | 500));
+        until(&world.at(&world.url("root")), &at, |answer| answer.code == 404).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
+    for world in worlds(1).await {
+        let (home, urls, id, at) = of_two(&world, "terminators", "terminator").await;
+        let root = world.at(&world.url("root"));
+        let ready = until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
+        let both = ["waits", "waits-too"].map(|name| format!("{}:{name}", home.id));
+        assert_eq!(ready.json["status"]["terminators"], json!(both));
+        let inside = world.at(&world.url(&id));
+        let mut held = config_map("held");
+        held["metadata"]["finalizers"] = json!(["example.io/hold"]);
+        create(&inside, MAPS, &held).await;
+
+        let [one, two] = urls
+            .clone()
+            .map(|url| world.at(&format!("{url}/clusters/{id}")));
+        assert_eq!(get(&one, CLUSTER).await.code, 404);
+        assert_eq!(get(&one, MAPS).await.code, 403);
+        let all = world.at(&format!("{}/clusters/*", urls[0]));
+        let mut events = watch(&all, &format!("{CLUSTERS}?watch=true")).await;
+        delete(&root, &at).await;
+        let (kind, deleting, phase, names) = next_of(&mut events, &id, "terminators").await;
+        assert_eq!(
+            (&*kind, deleting, phase, names),
+            ("MODIFIED", true, "Ready".into(), json!(both))
+        );
+        until(&one, CLUSTER, |answer| {
+            answer.json["metadata"]["labels"]["tenancy.kcp.io/phase"] == "Terminating"
+        })
+        .await;
+        until(&two, MAPS, |answer| {
+            let items = answer.json["items"].as_array().unwrap();
+            items.len() == 1 && items[0]["metadata"]["deletionTimestamp"].is_string()
+        })
+        .await;
+        assert!(matches!(post(&two, MAPS, &config_map("late")).await.code, 403 | 404));
+
+        for answer in remove_second(&one, "terminators", &both[0]).await {
+            assert_eq!(answer.code, 422, "{answer:?}");
+            assert_eq!(answer.json["details"]["group"], "core.kcp.io");
+        }
+        let own = remove(&one, "terminators", 0).await;
+        assert_eq!(own.code, 200, "{own:?}");
+        let mut told;
+        loop {
+            told = next_of(&mut events, &id, "terminators").await;
+            if told.3 != json!(both) {
+                break;
+            }
+        }
+        assert_eq!((&*told.0, &told.3), ("MODIFIED", &json!([both[1]])));
+        let left = |told: &(String, bool, Value, Value)| told.0 == "DELETED" && told.3 == json!([both[1]]);
+        while !left(&told) {
+            told = next_of(&mut events, &id, "terminators").await;
+        }
+        until(&one, CLUSTER, |answer| answer.code == 404).await;
+        let release = json!({ "metadata": { "finalizers": null } });
+        merge(&two, &format!("{MAPS}/held"), &release).await;
+        until(&two, CLUSTER, |answer| {
+            answer.json["metadata"]["finalizers"] == json!(["kcp.io/has-terminators"])
+        })
+        .await;
+        assert_eq!(get(&root, &at).await.json["status"]["phase"], "Terminating");
+        let done = remove(&two, "terminators", 0).await;
+        assert_eq!(done.code, 200, "{done:?}");
+        until(&root, &at, |answer| answer.code == 404).await;
+    }
 }
 
 #[tokio::test]
@@ -90,10 +301,8 @@ async fn an_initializer_sees_its_workspaces_until_it_has_removed_itself() {
         until(&one, CLUSTER, |answer| answer.code == 404).await;
         let content = get(&one, MAPS).await;
         assert_eq!(content.code, 403);
-        assert!(
-            content.text.contains("cannot access this workspace"),
-            "{content:?}"
-        );
+        let own = format!("initializer \"{}:waits\" cannot access this workspace\n", home.id);
+        assert_eq!(content.text, own);
         let root = world.at(&world.url("root"));
         until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
     }
@@ -147,10 +356,11 @@ async fn the_rules_of_a_type_limit_its_initializer() {
         create(&one, MAPS, &config_map("made")).await;
         let refused = get(&one, "/api/v1/namespaces/default/secrets").await;
         assert_eq!(refused.code, 403);
-        assert!(
-            refused.text.contains("no rule allows list on core/secrets"),
-            "{refused:?}"
+        let why = format!(
+            "initializer \"{}:waits\" denied by initializerPermissions: {}\n",
+            home.id, "no rule allows list on core/secrets in namespace default"
         );
+        assert_eq!(refused.text, why);
     }
 }
 
@@ -176,7 +386,7 @@ async fn an_initializer_needs_the_verb_on_its_type_and_leaves_others_alone() {
         merge(&direct, &format!("{CLUSTER}/status"), &other).await;
         let one = world.at(&format!("{url}/clusters/{id}"));
         let none = json!({ "status": { "initializers": [] } });
-        assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &none).await.code, 403);
+        assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &none).await.code, 422);
         let rest = json!({ "status": { "initializers": ["root:other"] } });
         assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &rest).await.code, 200);
         assert_eq!(post(&one, MAPS, &config_map("late")).await.code, 403);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::reconcile::Reconcile;
-use super::schedule::{INITIALIZING, ON_WORKSPACE, TERMINATORS, set_lifecycle_labels, set_phase};
+use super::schedule::{DELETION, INITIALIZING, ON_WORKSPACE, set_lifecycle_labels, set_phase};
 use super::unbind::drop_finalizer;
 use crate::kcp::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
 use crate::kcp::shard::Shard;
@@ -25,17 +25,10 @@ impl Reconcile<'_> {
             names.is_some_and(|names| !names.is_empty())
         };
         let deleting = !text(&object, "deletionTimestamp").is_empty();
-        let held = object["metadata"]["finalizers"].as_array();
-        let held = held.is_some_and(|all| all.iter().any(|one| *one == *TERMINATORS));
         let mut labelled = object.clone();
         set_lifecycle_labels(&mut labelled);
-        if labelled != object || held && !pending("terminators") {
-            shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
-                set_lifecycle_labels(object);
-                if !pending("terminators") {
-                    drop_finalizer(object, TERMINATORS);
-                }
-            });
+        if labelled != object {
+            shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, set_lifecycle_labels);
             return;
         }
         let phase = match object["status"]["phase"].as_str().unwrap_or_default() {
@@ -46,21 +39,23 @@ impl Reconcile<'_> {
         };
         shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| object["status"]["phase"] = phase.into());
         if let Some((parent, workspace)) = self.workspace_of(&object) {
-            let initializers = object["status"]["initializers"].as_array();
-            let waiting = initializers.filter(|names| !names.is_empty());
             if let Some(shard) = self.shard_of(&parent) {
                 shard.edit(&parent, WORKSPACES, &workspace, |of_workspace| {
                     set_phase(of_workspace, phase);
-                    match (waiting, of_workspace["status"].as_object_mut()) {
-                        (Some(names), Some(status)) => {
-                            status.insert("initializers".to_owned(), names.clone().into())
-                        }
-                        (_, status) => status.and_then(|status| status.remove("initializers")),
+                    let Some(status) = of_workspace["status"].as_object_mut() else {
+                        return;
                     };
+                    for field in ["initializers", "terminators"] {
+                        if pending(field) {
+                            status.insert(field.to_owned(), object["status"][field].clone());
+                        } else {
+                            status.remove(field);
+                        }
+                    }
                 });
             }
         }
-        if phase == "Deleting" && self.state.leaving.insert(id.clone()) {
+        if deleting && self.state.leaving.insert(id.clone()) {
             self.soon(Step::Empty(id.clone()));
         }
     }
@@ -83,7 +78,8 @@ impl Reconcile<'_> {
         });
     }
 
-    /// Deletes the content of a logical cluster. When none is left, the logical cluster goes, then its Workspace.
+    /// Deletes the content of a logical cluster. When none is left, and no terminator, the logical cluster goes, then its
+    /// Workspace. The content does not wait for the terminators.
     pub(super) fn empty(&mut self, id: &Arc<str>) {
         let Some(shard) = self.shard_of(id) else { return };
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
@@ -121,6 +117,13 @@ impl Reconcile<'_> {
         }
         if !shard.paths(id, BINDINGS).is_empty() {
             self.soon(Step::Empty(id.clone()));
+            return;
+        }
+        let terminators = object["status"]["terminators"].as_array();
+        if terminators.is_some_and(|names| !names.is_empty()) {
+            shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
+                drop_finalizer(object, DELETION)
+            });
             return;
         }
         shard.remove(id, LOGICAL_CLUSTERS, CLUSTER);

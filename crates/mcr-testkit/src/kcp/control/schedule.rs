@@ -15,8 +15,8 @@ pub(super) const ON_WORKSPACE: &str = "core.kcp.io/logicalcluster";
 /// The label with the phase.
 pub(in crate::kcp) const PHASE: &str = "tenancy.kcp.io/phase";
 pub(in crate::kcp) const INITIALIZING: &str = "Initializing";
-const DELETION: &str = "core.kcp.io/logicalcluster-deletion";
-pub(super) const TERMINATORS: &str = "kcp.io/has-terminators";
+pub(super) const DELETION: &str = "core.kcp.io/logicalcluster-deletion";
+const TERMINATORS: &str = "kcp.io/has-terminators";
 
 impl Reconcile<'_> {
     /// A Workspace was written.
@@ -95,6 +95,9 @@ impl Reconcile<'_> {
             set_phase(object, INITIALIZING);
             if !ready {
                 object["status"]["initializers"] = json!(initializers);
+            }
+            if !terminators.is_empty() {
+                object["status"]["terminators"] = json!(terminators);
             }
         });
         if let Some((key, object)) = &of_type {
