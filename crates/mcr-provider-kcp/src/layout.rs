@@ -15,26 +15,28 @@ use mcr_core::{
 };
 use serde_json::json;
 
-use crate::{config::ExportName, url::ALL};
+use crate::{config::ExportName, stage::Stage, url::ALL};
 
 /// The annotation with the id of the logical cluster.
 pub(crate) const CLUSTER: &str = "kcp.io/cluster";
 
-/// The layout of the workspaces behind an endpoint of an APIExport.
+/// The layout of the workspaces behind an endpoint of an APIExport, or of a stage.
 pub(crate) struct Layout {
     name: Arc<str>,
     export: ExportName,
-    allow_lossy_apply: bool,
+    allow_apply: bool,
+    stage: Option<Stage>,
     without_cluster: WithoutCluster,
 }
 
 impl Layout {
-    pub(crate) fn new(name: Arc<str>, export: ExportName, allow_lossy_apply: bool) -> Self {
+    pub(crate) fn new(name: Arc<str>, export: ExportName, allow_apply: bool, stage: Option<Stage>) -> Self {
         Self {
             export,
             without_cluster: WithoutCluster::new(name.clone()),
             name,
-            allow_lossy_apply,
+            allow_apply,
+            stage,
         }
     }
 }
@@ -74,12 +76,15 @@ impl ScopeLayout for Layout {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-            .without_server_side_apply()
-            .without_streaming_lists()
+        let capabilities = Capabilities::default().without_streaming_lists();
+        match self.stage {
+            // Requests for the content of a workspace are sent on to the workspace.
+            Some(_) => capabilities,
+            None => capabilities.without_server_side_apply(),
+        }
     }
 
-    // A revoked permission claim removes objects from a watch as well.
+    // A revoked permission claim, or the removal of an initializer, removes objects from a watch as well.
     fn deletions_are_certain(&self) -> bool {
         false
     }
@@ -89,6 +94,11 @@ impl ScopeLayout for Layout {
     }
 
     fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+        if let Some(stage) = self.stage
+            && wanted.resource_name() != LOGICAL_CLUSTERS
+        {
+            return Err(ScopeRefusal::new(only_logical_clusters(stage, wanted)));
+        }
         // kcp would answer with an empty list.
         if wanted
             .field_selector()
@@ -100,6 +110,9 @@ impl ScopeLayout for Layout {
             ));
         }
         // The first watch comes after the first endpoint, so after the slice.
+        if self.stage.is_some() {
+            return Ok(wanted.clone().all_namespaces());
+        }
         let export = lock(&self.export).clone().map(|name| format!(" {name}"));
         let export = export.unwrap_or_default();
         Ok(wanted.clone().all_namespaces().if_not_served(format!(
@@ -123,7 +136,7 @@ impl ScopeLayout for Layout {
         request: Request<Body>,
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        let refused = !self.allow_lossy_apply && is_apply(request.method(), request.headers());
+        let refused = !self.allow_apply && is_apply(request.method(), request.headers());
         Box::pin(async move {
             if refused {
                 return Ok(refusal());
@@ -131,6 +144,18 @@ impl ScopeLayout for Layout {
             upstream.send_below(&format!("/clusters/{place}"), request).await
         })
     }
+}
+
+/// The kind that kcp shows across the workspaces of a stage.
+const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
+
+fn only_logical_clusters(stage: Stage, wanted: &WatchRequest) -> String {
+    format!(
+        "across {} workspaces kcp shows {LOGICAL_CLUSTERS} only; watch those, and read {} of a workspace with the client of \
+         its cluster",
+        stage.of_endpoint(),
+        wanted.resource_name()
+    )
 }
 
 /// Whether a request is a server-side apply.
@@ -168,7 +193,22 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        Layout::new("kcp".into(), ExportName::default(), false)
+        Layout::new("kcp".into(), ExportName::default(), false, None)
+    }
+
+    #[test]
+    fn only_logical_clusters_are_watched_across_the_workspaces_of_a_stage() {
+        let layout = Layout::new("kcp".into(), ExportName::default(), true, Some(Stage::Terminating));
+        let refusal = layout.watch(&WatchRequest::of::<ConfigMap>()).unwrap_err().to_string();
+        assert!(
+            refusal.contains("terminating workspaces") && refusal.contains("read configmaps of a workspace with the client"),
+            "{refusal}"
+        );
+        let wanted = WatchRequest::of::<crate::api::core::v1alpha1::LogicalCluster>();
+        assert!(layout.watch(&wanted).is_ok());
+        let capabilities = layout.capabilities();
+        assert!(capabilities.server_side_apply() && !capabilities.streaming_lists());
+        assert!(!layout.deletions_are_certain());
     }
 
     #[test]

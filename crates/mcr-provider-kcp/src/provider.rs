@@ -52,7 +52,13 @@ impl Provider for KcpProvider {
     }
 
     fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let start = Step::Connect(self.config.clone(), policy.clone());
+        discover(&self.config, stop, policy)
+    }
+}
+
+/// Starts a discovery.
+pub(crate) fn discover(config: &Arc<Config>, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let start = Step::Connect(config.clone(), policy.clone());
         stream::unfold(start, async |step| match step {
             Step::Connect(config, policy) => Some(match Running::start(config, policy).await {
                 // No change yet: the stream goes on at once.
@@ -68,7 +74,6 @@ impl Provider for KcpProvider {
         .filter_map(async |item| item)
         .take_until(stop.cancelled_owned())
         .boxed()
-    }
 }
 
 enum Step {
