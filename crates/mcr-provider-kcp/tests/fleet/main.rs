@@ -12,6 +12,7 @@ mod life;
 mod moves;
 mod names;
 mod real;
+mod real_stages;
 mod restart;
 mod rights;
 mod scale;

@@ -138,6 +138,10 @@ impl Running {
                 change(settings);
             })
             .build();
+        Self::of(fleet)
+    }
+
+    pub(crate) fn of(fleet: Fleet) -> Self {
         let runs = fleet.clone();
         Self {
             fleet,

@@ -22,7 +22,7 @@ pub(crate) struct ClusterState {
     kinds: Option<Kinds>,
     /// Whether lists and watches show only objects that are being deleted.
     pub(crate) only_deleting: bool,
-    /// Looks at writes in this view before the server does.
+    /// Looks at updates in this view before the server compares versions.
     guard: Option<Arc<dyn Admission>>,
     server: Arc<ServerState>,
 }
@@ -145,7 +145,7 @@ impl ClusterState {
         self
     }
 
-    /// Asks `guard` about each write in this view.
+    /// Asks `guard` about each update in this view.
     pub(crate) fn guarded(mut self, guard: Arc<dyn Admission>) -> Self {
         self.guard = Some(guard);
         self
@@ -178,6 +178,19 @@ impl ClusterState {
         annotations[CLUSTER_ANNOTATION] = (*self.part).into();
     }
 
+    pub(crate) fn ask_guard(
+        &self,
+        kind: &Kind,
+        subresource: &str,
+        before: &Value,
+        object: &mut Value,
+    ) -> Result<(), SimError> {
+        match &self.guard {
+            Some(guard) => guard.admit(&self.part, kind, subresource, Some(before), object),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn admit(
         &self,
         kind: &Kind,
@@ -185,10 +198,10 @@ impl ClusterState {
         before: Option<&Value>,
         object: &mut Value,
     ) -> Result<(), SimError> {
-        for admission in self.guard.iter().chain(&self.server.admission) {
-            admission.admit(&self.part, kind, subresource, before, object)?;
+        match &self.admission {
+            Some(admission) => admission.admit(&self.part, kind, subresource, before, object),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@ impl Write<'_> {
         let before = live.stored(self.kind);
         self.kind.to_stored(&mut object);
         cluster.mark(&mut object);
+        cluster.ask_guard(self.kind, self.subresource, &before, &mut object)?;
         self.check_preconditions(&before, &object, live.version)?;
         self.carry_over(&before, &mut object);
         let deleting = !text(&before, "deletionTimestamp").is_empty();

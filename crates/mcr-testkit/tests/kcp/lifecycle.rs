@@ -1,66 +1,13 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    Answer, Watch, Workspace, World, call, config_map, create, delete, get, merge, names, on_shard, post, until,
-    watch, worlds,
+    Answer, Watch, Workspace, World, add_type, call, config_map, create, delete, get, merge, names, of_type, post, until,
+    waiting, waiting_of, watch, worlds,
 };
 
 const CLUSTERS: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters";
 const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const TYPES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
-
-/// A workspace with the type `waits` with these fields, and the URL of its virtual workspace.
-async fn of_type(world: &World, name: &str, fields: Value) -> (Workspace, String) {
-    let home = world.workspace(name).await;
-    let universal = json!({ "name": "universal", "path": "root" });
-    let url = add_type(world, &home, "waits", universal, fields).await;
-    (home, url)
-}
-
-/// A type that extends another one, and the URL of its virtual workspace.
-async fn add_type(world: &World, home: &Workspace, name: &str, extends: Value, fields: Value) -> String {
-    let mut spec = fields;
-    spec["extend"] = json!({ "with": [extends] });
-    let stage = if spec["initializer"] == true {
-        "initializing"
-    } else {
-        "terminating"
-    };
-    let object = json!({
-        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": name }, "spec": spec,
-    });
-    create(&home.client, TYPES, &object).await;
-    let at = format!("{TYPES}/{name}");
-    let written = until(&home.client, &at, |answer| {
-        answer.json["status"]["virtualWorkspaces"].is_array()
-    })
-    .await;
-    let urls = written.json["status"]["virtualWorkspaces"].as_array().unwrap();
-    let of_stage = urls.iter().filter(|url| url["type"] == stage);
-    let urls = of_stage
-        .map(|url| url["url"].as_str().unwrap().to_owned())
-        .collect();
-    world.of_root(urls).await
-}
-
-/// Makes a workspace of the type `waits`. One that is being initialized cannot be entered, so only its id is known.
-async fn workspace(world: &World, name: &str, home: &Workspace) -> (String, String) {
-    workspace_of(world, name, home, "waits").await
-}
-
-async fn workspace_of(world: &World, name: &str, home: &Workspace, of_type: &str) -> (String, String) {
-    let root = world.at(&world.url("root"));
-    let name = format!("{}-{name}", home.path.strip_prefix("root:").unwrap());
-    let object = json!({
-        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
-        "spec": { "type": { "name": of_type, "path": home.path }, "location": on_shard("root")["location"] },
-    });
-    create(&root, "/apis/tenancy.kcp.io/v1alpha1/workspaces", &object).await;
-    let at = format!("/apis/tenancy.kcp.io/v1alpha1/workspaces/{name}");
-    let made = until(&root, &at, |answer| answer.json["spec"]["cluster"].is_string()).await;
-    (made.json["spec"]["cluster"].as_str().unwrap().to_owned(), at)
-}
 
 /// What an event says of one of the lists in the status of a workspace.
 async fn next_of(events: &mut Watch, id: &str, list: &str) -> (String, bool, Value, Value) {
@@ -102,7 +49,7 @@ async fn of_two(world: &World, name: &str, field: &str) -> (Workspace, [String; 
     let (home, first) = of_type(world, name, json!({ field: true })).await;
     let base = json!({ "name": "waits", "path": home.path });
     let second = add_type(world, &home, "waits-too", base, json!({ field: true })).await;
-    let (id, at) = workspace_of(world, "both", &home, "waits-too").await;
+    let (id, at) = waiting_of(world, "both", &home, "waits-too").await;
     (home, [first, second], id, at)
 }
 
@@ -131,6 +78,9 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
         }
         let stale = json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [both[1]] } });
         assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &stale).await.code, 409);
+        // The lists are compared before the versions.
+        let stale = json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [] } });
+        assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &stale).await.code, 422);
 
         let events = [&urls[0], &urls[1]].map(|url| world.at(&format!("{url}/clusters/*")));
         let mut first = watch(&events[0], &format!("{CLUSTERS}?watch=true")).await;
@@ -160,7 +110,7 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
 async fn a_workspace_deleted_while_it_is_initialized_leaves_with_its_initializer() {
     for world in worlds(1).await {
         let (home, url) = of_type(&world, "deleted", json!({ "initializer": true })).await;
-        let (id, at) = workspace(&world, "one", &home).await;
+        let (id, at) = waiting(&world, "one", &home).await;
         let one = world.at(&format!("{url}/clusters/{id}"));
         let own = json!([format!("{}:waits", home.id)]);
         until(&one, CLUSTER, |answer| {
@@ -267,7 +217,7 @@ async fn an_initializer_sees_its_workspaces_until_it_has_removed_itself() {
         let (home, url) = of_type(&world, "initializing", json!({ "initializer": true })).await;
         let all = world.at(&format!("{url}/clusters/*"));
         let mut events = watch(&all, &format!("{CLUSTERS}?watch=true")).await;
-        let (id, at) = workspace(&world, "one", &home).await;
+        let (id, at) = waiting(&world, "one", &home).await;
         let of_id =
             |event: &serde_json::Value| event["object"]["metadata"]["annotations"]["kcp.io/cluster"] == *id;
         events.find(of_id).await;
@@ -313,7 +263,7 @@ async fn a_terminator_sees_a_workspace_first_as_modified_and_holds_it() {
     for world in worlds(1).await {
         let (home, url) = of_type(&world, "terminating", json!({ "terminator": true })).await;
         let all = world.at(&format!("{url}/clusters/*"));
-        let (id, at) = workspace(&world, "one", &home).await;
+        let (id, at) = waiting(&world, "one", &home).await;
         let root = world.at(&world.url("root"));
         until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
         assert_eq!(names(&get(&all, CLUSTERS).await).len(), 0);
@@ -350,7 +300,7 @@ async fn the_rules_of_a_type_limit_its_initializer() {
             "initializerPermissions": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }],
         });
         let (home, url) = of_type(&world, "limited", fields).await;
-        let (id, _) = workspace(&world, "one", &home).await;
+        let (id, _) = waiting(&world, "one", &home).await;
         let one = world.at(&format!("{url}/clusters/{id}"));
         until(&one, CLUSTER, |answer| answer.code == 200).await;
         create(&one, MAPS, &config_map("made")).await;
@@ -380,7 +330,7 @@ async fn an_initializer_needs_the_verb_on_its_type_and_leaves_others_alone() {
         assert_eq!(get(&at("may"), CLUSTERS).await.code, 200);
         assert_eq!(get(&at("may-not"), CLUSTERS).await.code, 403);
 
-        let (id, _) = workspace(&world, "one", &home).await;
+        let (id, _) = waiting(&world, "one", &home).await;
         let direct = world.at(&world.url(&id));
         let other = json!({ "status": { "initializers": [format!("{}:waits", home.id), "root:other"] } });
         merge(&direct, &format!("{CLUSTER}/status"), &other).await;

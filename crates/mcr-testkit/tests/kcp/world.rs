@@ -146,11 +146,18 @@ impl World {
 
     /// The token of a user with the least rights that the provider of `widgets` needs.
     pub(crate) async fn provider_token(&self, provider: &Workspace) -> String {
+        let rules = json!([
+            { "apiGroups": ["apis.kcp.io"], "resources": ["apiexportendpointslices"], "verbs": ["get", "list", "watch"] },
+            { "apiGroups": ["apis.kcp.io"], "resources": ["apiexports/content"], "resourceNames": ["widgets"], "verbs": ["*"] },
+        ]);
+        let user = KcpUser::new("provider").provider(&provider.id, "widgets");
+        self.token_of(provider, user, rules).await
+    }
+
+    /// The token of a user of the double, or of a ServiceAccount in a workspace with the same rules.
+    pub(crate) async fn token_of(&self, provider: &Workspace, user: KcpUser, rules: Value) -> String {
         if let Some(kcp) = &self.kcp {
-            kcp.set_user(
-                "least",
-                KcpUser::new("provider").provider(&provider.id, "widgets"),
-            );
+            kcp.set_user("least", user);
             return "least".to_owned();
         }
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -161,10 +168,7 @@ impl World {
         create(&provider.client, accounts, &account).await;
         let role = json!({
             "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": "provider" },
-            "rules": [
-                { "apiGroups": ["apis.kcp.io"], "resources": ["apiexportendpointslices"], "verbs": ["get", "list", "watch"] },
-                { "apiGroups": ["apis.kcp.io"], "resources": ["apiexports/content"], "resourceNames": ["widgets"], "verbs": ["*"] },
-            ],
+            "rules": rules,
         });
         create(&provider.client, &format!("{rbac}/clusterroles"), &role).await;
         let bound = json!({
@@ -360,6 +364,60 @@ pub(crate) fn config_map(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": "default" }, "data": { "a": "1" },
     })
+}
+
+const TYPES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes";
+
+/// A workspace with the type `waits` with these fields, and the URL of its virtual workspace.
+pub(crate) async fn of_type(world: &World, name: &str, fields: Value) -> (Workspace, String) {
+    let home = world.workspace(name).await;
+    let universal = json!({ "name": "universal", "path": "root" });
+    let url = add_type(world, &home, "waits", universal, fields).await;
+    (home, url)
+}
+
+/// A type that extends another one, and the URL of its virtual workspace.
+pub(crate) async fn add_type(world: &World, home: &Workspace, name: &str, extends: Value, fields: Value) -> String {
+    let mut spec = fields;
+    spec["extend"] = json!({ "with": [extends] });
+    let stage = if spec["initializer"] == true {
+        "initializing"
+    } else {
+        "terminating"
+    };
+    let object = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": { "name": name }, "spec": spec,
+    });
+    create(&home.client, TYPES, &object).await;
+    let at = format!("{TYPES}/{name}");
+    let written = until(&home.client, &at, |answer| {
+        answer.json["status"]["virtualWorkspaces"].is_array()
+    })
+    .await;
+    let urls = written.json["status"]["virtualWorkspaces"].as_array().unwrap();
+    let of_stage = urls.iter().filter(|url| url["type"] == stage);
+    let urls = of_stage
+        .map(|url| url["url"].as_str().unwrap().to_owned())
+        .collect();
+    world.of_root(urls).await
+}
+
+/// Makes a workspace of the type `waits`. One that is being initialized cannot be entered, so only its id is known.
+pub(crate) async fn waiting(world: &World, name: &str, home: &Workspace) -> (String, String) {
+    waiting_of(world, name, home, "waits").await
+}
+
+pub(crate) async fn waiting_of(world: &World, name: &str, home: &Workspace, of_type: &str) -> (String, String) {
+    let root = world.at(&world.url("root"));
+    let name = format!("{}-{name}", home.path.strip_prefix("root:").unwrap());
+    let object = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": { "name": name },
+        "spec": { "type": { "name": of_type, "path": home.path }, "location": on_shard("root")["location"] },
+    });
+    create(&root, "/apis/tenancy.kcp.io/v1alpha1/workspaces", &object).await;
+    let at = format!("/apis/tenancy.kcp.io/v1alpha1/workspaces/{name}");
+    let made = until(&root, &at, |answer| answer.json["spec"]["cluster"].is_string()).await;
+    (made.json["spec"]["cluster"].as_str().unwrap().to_owned(), at)
 }
 
 /// The spec of a workspace that is to be on a shard.
