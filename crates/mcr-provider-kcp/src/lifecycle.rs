@@ -6,7 +6,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use mcr_core::{explain_error, internal::Backoff};
+use mcr_core::{TransportError, explain_error, internal::Backoff};
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,7 +28,8 @@ const ATTEMPTS: u32 = 10;
 pub enum Removal {
     /// The name was in the list, and it is removed.
     Removed,
-    /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace.
+    /// There was nothing to remove: the list lacks the name, kcp no longer shows the workspace, or the cluster has left the
+    /// fleet.
     Absent,
 }
 
@@ -122,13 +123,17 @@ impl Hook {
                 Ok(cluster) if self.is_on(&cluster) => cluster,
                 Ok(_) => return Ok(Removal::Absent),
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
+                Err(error) if has_left(&error) => return Ok(Removal::Absent),
                 Err(error) => return Err(self.error(error)),
             };
             let patch = Patch::Merge(self.patch(&cluster));
             match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
                 Ok(_) => return Ok(Removal::Removed),
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                // kcp compares the lists before the versions: a list that others have changed is invalid.
+                Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
+                // The watch has told of the removal before the answer was there.
+                Err(error) if has_left(&error) => return Ok(Removal::Removed),
                 Err(error) => return Err(self.error(error)),
             }
         }
@@ -158,6 +163,12 @@ impl Hook {
             },
         }
     }
+}
+
+/// Whether the cluster of a client has left the fleet.
+fn has_left(error: &kube::Error) -> bool {
+    let kube::Error::Service(error) = error else { return false };
+    error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone)
 }
 
 macro_rules! hook {
@@ -233,7 +244,9 @@ hook! {
 }
 
 hook! {
-    /// The terminator of a WorkspaceType: kcp keeps the content of a deleted workspace until all its terminators are removed.
+    /// The terminator of a WorkspaceType: a deleted workspace can be used by its terminators until all of them are removed.
+    ///
+    /// kcp deletes the content of the workspace at once. Objects that a controller still needs need a finalizer.
     ///
     /// ```
     /// use mcr_provider_kcp::Terminator;

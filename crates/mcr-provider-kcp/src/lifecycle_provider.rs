@@ -188,9 +188,11 @@ lifecycle_provider! {
 lifecycle_provider! {
     /// A provider that makes each deleted workspace that waits for the terminator of a WorkspaceType a cluster of the fleet.
     ///
-    /// A controller watches `logicalclusters.core.kcp.io`, cleans up, and [removes](Terminator::remove) the terminator. kcp
-    /// keeps the content of the workspace until all terminators are removed. The workspace leaves the fleet with the
-    /// terminator. That is no deletion of its objects.
+    /// A controller watches `logicalclusters.core.kcp.io`, cleans up, and [removes](Terminator::remove) the terminator. The
+    /// workspace then leaves the fleet. That is no deletion of its objects.
+    ///
+    /// kcp deletes the content of the workspace at once, and nothing can be created in its namespaces. It waits for the
+    /// terminators only with the workspace itself. Put a finalizer on the objects that a controller needs for its clean-up.
     ///
     /// Across all workspaces kcp shows LogicalClusters only, so other kinds can't be watched. The client of a cluster reads
     /// and writes all kinds of its workspace. Name the kinds: in such a workspace kcp's discovery lists `core.kcp.io` only.

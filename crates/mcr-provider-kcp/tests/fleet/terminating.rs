@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use mcr_core::{ClusterState, Provider};
 use mcr_provider_kcp::{LifecycleError, Removal, TerminatingWorkspaces, Terminator};
 use mcr_testkit::{
@@ -14,6 +19,22 @@ use crate::{initializing::removed_after_the_move, stages::*, world::*};
 
 fn terminator(provider: &TerminatingWorkspaces) -> Terminator {
     provider.terminator().expect("the type has been read")
+}
+
+/// A ConfigMap that stays while kcp deletes the content of its workspace.
+fn held_map() -> serde_json::Value {
+    let mut map = config_map("content");
+    map["metadata"]["finalizers"] = json!(["example.io/hold"]);
+    map
+}
+
+/// Reads the ConfigMap `content` with the client of a cluster, and lets it go.
+async fn release(client: kube::Client) {
+    let maps = Api::<ConfigMap>::namespaced(client, "default");
+    let map = maps.get("content").await.or_fail();
+    assert!(map.metadata.deletion_timestamp.is_some());
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps.patch("content", &PatchParams::default(), &patch).await.or_fail();
 }
 
 async fn gone(stages: &Stages, workspace: &KcpWorkspace) {
@@ -35,14 +56,14 @@ async fn kcp_a_deleted_workspace_is_a_cluster_until_its_terminator_is_removed() 
     running.ready(held.id()).await;
     // A watch tells the events of a shard in order, so `b`, which is not deleted, would be here by now.
     assert!(running.fleet.get(b.id()).is_err());
+    b.create(held_map()).or_fail();
     stages.delete(&a);
     stages.delete(&b);
     let (in_a, in_b) = (running.ready(a.id()).await, running.ready(b.id()).await);
     assert_eq!(in_b.properties()["kcp.io/path"], "root:b");
     let seen = Arc::new(Witness::of(&in_b, clusters()));
     sees_its_cluster(&seen).await;
-    b.create(config_map("content")).or_fail();
-    use_content(in_b.client()).await;
+    release(in_b.client()).await;
 
     let removed = terminator(&provider).remove(&in_b.client()).await.or_fail();
     assert_eq!(removed, Removal::Removed);
@@ -75,8 +96,9 @@ async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_le
     let kcp = stages.server.kcp();
     let provider = stages.terminating().build().or_fail();
     let running = Running::start(provider.clone());
-    let a = stages.deleted("a", "root");
-    a.create(config_map("content")).or_fail();
+    let a = stages.workspace("a", "root");
+    a.create(held_map()).or_fail();
+    stages.delete(&a);
     let in_a = running.ready(a.id()).await;
 
     // Without the right.
@@ -94,7 +116,7 @@ async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_le
     stages.server.start_shard("root").await.or_fail();
     reaches(&in_a, ClusterState::is_ready).await;
     assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
-    assert!(a.get("configmaps", "default/content").is_some());
+    release(in_a.client()).await;
 
     assert_eq!(terminator(&provider).remove(&in_a.client()).await.or_fail(), Removal::Removed);
     running.left(a.id()).await;
@@ -115,7 +137,7 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
         heard.says(&[synced()]).await;
     }
     let a = stages.workspace("a", "root");
-    a.create(config_map("content")).or_fail();
+    a.create(held_map()).or_fail();
     let both = ["managed", "other"].map(|of_type| stages.name_of(of_type));
     stages.set(&a, "terminators", &both).await;
     stages.delete(&a);
@@ -128,7 +150,7 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
     assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Removed);
     heard[0].says(&[leaves(&a)]).await;
     assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Absent);
-    assert!(a.get("configmaps", "default/content").is_some(), "the other one still needs it");
+    release(last.clone()).await;
     assert_eq!(terminator(&providers[1]).remove(&last).await.or_fail(), Removal::Removed);
     heard[1].says(&[leaves(&a)]).await;
     gone(&stages, &a).await;
@@ -145,13 +167,15 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
         stages.of_type("managed", json!({"terminator": true}));
         let provider = stages.terminating().build().or_fail();
         let running = Running::start(provider.clone());
-        let a = stages.deleted("a", "root");
-        a.create(config_map("content")).or_fail();
+        let a = stages.workspace("a", "root");
+        a.create(held_map()).or_fail();
+        stages.delete(&a);
         let in_a = running.ready(a.id()).await;
         let seen = Arc::new(Witness::of(&in_a, clusters()));
         sees_its_cluster(&seen).await;
         stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
         eventually(PATIENCE, "the content is copied", || a.get("configmaps", "default/content")).await;
+        release(stages.server.kcp().client(a.id())).await;
         let removes = || async { terminator(&provider).remove(&in_a.client()).await };
         removed_after_the_move(&in_a, removes).await;
         running.left(a.id()).await;
