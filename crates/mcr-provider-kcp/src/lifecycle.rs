@@ -6,7 +6,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use mcr_core::{explain_error, internal::Backoff};
+use mcr_core::{TransportError, explain_error, internal::Backoff};
 use serde_json::{Value, json};
 
 use crate::{
@@ -30,6 +30,9 @@ pub enum Removal {
     Removed,
     /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace.
     Absent,
+    /// The cluster left the fleet before the answer came. Usually it left because the name is removed; if the name is not,
+    /// the workspace is a cluster again later.
+    Left,
 }
 
 /// Why an initializer or terminator could not be removed.
@@ -121,21 +124,33 @@ impl Hook {
             let cluster = match api.get(CLUSTER).await {
                 Ok(cluster) if self.is_on(&cluster) => cluster,
                 Ok(_) => return Ok(Removal::Absent),
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                Err(error) => return Err(self.error(error)),
+                Err(error) => return self.ended(error),
             };
             let patch = Patch::Merge(self.patch(&cluster));
             match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
                 Ok(_) => return Ok(Removal::Removed),
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                Err(error) => return Err(self.error(error)),
+                Err(error) => return self.ended(error),
             }
         }
         Err(LifecycleError::Conflict {
             name: self.name.clone(),
             attempts: ATTEMPTS,
         })
+    }
+
+    /// What a request has found that got no object.
+    fn ended(&self, error: kube::Error) -> Result<Removal, LifecycleError> {
+        match error {
+            kube::Error::Api(status) if status.code == 404 => Ok(Removal::Absent),
+            // The provider may see the change before the answer arrives. The fleet then ends the requests of the cluster.
+            kube::Error::Service(error)
+                if error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone) =>
+            {
+                Ok(Removal::Left)
+            }
+            error => Err(self.error(error)),
+        }
     }
 
     fn error(&self, error: kube::Error) -> LifecycleError {
@@ -195,9 +210,8 @@ macro_rules! hook {
             /// `client` is the client of the cluster. Several controllers may do this at the same time: each attempt reads
             /// the list and fails if another one has changed the object meanwhile, and ten attempts are made.
             ///
-            /// [`Removal::Absent`] is a success. kcp then may no longer show the workspace, because the name was the last
-            /// one, or because the workspace is on its way to another shard. In the latter case the workspace comes back
-            /// with the name, and the controller is called again.
+            /// No [`Removal`] is a failure. With [`Removal::Absent`], kcp may no longer show the workspace here because the
+            /// workspace is on its way to another shard. It comes back with the name, and the controller is called again.
             ///
             /// # Cancellation
             /// If the future is dropped, the name may be removed or not. Call it again.
