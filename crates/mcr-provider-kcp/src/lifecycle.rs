@@ -28,9 +28,11 @@ const ATTEMPTS: u32 = 10;
 pub enum Removal {
     /// The name was in the list, and it is removed.
     Removed,
-    /// There was nothing to remove: the list lacks the name, kcp no longer shows the workspace, or the cluster has left the
-    /// fleet.
+    /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace.
     Absent,
+    /// The cluster left the fleet before the answer came. Usually it left because the name is removed; if the name is not,
+    /// the workspace is a cluster again later.
+    Left,
 }
 
 /// Why an initializer or terminator could not be removed.
@@ -122,25 +124,34 @@ impl Hook {
             let cluster = match api.get(CLUSTER).await {
                 Ok(cluster) if self.is_on(&cluster) => cluster,
                 Ok(_) => return Ok(Removal::Absent),
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                Err(error) if has_left(&error) => return Ok(Removal::Absent),
-                Err(error) => return Err(self.error(error)),
+                Err(error) => return self.ended(error),
             };
             let patch = Patch::Merge(self.patch(&cluster));
             match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
                 Ok(_) => return Ok(Removal::Removed),
                 // kcp compares the lists before the versions: a list that others have changed is invalid.
                 Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {}
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                // The watch has told of the removal before the answer was there.
-                Err(error) if has_left(&error) => return Ok(Removal::Removed),
-                Err(error) => return Err(self.error(error)),
+                Err(error) => return self.ended(error),
             }
         }
         Err(LifecycleError::Conflict {
             name: self.name.clone(),
             attempts: ATTEMPTS,
         })
+    }
+
+    /// What a request has found that got no object.
+    fn ended(&self, error: kube::Error) -> Result<Removal, LifecycleError> {
+        match error {
+            kube::Error::Api(status) if status.code == 404 => Ok(Removal::Absent),
+            // The provider may see the change before the answer arrives. The fleet then ends the requests of the cluster.
+            kube::Error::Service(error)
+                if error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone) =>
+            {
+                Ok(Removal::Left)
+            }
+            error => Err(self.error(error)),
+        }
     }
 
     fn error(&self, error: kube::Error) -> LifecycleError {
@@ -163,12 +174,6 @@ impl Hook {
             },
         }
     }
-}
-
-/// Whether the cluster of a client has left the fleet.
-fn has_left(error: &kube::Error) -> bool {
-    let kube::Error::Service(error) = error else { return false };
-    error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone)
 }
 
 macro_rules! hook {
@@ -206,9 +211,8 @@ macro_rules! hook {
             /// `client` is the client of the cluster. Several controllers may do this at the same time: each attempt reads
             /// the list and fails if another one has changed the object meanwhile, and ten attempts are made.
             ///
-            /// [`Removal::Absent`] is a success. kcp then may no longer show the workspace, because the name was the last
-            /// one, or because the workspace is on its way to another shard. In the latter case the workspace comes back
-            /// with the name, and the controller is called again.
+            /// No [`Removal`] is a failure. With [`Removal::Absent`], kcp may no longer show the workspace here because the
+            /// workspace is on its way to another shard. It comes back with the name, and the controller is called again.
             ///
             /// # Cancellation
             /// If the future is dropped, the name may be removed or not. Call it again.

@@ -17,6 +17,7 @@ use mcr_testkit::{kcp::KcpUser, sim::SimRule};
 use serde_json::{Value, json};
 
 use crate::{
+    initializing::finished,
     kcps::{self, Workspace, World, add_type, create, of_type, served_worlds, until, waiting, waiting_of},
     world::{OrFail, PATIENCE, Running, eventually, reaches},
 };
@@ -73,7 +74,7 @@ async fn left_to(cluster: &Cluster, wanted: usize) -> Vec<String> {
 /// Removes the initializer or terminator as a controller does, which tries again after a failure.
 async fn let_go(running: &Running, name: &str, remove: impl AsyncFn() -> Result<Removal, LifecycleError>) {
     let tries = async {
-        while !matches!(remove().await, Ok(Removal::Removed)) {
+        while !matches!(remove().await, Ok(Removal::Removed | Removal::Left)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -110,10 +111,10 @@ async fn kcp_an_initializer_prepares_a_workspace_which_then_leaves() {
 
         let params = PatchParams::apply("test");
         maps(&one).patch("made", &params, &applied("made")).await.or_fail();
-        assert_eq!(initializer.remove(&one.client()).await.or_fail(), Removal::Removed);
+        finished(initializer.remove(&one.client()).await);
         running.left(&id).await;
         let again = initializer.remove(&one.client()).await;
-        assert_eq!(again.or_fail(), Removal::Absent);
+        assert_eq!(again.or_fail(), Removal::Left);
         workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
         let inside = kcp.at(&kcp.url(&id));
         until(&inside, &format!("{MAPS}/made"), |answer| answer.code == 200).await;
@@ -142,7 +143,8 @@ async fn kcp_two_initializers_of_a_workspace_go_at_the_same_time() {
         let [first, second] = ["waits", "waits-too"].map(|name| Initializer::new(&home.id, name).or_fail());
         let (client, too) = (one.client(), two.client());
         let (removed, removed_too) = tokio::join!(first.remove(&client), second.remove(&too));
-        assert_eq!((removed.or_fail(), removed_too.or_fail()), (Removal::Removed, Removal::Removed));
+        finished(removed);
+        finished(removed_too);
         running.left(&id).await;
         running.left(&format!("second-{id}")).await;
         workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
@@ -175,7 +177,7 @@ async fn kcp_a_service_account_with_the_least_rights_initializes_a_workspace() {
         let secrets: Api<Secret> = Api::namespaced(one.client(), "default");
         assert!(secrets.get("none").await.is_err_and(|error| error.to_string().contains("403")));
         let initializer = Initializer::new(&home.id, "waits").or_fail();
-        assert_eq!(initializer.remove(&one.client()).await.or_fail(), Removal::Removed);
+        finished(initializer.remove(&one.client()).await);
         running.left(&id).await;
         workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
         running.stop().await;
@@ -240,18 +242,19 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
             let (client, too) = (one.client(), two.client());
             if at_once {
                 let (removed, removed_too) = tokio::join!(first.remove(&client), second.remove(&too));
-                assert_eq!((removed.or_fail(), removed_too.or_fail()), (Removal::Removed, Removal::Removed));
+                finished(removed);
+        finished(removed_too);
                 let inside = kcp.at(&kcp.url(&id));
                 let patch = json!({ "metadata": { "finalizers": null } });
                 // Without a terminator only kcp's own deletion holds the workspace.
                 kcps::merge(&inside, &format!("{MAPS}/held"), &patch).await;
             } else {
                 release(&two).await;
-                assert_eq!(first.remove(&client).await.or_fail(), Removal::Removed);
+                finished(first.remove(&client).await);
                 running.left(&id).await;
                 reaches(&two, |state| state.is_ready()).await;
                 workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Terminating").await;
-                assert_eq!(second.remove(&too).await.or_fail(), Removal::Removed);
+                finished(second.remove(&too).await);
             }
             running.left(&id).await;
             running.left(&format!("second-{id}")).await;

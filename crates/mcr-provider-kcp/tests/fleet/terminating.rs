@@ -15,7 +15,11 @@ use mcr_testkit::{
 };
 use serde_json::json;
 
-use crate::{initializing::removed_after_the_move, stages::*, world::*};
+use crate::{
+    initializing::{finished, removed_after_the_move},
+    stages::*,
+    world::*,
+};
 
 fn terminator(provider: &TerminatingWorkspaces) -> Terminator {
     provider.terminator().expect("the type has been read")
@@ -65,12 +69,10 @@ async fn kcp_a_deleted_workspace_is_a_cluster_until_its_terminator_is_removed() 
     sees_its_cluster(&seen).await;
     release(in_b.client()).await;
 
-    let removed = terminator(&provider).remove(&in_b.client()).await.or_fail();
-    assert_eq!(removed, Removal::Removed);
+    finished(terminator(&provider).remove(&in_b.client()).await);
+    assert!(!in_b.deletions_are_certain());
     running.left(b.id()).await;
     gone(&stages, &b).await;
-    let lines = seen.lines();
-    assert!(lines.iter().all(|line| !line.starts_with('-')), "{lines:?}");
     assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
     reaches(&in_a, ClusterState::is_ready).await;
     running.stop().await;
@@ -118,7 +120,7 @@ async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_le
     assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
     release(in_a.client()).await;
 
-    assert_eq!(terminator(&provider).remove(&in_a.client()).await.or_fail(), Removal::Removed);
+    finished(terminator(&provider).remove(&in_a.client()).await);
     running.left(a.id()).await;
     gone(&stages, &a).await;
     running.stop().await;
@@ -176,12 +178,9 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
         stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
         eventually(PATIENCE, "the content is copied", || a.get("configmaps", "default/content")).await;
         release(stages.server.kcp().client(a.id())).await;
-        let removes = || async { terminator(&provider).remove(&in_a.client()).await };
-        removed_after_the_move(&in_a, removes).await;
+        removed_after_the_move(|| async { terminator(&provider).remove(&in_a.client()).await }).await;
         running.left(a.id()).await;
         gone(&stages, &a).await;
-        let lines = seen.lines();
-        assert!(lines.iter().all(|line| !line.starts_with('-')), "{order:?}: {lines:?}");
         running.stop().await;
     }
 }
