@@ -210,7 +210,12 @@ async fn held(kcp: &World, name: &str, home: &Workspace, of_type: &str) -> (Stri
 
 async fn release(cluster: &Cluster) {
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    maps(cluster).patch("held", &PatchParams::default(), &patch).await.or_fail();
+    let tries = async {
+        while maps(cluster).patch("held", &PatchParams::default(), &patch).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, tries).await.or_fail();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
