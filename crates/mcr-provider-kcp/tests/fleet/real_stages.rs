@@ -276,7 +276,7 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
             continue;
         }
         let fields = json!({ "initializer": true, "terminator": true });
-        let (home, _) = of_type(&kcp, "moves", fields).await;
+        let (home, _) = of_type(&kcp, "shifts", fields).await;
         let second = of(TerminatingWorkspaces::builder(), &kcp, &home, None).name_prefix("end-");
         let fleet = Fleet::builder()
             .provider(initializing(&kcp, &home))
@@ -284,37 +284,43 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
         let running = Running::of(fleet.build());
         let initializer = Initializer::new(&home.id, "waits").or_fail();
         let terminator = Terminator::new(&home.id, "waits").or_fail();
-        let (id, at) = waiting(&kcp, "one", &home).await;
-        let one = running.ready(&id).await;
-        left_to(&one, 1).await;
-        let workspace = Workspace {
-            path: format!("root:{}", at.rsplit('/').next().unwrap()),
-            client: kcp.at(&kcp.url(&id)),
-            id: id.clone(),
-        };
-        let moves = kcp.move_to(&workspace, "shard-1").await;
-        if moves {
-            until(&workspace.client, CLUSTER, |answer| {
-                answer.json["metadata"]["annotations"]["core.kcp.io/shard"] == "shard-1"
-            })
-            .await;
+        for deleted in [false, true] {
+            let (id, at) = waiting(&kcp, &format!("deleted-{deleted}"), &home).await;
+            let mut one = running.ready(&id).await;
+            left_to(&one, 1).await;
+            let workspace = Workspace {
+                path: format!("root:{}", at.rsplit('/').next().unwrap()),
+                client: kcp.at(&kcp.url(&id)),
+                id: id.clone(),
+            };
+            if deleted {
+                let_go(&running, &id, async || initializer.remove(&one.client()).await).await;
+                workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
+                let mut map = kcps::config_map("held");
+                map["metadata"]["finalizers"] = json!(["example.io/hold"]);
+                create(&workspace.client, MAPS, &map).await;
+                delete(&kcp, &at).await;
+                one = running.ready(&format!("end-{id}")).await;
+            }
+            // Nothing moves without the feature gate of kcp.
+            if kcp.move_to(&workspace, "shard-1").await {
+                until(&workspace.client, CLUSTER, |answer| {
+                    answer.json["metadata"]["annotations"]["core.kcp.io/shard"] == "shard-1"
+                })
+                .await;
+            } else {
+                assert!(kcp.is_real());
+            }
+            if deleted {
+                release(&one).await;
+                let name = format!("end-{id}");
+                let_go(&running, &name, async || terminator.remove(&one.client()).await).await;
+                workspace_is(&kcp, &at, |answer| answer.code == 404).await;
+            } else {
+                let_go(&running, &id, async || initializer.remove(&one.client()).await).await;
+                workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
+            }
         }
-        // The client follows the workspace to its new shard.
-        let_go(&running, &id, async || initializer.remove(&one.client()).await).await;
-        assert!(kcp.double().is_none() || moves);
-        workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
-        let mut map = kcps::config_map("held");
-        map["metadata"]["finalizers"] = json!(["example.io/hold"]);
-        create(&workspace.client, MAPS, &map).await;
-        delete(&kcp, &at).await;
-        let name = format!("end-{id}");
-        let one = running.ready(&name).await;
-        if moves {
-            kcp.move_to(&workspace, "root").await;
-        }
-        release(&one).await;
-        let_go(&running, &name, async || terminator.remove(&one.client()).await).await;
-        workspace_is(&kcp, &at, |answer| answer.code == 404).await;
         running.stop().await;
     }
 }

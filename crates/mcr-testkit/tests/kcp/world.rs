@@ -209,7 +209,7 @@ impl World {
             return true;
         }
         const MOVES: &str = "/apis/migration.kcp.io/v1alpha1/logicalclustermigrations";
-        let from = self.workspace("moves").await;
+        let from = self.workspace(&format!("moves-{}", workspace.id)).await;
         let mut binding = binding(&from, json!([]));
         binding["spec"]["reference"]["export"] = json!({ "path": "root", "name": "migration.kcp.io" });
         if post(&from.client, BINDINGS, &binding).await.code != 201 {
