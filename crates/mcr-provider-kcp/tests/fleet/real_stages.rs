@@ -10,8 +10,8 @@ use kube::{
 };
 use mcr_core::{Access, Cluster, Fleet, Trust, WatchRequest};
 use mcr_provider_kcp::{
-    InitializingWorkspaces, Initializer, LifecycleBuilder, LifecycleError, Removal, TerminatingWorkspaces, Terminator,
-    api::core::v1alpha1::LogicalCluster,
+    Initializer, InitializingWorkspaces, LifecycleBuilder, LifecycleError, Removal, TerminatingWorkspaces,
+    Terminator, api::core::v1alpha1::LogicalCluster,
 };
 use mcr_testkit::{kcp::KcpUser, sim::SimRule};
 use serde_json::{Value, json};
@@ -25,7 +25,12 @@ use crate::{
 const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn of<P>(builder: LifecycleBuilder<P>, kcp: &World, home: &Workspace, token: Option<&str>) -> LifecycleBuilder<P> {
+fn of<P>(
+    builder: LifecycleBuilder<P>,
+    kcp: &World,
+    home: &Workspace,
+    token: Option<&str>,
+) -> LifecycleBuilder<P> {
     let kubeconfig = kcp.kubeconfig(&home.path, token);
     builder
         .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
@@ -33,11 +38,15 @@ fn of<P>(builder: LifecycleBuilder<P>, kcp: &World, home: &Workspace, token: Opt
 }
 
 fn initializing(kcp: &World, home: &Workspace) -> InitializingWorkspaces {
-    of(InitializingWorkspaces::builder(), kcp, home, None).build().or_fail()
+    of(InitializingWorkspaces::builder(), kcp, home, None)
+        .build()
+        .or_fail()
 }
 
 fn terminating(kcp: &World, home: &Workspace) -> TerminatingWorkspaces {
-    of(TerminatingWorkspaces::builder(), kcp, home, None).build().or_fail()
+    of(TerminatingWorkspaces::builder(), kcp, home, None)
+        .build()
+        .or_fail()
 }
 
 fn maps(cluster: &Cluster) -> Api<ConfigMap> {
@@ -110,7 +119,10 @@ async fn kcp_an_initializer_prepares_a_workspace_which_then_leaves() {
         assert!(initializer.is_on(&cluster));
 
         let params = PatchParams::apply("test");
-        maps(&one).patch("made", &params, &applied("made")).await.or_fail();
+        maps(&one)
+            .patch("made", &params, &applied("made"))
+            .await
+            .or_fail();
         finished(initializer.remove(&one.client()).await);
         running.left(&id).await;
         let again = initializer.remove(&one.client()).await;
@@ -139,7 +151,10 @@ async fn kcp_two_initializers_of_a_workspace_go_at_the_same_time() {
         let (id, at) = waiting_of(&kcp, "both", &home, "waits-too").await;
         let one = running.ready(&id).await;
         let two = running.ready(&format!("second-{id}")).await;
-        assert_eq!(left_to(&one, 2).await, ["waits", "waits-too"].map(|name| format!("{}:{name}", home.id)));
+        assert_eq!(
+            left_to(&one, 2).await,
+            ["waits", "waits-too"].map(|name| format!("{}:{name}", home.id))
+        );
         let [first, second] = ["waits", "waits-too"].map(|name| Initializer::new(&home.id, name).or_fail());
         let (client, too) = (one.client(), two.client());
         let (removed, removed_too) = tokio::join!(first.remove(&client), second.remove(&too));
@@ -155,10 +170,12 @@ async fn kcp_two_initializers_of_a_workspace_go_at_the_same_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_service_account_with_the_least_rights_initializes_a_workspace() {
     for kcp in served_worlds(1).await {
-        let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"] }]);
+        let rules =
+            json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"] }]);
         let fields = json!({ "initializer": true, "initializerPermissions": rules });
         let (home, _) = of_type(&kcp, "rights", fields).await;
-        let types = |verbs: &[&str]| SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], verbs.iter().copied());
+        let types =
+            |verbs: &[&str]| SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], verbs.iter().copied());
         let user = KcpUser::new("provider")
             .rule(&home.id, types(&["get", "list", "watch"]))
             .rule(&home.id, types(&["initialize"]).names(["waits"]));
@@ -168,14 +185,24 @@ async fn kcp_a_service_account_with_the_least_rights_initializes_a_workspace() {
         own["verbs"] = json!(["initialize"]);
         own["resourceNames"] = json!(["waits"]);
         let token = kcp.token_of(&home, user, json!([reads, own])).await;
-        let provider = of(InitializingWorkspaces::builder(), &kcp, &home, Some(&token)).build().or_fail();
+        let provider = of(InitializingWorkspaces::builder(), &kcp, &home, Some(&token))
+            .build()
+            .or_fail();
         let running = Running::start(provider);
         let (id, at) = waiting(&kcp, "one", &home).await;
         let one = running.ready(&id).await;
         let params = PatchParams::apply("test");
-        maps(&one).patch("made", &params, &applied("made")).await.or_fail();
+        maps(&one)
+            .patch("made", &params, &applied("made"))
+            .await
+            .or_fail();
         let secrets: Api<Secret> = Api::namespaced(one.client(), "default");
-        assert!(secrets.get("none").await.is_err_and(|error| error.to_string().contains("403")));
+        assert!(
+            secrets
+                .get("none")
+                .await
+                .is_err_and(|error| error.to_string().contains("403"))
+        );
         let initializer = Initializer::new(&home.id, "waits").or_fail();
         finished(initializer.remove(&one.client()).await);
         running.left(&id).await;
@@ -211,7 +238,11 @@ async fn held(kcp: &World, name: &str, home: &Workspace, of_type: &str) -> (Stri
 async fn release(cluster: &Cluster) {
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     let tries = async {
-        while maps(cluster).patch("held", &PatchParams::default(), &patch).await.is_err() {
+        while maps(cluster)
+            .patch("held", &PatchParams::default(), &patch)
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -248,7 +279,7 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
             if at_once {
                 let (removed, removed_too) = tokio::join!(first.remove(&client), second.remove(&too));
                 finished(removed);
-        finished(removed_too);
+                finished(removed_too);
                 let inside = kcp.at(&kcp.url(&id));
                 let patch = json!({ "metadata": { "finalizers": null } });
                 // Without a terminator only kcp's own deletion holds the workspace.
@@ -258,7 +289,10 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
                 finished(first.remove(&client).await);
                 running.left(&id).await;
                 reaches(&two, |state| state.is_ready()).await;
-                workspace_is(&kcp, &at, |answer| answer.json["status"]["phase"] == "Terminating").await;
+                workspace_is(&kcp, &at, |answer| {
+                    answer.json["status"]["phase"] == "Terminating"
+                })
+                .await;
                 finished(second.remove(&too).await);
             }
             running.left(&id).await;

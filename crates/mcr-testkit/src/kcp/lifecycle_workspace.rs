@@ -8,16 +8,16 @@ use http::Response;
 use http::request::Parts;
 use serde_json::Value;
 
+use super::control::{INITIALIZING, PHASE};
 use super::inner::Inner;
 use super::kinds::{self, LOGICAL_CLUSTERS, TYPES};
-use super::control::{INITIALIZING, PHASE};
 use super::names::lifecycle_label;
 use super::rewrite::{add_label, refuse};
 use super::shard::Shard;
 use super::user::KcpUser;
 use crate::sim::answer::Answer;
-use crate::sim::cause::Cause;
 use crate::sim::auth::Attributes;
+use crate::sim::cause::Cause;
 use crate::sim::error::SimError;
 use crate::sim::handle::{Caller, handle_for};
 use crate::sim::kinds::{Kind, Kinds};
@@ -169,14 +169,10 @@ impl Call<'_> {
         let live = live.filter(|live| self.waits(live));
         let own = matches!(&route, Route::Resource(path) if is_logical_clusters(path));
         match (&route, live) {
-            (Route::Resource(path), Some(_)) if own => {
-                self.logical_cluster(path, target, parts)
-            }
+            (Route::Resource(path), Some(_)) if own => self.logical_cluster(path, target, parts),
             (_, Some(_)) => self.content(cluster, of_type, &route, target, parts),
             (_, None) if own => Ok(self.view("-", self.admin())),
-            (_, None) => {
-                Ok(self.refused("cannot access this workspace"))
-            }
+            (_, None) => Ok(self.refused("cannot access this workspace")),
         }
     }
 
@@ -292,7 +288,10 @@ impl Call<'_> {
                     "" => String::new(),
                     namespace => format!(" in namespace {namespace}"),
                 };
-                let why = format!("denied by {field}: no rule allows {verb} on {group}/{}{place}", path.plural);
+                let why = format!(
+                    "denied by {field}: no rule allows {verb} on {group}/{}{place}",
+                    path.plural
+                );
                 return Ok(self.refused(&why));
             }
         }

@@ -412,7 +412,11 @@ impl Request<'_> {
         let answer = outcome
             .unwrap_or_else(|error| Answer::Json(error.code(), error.to_status().to_string().into_bytes()));
         let (code, media, body) = match answer {
-            Answer::Text(code, text) => (code, "text/plain; charset=utf-8", SimBody::full(text.into_owned())),
+            Answer::Text(code, text) => (
+                code,
+                "text/plain; charset=utf-8",
+                SimBody::full(text.into_owned()),
+            ),
             Answer::Typed(media, bytes) => (200, media, SimBody::full(bytes)),
             Answer::Watch(mut watch) => {
                 event.code = 200;

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    Answer, Watch, Workspace, World, add_type, call, config_map, create, delete, get, merge, names, of_type, post, until,
-    waiting, waiting_of, watch, worlds,
+    Answer, Watch, Workspace, World, add_type, call, config_map, create, delete, get, merge, names, of_type,
+    post, until, waiting, waiting_of, watch, worlds,
 };
 
 const CLUSTERS: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters";
@@ -58,9 +58,7 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
     for world in worlds(1).await {
         let (home, urls, id, at) = of_two(&world, "inherits", "initializer").await;
         let both = ["waits", "waits-too"].map(|name| format!("{}:{name}", home.id));
-        let [one, two] = urls
-            .clone()
-            .map(|url| world.at(&format!("{url}/clusters/{id}")));
+        let [one, two] = urls.clone().map(|url| world.at(&format!("{url}/clusters/{id}")));
         // kcp has some of its own, for the type `universal` and for bindings.
         until(&one, CLUSTER, |answer| {
             let labels = answer.json["metadata"]["labels"].as_object();
@@ -76,7 +74,8 @@ async fn a_type_inherits_the_initializers_of_its_base_and_nobody_removes_those_o
             assert!(answer.text.replace("\\\"", "\"").contains(&why), "{answer:?}");
             assert_eq!(answer.json["details"]["group"], "tenancy.kcp.io");
         }
-        let stale = json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [both[1]] } });
+        let stale =
+            json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [both[1]] } });
         assert_eq!(merge(&one, &format!("{CLUSTER}/status"), &stale).await.code, 409);
         // The lists are compared before the versions.
         let stale = json!({ "metadata": { "resourceVersion": "1" }, "status": { "initializers": [] } });
@@ -155,9 +154,7 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
         held["metadata"]["finalizers"] = json!(["example.io/hold"]);
         create(&inside, MAPS, &held).await;
 
-        let [one, two] = urls
-            .clone()
-            .map(|url| world.at(&format!("{url}/clusters/{id}")));
+        let [one, two] = urls.clone().map(|url| world.at(&format!("{url}/clusters/{id}")));
         assert_eq!(get(&one, CLUSTER).await.code, 404);
         assert_eq!(get(&one, MAPS).await.code, 403);
         let all = world.at(&format!("{}/clusters/*", urls[0]));
@@ -177,7 +174,10 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
             items.len() == 1 && items[0]["metadata"]["deletionTimestamp"].is_string()
         })
         .await;
-        assert!(matches!(post(&two, MAPS, &config_map("late")).await.code, 403 | 404));
+        assert!(matches!(
+            post(&two, MAPS, &config_map("late")).await.code,
+            403 | 404
+        ));
 
         for answer in remove_second(&one, "terminators", &both[0]).await {
             assert_eq!(answer.code, 422, "{answer:?}");

@@ -377,7 +377,13 @@ pub(crate) async fn of_type(world: &World, name: &str, fields: Value) -> (Worksp
 }
 
 /// A type that extends another one, and the URL of its virtual workspace.
-pub(crate) async fn add_type(world: &World, home: &Workspace, name: &str, extends: Value, fields: Value) -> String {
+pub(crate) async fn add_type(
+    world: &World,
+    home: &Workspace,
+    name: &str,
+    extends: Value,
+    fields: Value,
+) -> String {
     let mut spec = fields;
     spec["extend"] = json!({ "with": [extends] });
     let stage = if spec["initializer"] == true {
@@ -407,7 +413,12 @@ pub(crate) async fn waiting(world: &World, name: &str, home: &Workspace) -> (Str
     waiting_of(world, name, home, "waits").await
 }
 
-pub(crate) async fn waiting_of(world: &World, name: &str, home: &Workspace, of_type: &str) -> (String, String) {
+pub(crate) async fn waiting_of(
+    world: &World,
+    name: &str,
+    home: &Workspace,
+    of_type: &str,
+) -> (String, String) {
     let root = world.at(&world.url("root"));
     let name = format!("{}-{name}", home.path.strip_prefix("root:").unwrap());
     let object = json!({

@@ -37,7 +37,9 @@ impl Reconcile<'_> {
             INITIALIZING if !pending("initializers") => "Ready",
             phase => phase,
         };
-        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| object["status"]["phase"] = phase.into());
+        shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
+            object["status"]["phase"] = phase.into()
+        });
         if let Some((parent, workspace)) = self.workspace_of(&object) {
             if let Some(shard) = self.shard_of(&parent) {
                 shard.edit(&parent, WORKSPACES, &workspace, |of_workspace| {
