@@ -40,22 +40,22 @@ impl Reconcile<'_> {
         shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
             object["status"]["phase"] = phase.into()
         });
-        if let Some((parent, workspace)) = self.workspace_of(&object) {
-            if let Some(shard) = self.shard_of(&parent) {
-                shard.edit(&parent, WORKSPACES, &workspace, |of_workspace| {
-                    set_phase(of_workspace, phase);
-                    let Some(status) = of_workspace["status"].as_object_mut() else {
-                        return;
-                    };
-                    for field in ["initializers", "terminators"] {
-                        if pending(field) {
-                            status.insert(field.to_owned(), object["status"][field].clone());
-                        } else {
-                            status.remove(field);
-                        }
+        if let Some((parent, workspace)) = self.workspace_of(&object)
+            && let Some(shard) = self.shard_of(&parent)
+        {
+            shard.edit(&parent, WORKSPACES, &workspace, |of_workspace| {
+                set_phase(of_workspace, phase);
+                let Some(status) = of_workspace["status"].as_object_mut() else {
+                    return;
+                };
+                for field in ["initializers", "terminators"] {
+                    if pending(field) {
+                        status.insert(field.to_owned(), object["status"][field].clone());
+                    } else {
+                        status.remove(field);
                     }
-                });
-            }
+                }
+            });
         }
         if deleting && self.state.leaving.insert(id.clone()) {
             self.soon(Step::Empty(id.clone()));
