@@ -22,6 +22,16 @@ const CLUSTER: &str = "cluster";
 /// How often a removal is tried while others write the same object.
 const ATTEMPTS: u32 = 10;
 
+/// How often in a row the cluster is gone from the fleet until that counts.
+const GONE: u32 = 3;
+
+fn is_gone(error: &kube::Error) -> bool {
+    let kube::Error::Service(error) = error else {
+        return false;
+    };
+    error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone)
+}
+
 /// What a removal has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -117,21 +127,23 @@ impl Hook {
     async fn remove(&self, client: &Client) -> Result<Removal, LifecycleError> {
         let api: Api<LogicalCluster> = Api::all(client.clone());
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                tokio::time::sleep(backoff.pause()).await;
-            }
-            let cluster = match api.get(CLUSTER).await {
-                Ok(cluster) if self.is_on(&cluster) => cluster,
-                Ok(_) => return Ok(Removal::Absent),
-                Err(error) => return self.ended(error),
+        let mut gone = 0;
+        for _ in 0..ATTEMPTS {
+            let error = match self.attempt(&api).await {
+                Ok(removal) => return Ok(removal),
+                Err(error) => error,
             };
-            let patch = Patch::Merge(self.patch(&cluster));
-            match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
-                Ok(_) => return Ok(Removal::Removed),
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(error) => return self.ended(error),
+            match &error {
+                kube::Error::Api(status) if status.code == 404 => return Ok(Removal::Absent),
+                kube::Error::Api(status) if status.code == 409 => gone = 0,
+                // Also a cluster that moves to another shard ends its requests so. It answers again.
+                error if is_gone(error) => gone += 1,
+                _ => return Err(self.error(error)),
             }
+            if gone == GONE {
+                return Ok(Removal::Left);
+            }
+            tokio::time::sleep(backoff.pause()).await;
         }
         Err(LifecycleError::Conflict {
             name: self.name.clone(),
@@ -139,18 +151,14 @@ impl Hook {
         })
     }
 
-    /// What a request has found that got no object.
-    fn ended(&self, error: kube::Error) -> Result<Removal, LifecycleError> {
-        match error {
-            kube::Error::Api(status) if status.code == 404 => Ok(Removal::Absent),
-            // The provider may see the change before the answer arrives. The fleet then ends the requests of the cluster.
-            kube::Error::Service(error)
-                if error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone) =>
-            {
-                Ok(Removal::Left)
-            }
-            error => Err(self.error(error)),
+    async fn attempt(&self, api: &Api<LogicalCluster>) -> Result<Removal, kube::Error> {
+        let cluster = api.get(CLUSTER).await?;
+        if !self.is_on(&cluster) {
+            return Ok(Removal::Absent);
         }
+        let patch = Patch::Merge(self.patch(&cluster));
+        api.patch_status(CLUSTER, &PatchParams::default(), &patch).await?;
+        Ok(Removal::Removed)
     }
 
     fn error(&self, error: kube::Error) -> LifecycleError {
