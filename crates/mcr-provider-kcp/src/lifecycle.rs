@@ -29,7 +29,9 @@ fn is_gone(error: &kube::Error) -> bool {
     let kube::Error::Service(error) = error else {
         return false;
     };
-    error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone)
+    error
+        .downcast_ref::<TransportError>()
+        .is_some_and(TransportError::is_gone)
 }
 
 /// What a removal has found.
@@ -67,7 +69,9 @@ pub enum LifecycleError {
         message: String,
     },
     /// Others have changed the LogicalCluster during each attempt.
-    #[error("{name} is not removed yet: others changed the LogicalCluster during {attempts} attempts; try again later")]
+    #[error(
+        "{name} is not removed yet: others changed the LogicalCluster during {attempts} attempts; try again later"
+    )]
     Conflict {
         /// The initializer or terminator.
         name: Arc<str>,
@@ -288,7 +292,13 @@ mod tests {
         assert_eq!(Initializer::of_name(initializer.name()), Some(initializer));
         let system = Terminator::new("system:admin", "managed").unwrap();
         assert_eq!(Terminator::of_name(system.name()), Some(system));
-        for (cluster, of_type) in [("root:org", "a"), ("*", "a"), ("root", ""), ("root", "a:b"), ("", "a")] {
+        for (cluster, of_type) in [
+            ("root:org", "a"),
+            ("*", "a"),
+            ("root", ""),
+            ("root", "a:b"),
+            ("", "a"),
+        ] {
             let bad = KcpError::Name(format!("{cluster}:{of_type}"));
             assert_eq!(Initializer::new(cluster, of_type), Err(bad));
         }

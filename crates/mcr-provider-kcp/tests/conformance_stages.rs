@@ -10,9 +10,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr_core::{Access, ClusterName, Provider, Trust};
-use mcr_provider_kcp::{
-    InitializingWorkspaces, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster,
-};
+use mcr_provider_kcp::{InitializingWorkspaces, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
 use mcr_testkit::{
     conformance::{Ability, Draft, Subject},
     kcp::{Kcp, KcpServer, KcpWorkspace},
@@ -31,7 +29,11 @@ struct World<const TERMINATING: bool> {
 impl<const TERMINATING: bool> World<TERMINATING> {
     /// A second one keeps a workspace that is being deleted.
     async fn set(&self, workspace: &KcpWorkspace, waits: bool) {
-        let list = if TERMINATING { "terminators" } else { "initializers" };
+        let list = if TERMINATING {
+            "terminators"
+        } else {
+            "initializers"
+        };
         let own = waits.then_some(&*self.name);
         let names: Vec<&str> = own.into_iter().chain(["root:another"]).collect();
         let api = Api::<LogicalCluster>::all(self.server.kcp().client(workspace.id()));
