@@ -125,7 +125,11 @@ impl From<&RawLogicalCluster> for Binding {
     /// The workspace is a cluster as long as it waits, so it is always ready.
     fn from(raw: &RawLogicalCluster) -> Self {
         Self {
-            path: raw.metadata.annotations.get(PATH).map(|path| path.as_str().into()),
+            path: raw
+                .metadata
+                .annotations
+                .get(PATH)
+                .map(|path| path.as_str().into()),
             deleting: false,
             not_ready: None,
             claims_pending: false,

@@ -168,9 +168,13 @@ impl Running {
     fn take_slice(&mut self) -> Result<(), BoxError> {
         let (urls, problem) = match self.config.api.choose(&self.known) {
             // At the start it is wrong input. Later there may be workspaces that still wait.
-            Ok((_, Slice { invalid: Some(invalid), .. }))
-                if !self.synced && self.config.api.stage().is_some() =>
-            {
+            Ok((
+                _,
+                Slice {
+                    invalid: Some(invalid),
+                    ..
+                },
+            )) if !self.synced && self.config.api.stage().is_some() => {
                 let server = shown(self.credentials.server());
                 return Err(format!("{server}: {}: {invalid}", self.config.api).into());
             }
@@ -263,7 +267,9 @@ impl Running {
             if self.endpoints.contains_key(&url) {
                 continue;
             }
-            let Ok((server, export)) = url::endpoint(&url, self.credentials.server(), self.config.api.stage()) else {
+            let Ok((server, export)) =
+                url::endpoint(&url, self.credentials.server(), self.config.api.stage())
+            else {
                 continue;
             };
             let Some(all) = url::below(&server, url::ALL) else {

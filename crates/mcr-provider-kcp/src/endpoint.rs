@@ -227,7 +227,9 @@ fn read_waiting(object: &Object, of_type: &Export, stage: Stage) -> Option<Resul
     match object.decode::<RawLogicalCluster>() {
         Ok(raw) => {
             let name = format!("{}:{}", of_type.cluster, of_type.name);
-            stage.waits(&raw, &name).then(|| Ok(Arc::new(Binding::from(&raw))))
+            stage
+                .waits(&raw, &name)
+                .then(|| Ok(Arc::new(Binding::from(&raw))))
         }
         Err(error) => Some(Err(error.to_string().into())),
     }

@@ -198,10 +198,19 @@ mod tests {
 
     #[test]
     fn only_logical_clusters_are_watched_across_the_workspaces_of_a_stage() {
-        let layout = Layout::new("kcp".into(), ExportName::default(), true, Some(Stage::Terminating));
-        let refusal = layout.watch(&WatchRequest::of::<ConfigMap>()).unwrap_err().to_string();
+        let layout = Layout::new(
+            "kcp".into(),
+            ExportName::default(),
+            true,
+            Some(Stage::Terminating),
+        );
+        let refusal = layout
+            .watch(&WatchRequest::of::<ConfigMap>())
+            .unwrap_err()
+            .to_string();
         assert!(
-            refusal.contains("terminating workspaces") && refusal.contains("read configmaps of a workspace with the client"),
+            refusal.contains("terminating workspaces")
+                && refusal.contains("read configmaps of a workspace with the client"),
             "{refusal}"
         );
         let wanted = WatchRequest::of::<crate::api::core::v1alpha1::LogicalCluster>();

@@ -22,6 +22,18 @@ const CLUSTER: &str = "cluster";
 /// How often a removal is tried while others write the same object.
 const ATTEMPTS: u32 = 10;
 
+/// How often in a row the cluster is gone from the fleet until that counts.
+const GONE: u32 = 3;
+
+fn is_gone(error: &kube::Error) -> bool {
+    let kube::Error::Service(error) = error else {
+        return false;
+    };
+    error
+        .downcast_ref::<TransportError>()
+        .is_some_and(TransportError::is_gone)
+}
+
 /// What a removal has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -57,7 +69,9 @@ pub enum LifecycleError {
         message: String,
     },
     /// Others have changed the LogicalCluster during each attempt.
-    #[error("{name} is not removed yet: others changed the LogicalCluster during {attempts} attempts; try again later")]
+    #[error(
+        "{name} is not removed yet: others changed the LogicalCluster during {attempts} attempts; try again later"
+    )]
     Conflict {
         /// The initializer or terminator.
         name: Arc<str>,
@@ -117,22 +131,24 @@ impl Hook {
     async fn remove(&self, client: &Client) -> Result<Removal, LifecycleError> {
         let api: Api<LogicalCluster> = Api::all(client.clone());
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                tokio::time::sleep(backoff.pause()).await;
-            }
-            let cluster = match api.get(CLUSTER).await {
-                Ok(cluster) if self.is_on(&cluster) => cluster,
-                Ok(_) => return Ok(Removal::Absent),
-                Err(error) => return self.ended(error),
+        let mut gone = 0;
+        for _ in 0..ATTEMPTS {
+            let error = match self.attempt(&api).await {
+                Ok(removal) => return Ok(removal),
+                Err(error) => error,
             };
-            let patch = Patch::Merge(self.patch(&cluster));
-            match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
-                Ok(_) => return Ok(Removal::Removed),
+            match &error {
+                kube::Error::Api(status) if status.code == 404 => return Ok(Removal::Absent),
                 // kcp compares the lists before the versions: a list that others have changed is invalid.
-                Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {}
-                Err(error) => return self.ended(error),
+                kube::Error::Api(status) if matches!(status.code, 409 | 422) => gone = 0,
+                // Also a cluster that moves to another shard ends its requests so. It answers again.
+                error if is_gone(error) => gone += 1,
+                _ => return Err(self.error(error)),
             }
+            if gone == GONE {
+                return Ok(Removal::Left);
+            }
+            tokio::time::sleep(backoff.pause()).await;
         }
         Err(LifecycleError::Conflict {
             name: self.name.clone(),
@@ -140,18 +156,14 @@ impl Hook {
         })
     }
 
-    /// What a request has found that got no object.
-    fn ended(&self, error: kube::Error) -> Result<Removal, LifecycleError> {
-        match error {
-            kube::Error::Api(status) if status.code == 404 => Ok(Removal::Absent),
-            // The provider may see the change before the answer arrives. The fleet then ends the requests of the cluster.
-            kube::Error::Service(error)
-                if error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone) =>
-            {
-                Ok(Removal::Left)
-            }
-            error => Err(self.error(error)),
+    async fn attempt(&self, api: &Api<LogicalCluster>) -> Result<Removal, kube::Error> {
+        let cluster = api.get(CLUSTER).await?;
+        if !self.is_on(&cluster) {
+            return Ok(Removal::Absent);
         }
+        let patch = Patch::Merge(self.patch(&cluster));
+        api.patch_status(CLUSTER, &PatchParams::default(), &patch).await?;
+        Ok(Removal::Removed)
     }
 
     fn error(&self, error: kube::Error) -> LifecycleError {
@@ -248,9 +260,7 @@ hook! {
 }
 
 hook! {
-    /// The terminator of a WorkspaceType: a deleted workspace can be used by its terminators until all of them are removed.
-    ///
-    /// kcp deletes the content of the workspace at once. Objects that a controller still needs need a finalizer.
+    /// The terminator of a WorkspaceType: kcp keeps the content of a deleted workspace until all its terminators are removed.
     ///
     /// ```
     /// use mcr_provider_kcp::Terminator;
@@ -283,7 +293,13 @@ mod tests {
         assert_eq!(Initializer::of_name(initializer.name()), Some(initializer));
         let system = Terminator::new("system:admin", "managed").unwrap();
         assert_eq!(Terminator::of_name(system.name()), Some(system));
-        for (cluster, of_type) in [("root:org", "a"), ("*", "a"), ("root", ""), ("root", "a:b"), ("", "a")] {
+        for (cluster, of_type) in [
+            ("root:org", "a"),
+            ("*", "a"),
+            ("root", ""),
+            ("root", "a:b"),
+            ("", "a"),
+        ] {
             let bad = KcpError::Name(format!("{cluster}:{of_type}"));
             assert_eq!(Initializer::new(cluster, of_type), Err(bad));
         }

@@ -77,7 +77,12 @@ impl<P> LifecycleBuilder<P> {
     /// or if a name is no valid name.
     pub fn build(self) -> Result<P, KcpError> {
         let api = self.of_type.map(|of_type| Api::Type(self.stage, of_type));
-        let config = configure(self.options, api.ok_or(KcpError::NoType), Readiness::default(), true)?;
+        let config = configure(
+            self.options,
+            api.ok_or(KcpError::NoType),
+            Readiness::default(),
+            true,
+        )?;
         Ok((self.make)(config))
     }
 }
@@ -241,11 +246,19 @@ mod tests {
     #[test]
     fn the_provider_says_where_it_looks_and_shows_no_secret() {
         let provider = builder().workspace_type("managed").build().unwrap();
-        assert_eq!((provider.name(), provider.initializer()), ("kcp-initializing", None));
+        assert_eq!(
+            (provider.name(), provider.initializer()),
+            ("kcp-initializing", None)
+        );
         let searched = provider.searched();
-        assert!(searched.contains("the initializer of WorkspaceType managed"), "{searched}");
+        assert!(
+            searched.contains("the initializer of WorkspaceType managed"),
+            "{searched}"
+        );
         let other = TerminatingWorkspaces::builder();
-        let other = other.access(Access::kubeconfig("secret", Trust::Trusted)).workspace_type("managed");
+        let other = other
+            .access(Access::kubeconfig("secret", Trust::Trusted))
+            .workspace_type("managed");
         for shown in [
             format!("{provider:?}"),
             format!("{:?}", builder()),

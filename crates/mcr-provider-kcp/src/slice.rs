@@ -154,7 +154,10 @@ impl Slice {
     pub(crate) fn read(object: &Object, stage: Option<Stage>) -> Result<Self, Arc<str>> {
         let text = |error: &dyn fmt::Display| Arc::from(error.to_string());
         match stage {
-            None => object.decode::<Raw>().map(Self::from).map_err(|error| text(&error)),
+            None => object
+                .decode::<Raw>()
+                .map(Self::from)
+                .map_err(|error| text(&error)),
             Some(stage) => {
                 let raw: RawType = object.decode().map_err(|error| text(&error))?;
                 raw.of_stage(stage).ok_or_else(|| text(&NO_CLUSTER))
@@ -220,7 +223,10 @@ impl RawType {
                 .map(|endpoint| endpoint.url)
                 .collect(),
             invalid: (!is_set).then(|| {
-                format!("it has no {word}, so new workspaces wait for none; set spec.{word} of the type to true").into()
+                format!(
+                    "it has no {word}, so new workspaces wait for none; set spec.{word} of the type to true"
+                )
+                .into()
             }),
         })
     }
@@ -347,14 +353,23 @@ mod tests {
             serde_json::from_value::<RawType>(value).unwrap().of_stage(stage)
         };
         let initializing = read(&|_| (), Stage::Initializing).unwrap();
-        assert_eq!((&*initializing.export, initializing.invalid), ("1rlzadlzb44i0g5n:managed", None));
+        assert_eq!(
+            (&*initializing.export, initializing.invalid),
+            ("1rlzadlzb44i0g5n:managed", None)
+        );
         let urls: Vec<&str> = initializing.urls.iter().map(|url| &**url).collect();
-        assert_eq!(urls, ["https://127.0.0.1:6443/services/initializingworkspaces/1rlzadlzb44i0g5n:managed"]);
+        assert_eq!(
+            urls,
+            ["https://127.0.0.1:6443/services/initializingworkspaces/1rlzadlzb44i0g5n:managed"]
+        );
         let terminating = read(&|_| (), Stage::Terminating).unwrap();
         assert_eq!(terminating.urls.len(), 1);
         assert!(terminating.urls.is_disjoint(&initializing.urls));
         let invalid = terminating.invalid.unwrap();
-        assert!(invalid.ends_with("set spec.terminator of the type to true"), "{invalid}");
+        assert!(
+            invalid.ends_with("set spec.terminator of the type to true"),
+            "{invalid}"
+        );
         let new = |value: &mut serde_json::Value| value["status"] = json!({});
         assert!(read(&new, Stage::Initializing).unwrap().urls.is_empty());
         let nowhere = |value: &mut serde_json::Value| value["metadata"]["annotations"] = json!({});

@@ -143,7 +143,10 @@ mod tests {
         assert!(waits(Stage::Terminating, &both(true)) && !waits(Stage::Terminating, &both(false)));
         for deleting in [true, false] {
             for stage in [Stage::Initializing, Stage::Terminating] {
-                assert!(!waits(stage, &cluster(deleting, &["root:b"], &["root:b"])), "{stage:?}");
+                assert!(
+                    !waits(stage, &cluster(deleting, &["root:b"], &["root:b"])),
+                    "{stage:?}"
+                );
             }
         }
         let new: RawLogicalCluster = serde_json::from_value(json!({})).unwrap();

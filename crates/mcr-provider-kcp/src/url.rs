@@ -254,21 +254,32 @@ mod tests {
         let read = |url: &str, stage| endpoint(url, &workspace, Some(stage)).map(|(_, of_type)| of_type);
         let url = "https://shard-1/services/initializingworkspaces/1rlzadlzb44i0g5n:managed";
         let of_type = read(url, Stage::Initializing).unwrap();
-        assert_eq!((&*of_type.cluster, &*of_type.name), ("1rlzadlzb44i0g5n", "managed"));
+        assert_eq!(
+            (&*of_type.cluster, &*of_type.name),
+            ("1rlzadlzb44i0g5n", "managed")
+        );
         let system = "https://shard-1/services/terminatingworkspaces/system:admin:managed";
         let of_type = read(system, Stage::Terminating).unwrap();
         assert_eq!((&*of_type.cluster, &*of_type.name), ("system:admin", "managed"));
         for (bad, stage) in [
             (url, Stage::Terminating),
-            ("https://shard-1/services/initializingworkspaces/managed", Stage::Initializing),
+            (
+                "https://shard-1/services/initializingworkspaces/managed",
+                Stage::Initializing,
+            ),
             ("https://shard-1/initializingworkspaces/a:b", Stage::Initializing),
         ] {
             let error = read(bad, stage).unwrap_err();
-            assert!(error.starts_with("its path is not /services/") && error.ends_with("/<id>:<type>"), "{error}");
+            assert!(
+                error.starts_with("its path is not /services/") && error.ends_with("/<id>:<type>"),
+                "{error}"
+            );
         }
         let error = check_workspace(&uri(url), "WorkspaceType").unwrap_err();
         assert!(
-            error.ends_with("give the workspace of the WorkspaceType, such as https://shard-1/clusters/1rlzadlzb44i0g5n"),
+            error.ends_with(
+                "give the workspace of the WorkspaceType, such as https://shard-1/clusters/1rlzadlzb44i0g5n"
+            ),
             "{error}"
         );
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ClusterState, Provider, WatchRequest};
-use mcr_provider_kcp::{InitializingWorkspaces, Initializer, LifecycleError, Removal};
+use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, Removal};
 use mcr_testkit::{
-    kcp::{KcpMove, KcpUser},
+    kcp::{KcpMove, KcpUser, KcpWorkspace},
     sim::SimRule,
 };
 use serde_json::json;
@@ -63,8 +63,16 @@ async fn kcp_an_initializer_that_somebody_else_removes_lets_the_workspace_leave_
     heard.says(&[comes(&a)]).await;
     stages.set(&a, "initializers", &[]).await;
     heard.says(&[leaves(&a)]).await;
-    let late = stages.client_at("initializingworkspaces", "managed", a.id(), stages.server.kcp().admin_token());
-    assert_eq!(initializer(&provider).remove(&late).await.or_fail(), Removal::Absent);
+    let late = stages.client_at(
+        "initializingworkspaces",
+        "managed",
+        a.id(),
+        stages.server.kcp().admin_token(),
+    );
+    assert_eq!(
+        initializer(&provider).remove(&late).await.or_fail(),
+        Removal::Absent
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,8 +88,13 @@ async fn kcp_a_workspace_that_is_deleted_while_it_waits_leaves() {
     stages.delete(&a);
     heard.says(&[leaves(&a)]).await;
     terminating.says(&[comes(&a)]).await;
-    let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it waits for its terminator");
-    assert_eq!(cluster["status"]["initializers"], json!([stages.name_of("managed")]));
+    let cluster = a
+        .get(LOGICAL_CLUSTERS, "cluster")
+        .expect("it waits for its terminator");
+    assert_eq!(
+        cluster["status"]["initializers"],
+        json!([stages.name_of("managed")])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,7 +134,10 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
     let stages = Stages::with_shards(1, json!({"initializer": true})).await;
     stages.of_type("other", json!({"initializer": true}));
     let providers = ["managed", "other"].map(|of_type| {
-        let builder = stages.initializing().workspace_type(of_type).provider_name(of_type);
+        let builder = stages
+            .initializing()
+            .workspace_type(of_type)
+            .provider_name(of_type);
         builder.name_prefix(format!("{of_type}-")).build().or_fail()
     });
     let mut heard = providers.each_ref().map(Heard::of);
@@ -131,7 +147,11 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
     let a = stages.workspace("a", "root");
     heard[0].says(&[format!("+managed-{}", a.id())]).await;
     stages
-        .set(&a, "initializers", &["managed", "other"].map(|of_type| stages.name_of(of_type)))
+        .set(
+            &a,
+            "initializers",
+            &["managed", "other"].map(|of_type| stages.name_of(of_type)),
+        )
         .await;
     heard[1].says(&[format!("+other-{}", a.id())]).await;
     for (number, of_type) in ["managed", "other"].into_iter().enumerate() {
@@ -170,9 +190,16 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
         let provider = stages.initializing().build().or_fail();
         let running = Running::start(provider.clone());
         let a = stages.workspace("a", "root");
-        let in_a = running.ready(a.id()).await;
-        stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
-        removed_after_the_move(|| async { initializer(&provider).remove(&in_a.client()).await })
+        running.ready(a.id()).await;
+        stages
+            .server
+            .kcp()
+            .move_workspace(a.id(), "shard-1", order)
+            .or_fail();
+        removed_after_the_move(&running, &a, "initializers", |client| {
+            let own = initializer(&provider);
+            async move { own.remove(&client).await }
+        })
         .await;
         running.left(a.id()).await;
         let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
@@ -187,15 +214,24 @@ pub(crate) fn finished(removal: Result<Removal, LifecycleError>) {
     assert!(matches!(removal, Removal::Removed | Removal::Left), "{removal:?}");
 }
 
-/// Removes it as a controller does that is called again after an error.
-pub(crate) async fn removed_after_the_move<F>(remove: impl Fn() -> F)
-where
+/// Removes it as a controller does that is called again after an error, and for each new cluster of the workspace.
+pub(crate) async fn removed_after_the_move<F>(
+    running: &Running,
+    workspace: &KcpWorkspace,
+    list: &str,
+    remove: impl Fn(kube::Client) -> F,
+) where
     F: Future<Output = Result<Removal, LifecycleError>>,
 {
+    let waits = || {
+        let cluster = workspace.get(LOGICAL_CLUSTERS, "cluster");
+        cluster.is_some_and(|cluster| cluster["status"][list].as_array().is_some_and(|names| !names.is_empty()))
+    };
     let removed = async {
-        loop {
-            if let Ok(Removal::Removed | Removal::Left) = remove().await {
-                return;
+        while waits() {
+            if let Ok(cluster) = running.fleet.get(workspace.id()) {
+                // It fails while the workspace moves.
+                let _ = remove(cluster.client()).await;
             }
             tokio::task::yield_now().await;
         }
@@ -245,7 +281,10 @@ async fn kcp_a_type_that_loses_its_initializer_keeps_the_workspaces_that_wait() 
     let running = Running::start(provider.clone());
     let a = stages.workspace("a", "root");
     let in_a = running.ready(a.id()).await;
-    let mut of_type = stages.home.get("workspacetypes.tenancy.kcp.io", "managed").expect("it exists");
+    let mut of_type = stages
+        .home
+        .get("workspacetypes.tenancy.kcp.io", "managed")
+        .expect("it exists");
     of_type["spec"]["initializer"] = false.into();
     stages.home.update(of_type).or_fail();
     use_content(in_a.client()).await;
@@ -262,7 +301,10 @@ async fn kcp_a_missing_right_is_named_and_the_least_rights_are_enough() {
     let reads = types(&["get", "list", "watch"]);
     let reader = KcpUser::new("someone").rule(stages.home.id(), reads);
     kcp.set_user("reader", reader.clone());
-    kcp.set_user("least", reader.rule(stages.home.id(), types(&["initialize"]).names(["managed"])));
+    kcp.set_user(
+        "least",
+        reader.rule(stages.home.id(), types(&["initialize"]).names(["managed"])),
+    );
     let a = stages.workspace("a", "root");
     let with = |token: &str| {
         let kubeconfig = stages.server.kubeconfig_with_token("root:types", token);

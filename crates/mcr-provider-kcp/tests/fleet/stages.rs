@@ -106,8 +106,15 @@ impl Stages {
     pub(crate) fn client_at(&self, service: &str, of_type: &str, id: &str, token: &str) -> kube::Client {
         let kcp = self.server.kcp();
         let workspace = kcp.workspace(id).expect("it exists");
-        let shard = workspace.shard().and_then(|name| kcp.shard(&name)).expect("it has a shard");
-        let url = format!("{}/services/{service}/{}/clusters/{id}", shard.url(), self.name_of(of_type));
+        let shard = workspace
+            .shard()
+            .and_then(|name| kcp.shard(&name))
+            .expect("it has a shard");
+        let url = format!(
+            "{}/services/{service}/{}/clusters/{id}",
+            shard.url(),
+            self.name_of(of_type)
+        );
         kcp.client_at(&url, token).expect("a URL of this kcp")
     }
 }
@@ -131,7 +138,9 @@ impl Heard {
     pub(crate) async fn next(&mut self) -> String {
         let next = tokio::time::timeout(PATIENCE, self.stream.next()).await.or_fail();
         match next.expect("it goes on") {
-            Ok(Change::Upsert(spec)) if spec.availability == Availability::Available => format!("+{}", spec.name),
+            Ok(Change::Upsert(spec)) if spec.availability == Availability::Available => {
+                format!("+{}", spec.name)
+            }
             Ok(Change::Upsert(spec)) => format!("?{}", spec.name),
             Ok(Change::Remove(name)) => format!("-{name}"),
             Ok(Change::Synced) => "synced".to_owned(),
@@ -177,7 +186,10 @@ pub(crate) async fn use_content(client: kube::Client) {
     let by = PatchParams::apply("test");
     maps.patch("applied", &by, &applied).await.or_fail();
     let listed = maps.list(&Default::default()).await.or_fail();
-    let names: Vec<&str> = listed.iter().filter_map(|map| map.metadata.name.as_deref()).collect();
+    let names: Vec<&str> = listed
+        .iter()
+        .filter_map(|map| map.metadata.name.as_deref())
+        .collect();
     for name in ["applied", "created"] {
         assert!(names.contains(&name), "{names:?}");
         maps.delete(name, &Default::default()).await.or_fail();
@@ -186,7 +198,12 @@ pub(crate) async fn use_content(client: kube::Client) {
 
 /// The requests of a shard for LogicalClusters across its workspaces: lists, and watches that began.
 pub(crate) fn asked(stages: &Stages, shard: &str) -> (usize, usize) {
-    let audit = stages.server.kcp().shard(shard).expect("there is such a shard").audit();
+    let audit = stages
+        .server
+        .kcp()
+        .shard(shard)
+        .expect("there is such a shard")
+        .audit();
     let wildcard = |uri: &str| uri.contains("/clusters/*/");
     (
         audit.count(|event| event.is_list("logicalclusters") && wildcard(&event.uri)),

@@ -178,7 +178,11 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
         stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
         eventually(PATIENCE, "the content is copied", || a.get("configmaps", "default/content")).await;
         release(stages.server.kcp().client(a.id())).await;
-        removed_after_the_move(|| async { terminator(&provider).remove(&in_a.client()).await }).await;
+        removed_after_the_move(&running, &a, "terminators", |client| {
+            let own = terminator(&provider);
+            async move { own.remove(&client).await }
+        })
+        .await;
         running.left(a.id()).await;
         gone(&stages, &a).await;
         running.stop().await;
