@@ -16,6 +16,8 @@ mod deploy;
 mod fleet_policy;
 #[cfg(feature = "kcp")]
 mod kcp_apiexport;
+#[cfg(feature = "kcp")]
+mod kcp_fleet;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 #[cfg(feature = "demo")]
