@@ -9,6 +9,7 @@ mod builder;
 mod config;
 mod connections;
 mod credentials;
+mod denied;
 mod discovery;
 mod endpoint;
 mod error;
