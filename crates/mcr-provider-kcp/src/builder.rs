@@ -6,7 +6,7 @@ use std::{
 use mcr_core::{Access, ClusterName, Scope, Trust};
 
 use crate::{
-    KcpError, KcpProvider, Readiness,
+    KcpError, KcpProvider, Paths, Readiness,
     config::{Config, ExportName},
     layout::Layout,
     slice::Api,
@@ -132,6 +132,7 @@ impl KcpProviderBuilder {
                 access,
                 api,
                 readiness: self.readiness,
+                paths: Paths::new(&self.name_prefix),
                 name_prefix: self.name_prefix,
                 scope: Scope::new(layout),
                 export,

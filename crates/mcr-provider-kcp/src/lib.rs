@@ -15,6 +15,7 @@ mod endpoint;
 mod error;
 mod layout;
 mod members;
+mod paths;
 mod provider;
 mod readiness;
 mod served;
@@ -23,6 +24,7 @@ mod url;
 
 pub use builder::KcpProviderBuilder;
 pub use error::KcpError;
+pub use paths::Paths;
 pub use provider::KcpProvider;
 pub use readiness::Readiness;
 pub use served::{NotServed, wait_until_served};
