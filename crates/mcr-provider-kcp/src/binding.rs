@@ -11,6 +11,7 @@ use serde::Deserialize;
 use crate::{
     Readiness,
     api::{Condition, find, is_true},
+    stage::RawLogicalCluster,
     url::Export,
 };
 
@@ -81,7 +82,7 @@ struct Status {
     export_permission_claims: Vec<Claim>,
 }
 
-/// The facts of a binding.
+/// The facts of a binding. A LogicalCluster that waits for an initializer or terminator has such facts, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     /// The path of the workspace, if kcp shows it.
@@ -117,6 +118,23 @@ impl Binding {
             claims_pending: raw.claims_pending(),
             withheld: raw.withheld(bound),
         })
+    }
+}
+
+impl From<&RawLogicalCluster> for Binding {
+    /// The workspace is a cluster as long as it waits, so it is always ready.
+    fn from(raw: &RawLogicalCluster) -> Self {
+        Self {
+            path: raw
+                .metadata
+                .annotations
+                .get(PATH)
+                .map(|path| path.as_str().into()),
+            deleting: false,
+            not_ready: None,
+            claims_pending: false,
+            withheld: Withheld::new(),
+        }
     }
 }
 

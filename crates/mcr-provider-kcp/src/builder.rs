@@ -12,14 +12,30 @@ use crate::{
     slice::Api,
 };
 
+/// The options that all providers have.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) name: Arc<str>,
+    pub(crate) access: Option<Access>,
+    pub(crate) name_prefix: String,
+}
+
+impl Options {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            access: None,
+            name_prefix: String::new(),
+        }
+    }
+}
+
 /// Builds a [`KcpProvider`]. [`KcpProvider::builder`] creates it.
 #[derive(Clone)]
 pub struct KcpProviderBuilder {
-    name: Arc<str>,
-    access: Option<Access>,
+    options: Options,
     api: Option<Api>,
     readiness: Readiness,
-    name_prefix: String,
     allow_lossy_apply: bool,
 }
 
@@ -28,11 +44,9 @@ impl KcpProvider {
     /// [`export`](KcpProviderBuilder::export), are required; all other options have defaults.
     pub fn builder() -> KcpProviderBuilder {
         KcpProviderBuilder {
-            name: "kcp".into(),
-            access: None,
+            options: Options::new("kcp"),
             api: None,
             readiness: Readiness::default(),
-            name_prefix: String::new(),
             allow_lossy_apply: false,
         }
     }
@@ -42,7 +56,7 @@ impl KcpProviderBuilder {
     /// Sets the provider's name. Default: `kcp`. Two providers in a fleet need different names.
     #[must_use]
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
+        self.options.name = name.into();
         self
     }
 
@@ -52,7 +66,7 @@ impl KcpProviderBuilder {
     /// certificate authorities, so both must be valid for all shards.
     #[must_use]
     pub fn access(mut self, access: impl Into<Access>) -> Self {
-        self.access = Some(access.into());
+        self.options.access = Some(access.into());
         self
     }
 
@@ -84,7 +98,7 @@ impl KcpProviderBuilder {
     /// providers different prefixes. Without them the fleet takes the workspace from the first provider only.
     #[must_use]
     pub fn name_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.name_prefix = prefix.into();
+        self.options.name_prefix = prefix.into();
         self
     }
 
@@ -104,52 +118,65 @@ impl KcpProviderBuilder {
     /// [`KcpError`] if there is no workspace or API, if the access has no credentials that can be used for other addresses,
     /// or if a name is no valid name.
     pub fn build(self) -> Result<KcpProvider, KcpError> {
-        let access = self.access.ok_or(KcpError::NoWorkspace)?;
-        match &access {
-            Access::Kubeconfig(kubeconfig) if kubeconfig.trust != Trust::Trusted => {
-                return Err(KcpError::Untrusted);
-            }
-            Access::Kubeconfig(_) | Access::Endpoint(_) => {}
-            _ => return Err(KcpError::NoCredentials),
-        }
-        let api = self.api.ok_or(KcpError::NoApi)?;
-        let is_name = |name: &str| {
-            let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-            !name.is_empty() && name.len() <= 253 && name.chars().all(is_of_name)
-        };
-        if !is_name(api.name()) {
-            return Err(KcpError::Name(api.name().to_owned()));
-        }
-        // The id of a logical cluster has at most 63 characters.
-        if ClusterName::new(format!("{}{}", self.name_prefix, "x".repeat(63))).is_err() {
-            return Err(KcpError::Prefix(self.name_prefix));
-        }
-        let export = ExportName::default();
-        let layout = Layout::new(self.name.clone(), export.clone(), self.allow_lossy_apply);
-        Ok(KcpProvider {
-            config: Arc::new(Config {
-                name: self.name,
-                access,
-                api,
-                readiness: self.readiness,
-                paths: Paths::new(&self.name_prefix),
-                name_prefix: self.name_prefix,
-                scope: Scope::new(layout),
-                export,
-                discovered: AtomicBool::new(false),
-            }),
-        })
+        let api = self.api.ok_or(KcpError::NoApi);
+        let config = configure(self.options, api, self.readiness, self.allow_lossy_apply)?;
+        Ok(KcpProvider { config })
     }
+}
+
+/// Checks the options of a provider.
+///
+/// # Errors
+/// If an option is missing or invalid.
+pub(crate) fn configure(
+    options: Options,
+    api: Result<Api, KcpError>,
+    readiness: Readiness,
+    allow_apply: bool,
+) -> Result<Arc<Config>, KcpError> {
+    let access = options.access.ok_or(KcpError::NoWorkspace)?;
+    match &access {
+        Access::Kubeconfig(kubeconfig) if kubeconfig.trust != Trust::Trusted => {
+            return Err(KcpError::Untrusted);
+        }
+        Access::Kubeconfig(_) | Access::Endpoint(_) => {}
+        _ => return Err(KcpError::NoCredentials),
+    }
+    let api = api?;
+    let is_name = |name: &str| {
+        let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        !name.is_empty() && name.len() <= 253 && name.chars().all(is_of_name)
+    };
+    if !is_name(api.name()) {
+        return Err(KcpError::Name(api.name().to_owned()));
+    }
+    // The id of a logical cluster has at most 63 characters.
+    if ClusterName::new(format!("{}{}", options.name_prefix, "x".repeat(63))).is_err() {
+        return Err(KcpError::Prefix(options.name_prefix));
+    }
+    let export = ExportName::default();
+    let layout = Layout::new(options.name.clone(), export.clone(), allow_apply, api.stage());
+    Ok(Arc::new(Config {
+        name: options.name,
+        access,
+        api,
+        readiness,
+        paths: Paths::new(&options.name_prefix),
+        name_prefix: options.name_prefix,
+        scope: Scope::new(layout),
+        export,
+        discovered: AtomicBool::new(false),
+    }))
 }
 
 impl fmt::Debug for KcpProviderBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KcpProviderBuilder")
-            .field("name", &self.name)
-            .field("access", &self.access)
+            .field("name", &self.options.name)
+            .field("access", &self.options.access)
             .field("api", &self.api)
             .field("readiness", &self.readiness)
-            .field("name_prefix", &self.name_prefix)
+            .field("name_prefix", &self.options.name_prefix)
             .field("allow_lossy_apply", &self.allow_lossy_apply)
             .finish()
     }

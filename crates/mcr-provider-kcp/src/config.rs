@@ -6,7 +6,7 @@ use mcr_core::{Access, Scope};
 
 use crate::{Paths, Readiness, slice::Api};
 
-/// The name of an export that a discovery finds out.
+/// The name of an export, or of an initializer or terminator, that a discovery finds out.
 pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;
 
 /// The options of a provider, checked.
@@ -18,7 +18,7 @@ pub(crate) struct Config {
     pub(crate) name_prefix: String,
     pub(crate) paths: Paths,
     pub(crate) scope: Scope,
-    /// The name of the export, once its slice has been read. The layout of the scope has it, too.
+    /// The name, once the slice or the WorkspaceType has been read. The layout of the scope has it, too.
     pub(crate) export: ExportName,
     /// Whether a discovery has announced all clusters.
     pub(crate) discovered: AtomicBool,

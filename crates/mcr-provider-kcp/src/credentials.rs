@@ -4,15 +4,16 @@ use mcr_core::{Access, AccessPolicy, BoxError, EndpointAccess, internal::resolve
 
 use crate::url::check_workspace;
 
-/// The address and the credentials of the workspace that has the endpoint slice.
+/// The address and the credentials of the workspace that has the endpoint slice or the WorkspaceType.
 pub(crate) struct Credentials(EndpointAccess);
 
 impl Credentials {
-    /// Reads the kubeconfig, if the access is one. Opens no connection and runs no program.
+    /// Reads the kubeconfig, if the access is one. Opens no connection and runs no program. `wanted` names the object that the
+    /// workspace has, for errors.
     ///
     /// # Errors
     /// If the kubeconfig can't be used, or if its address is not that of a workspace.
-    pub(crate) async fn of(access: &Access, policy: &AccessPolicy) -> Result<Self, BoxError> {
+    pub(crate) async fn of(access: &Access, policy: &AccessPolicy, wanted: &str) -> Result<Self, BoxError> {
         let access = match access {
             Access::Endpoint(access) => (**access).clone(),
             Access::Kubeconfig(kubeconfig) => {
@@ -26,7 +27,7 @@ impl Credentials {
             }
             _ => return Err("the access has no credentials".into()),
         };
-        check_workspace(&access.endpoint.server)?;
+        check_workspace(&access.endpoint.server, wanted)?;
         Ok(Self(access))
     }
 

@@ -84,7 +84,10 @@ mod tests {
         }
         let long = status(&format!("{} access denied", "x".repeat(16 * 1024)));
         for (code, body) in [
-            (StatusCode::FORBIDDEN, status("no rule allows list on core/secrets")),
+            (
+                StatusCode::FORBIDDEN,
+                status("no rule allows list on core/secrets"),
+            ),
             (StatusCode::FORBIDDEN, "access denied".to_owned()),
             (StatusCode::FORBIDDEN, long),
             (StatusCode::NOT_FOUND, status("access denied")),

@@ -1,4 +1,5 @@
-//! A running discovery: it follows the endpoint slice, and the bindings at each endpoint.
+//! A running discovery: it follows the endpoint slice or the WorkspaceType, and the bindings or LogicalClusters at each
+//! endpoint.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -68,19 +69,22 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(config: Arc<Config>, policy: AccessPolicy) -> Result<Self, BoxError> {
-        let credentials = Credentials::of(&config.access, &policy).await?;
+        let credentials = Credentials::of(&config.access, &policy, config.api.kind_in_words()).await?;
         let mut connections = Connections::start(&config.name, policy);
         let workspace = shown(credentials.server());
         let connection = connections.open(&workspace, credentials.workspace()).await?;
         if let ClusterState::Unreachable { reason } = attempted(&connection).await {
             return Err(format!(
-                "{workspace}: the workspace of the endpoint slice can't be reached: {reason}"
+                "{workspace}: the workspace of the {} can't be reached: {reason}",
+                config.api.kind_in_words()
             )
             .into());
         }
         let client = connection.client();
-        let read = |slice: &mcr_core::Object| Some(Slice::read(slice).map(Arc::new));
+        let stage = config.api.stage();
+        let read = move |slice: &mcr_core::Object| Some(Slice::read(slice, stage).map(Arc::new));
         let slices = HubWatch::projected(client, config.api.request(), read).name(connection.name().clone());
+        let members = config.api.watched();
         Ok(Self {
             number: config.paths.begin(),
             config,
@@ -90,7 +94,7 @@ impl Running {
             known: BTreeMap::new(),
             slices_listed: false,
             endpoints: BTreeMap::new(),
-            members: Members::default(),
+            members: Members::new(members),
             missing: VecDeque::new(),
             changes: VecDeque::new(),
             synced: false,
@@ -130,7 +134,7 @@ impl Running {
                 self.known.insert(key.name, (*slice).clone());
             }
             HubEvent::Applied(key, Err(error)) => {
-                let text = format!("APIExportEndpointSlice {} can't be read: {error}", key.name);
+                let text = format!("{} {} can't be read: {error}", self.config.api.kind(), key.name);
                 return self.slice_problem(text);
             }
             HubEvent::Deleted(ObjectKey { name, .. }) => {
@@ -139,7 +143,8 @@ impl Running {
             HubEvent::Synced => self.slices_listed = true,
             HubEvent::Failing(problem) => {
                 return self.slice_problem(format!(
-                    "APIExportEndpointSlices can't be watched: {}",
+                    "{}s can't be watched: {}",
+                    self.config.api.kind(),
                     problem.error
                 ));
             }
@@ -165,6 +170,17 @@ impl Running {
     /// Takes over the endpoints of the slice that serves the API.
     fn take_slice(&mut self) -> Result<(), BoxError> {
         let (urls, problem) = match self.config.api.choose(&self.known) {
+            // At the start it is wrong input. Later there may be workspaces that still wait.
+            Ok((
+                _,
+                Slice {
+                    invalid: Some(invalid),
+                    ..
+                },
+            )) if !self.synced && self.config.api.stage().is_some() => {
+                let server = shown(self.credentials.server());
+                return Err(format!("{server}: {}: {invalid}", self.config.api).into());
+            }
             Ok((_, slice)) => {
                 *lock(&self.config.export) = Some(slice.export.clone());
                 let (urls, wrong) = self.usable(&slice.urls);
@@ -181,14 +197,19 @@ impl Running {
             Err(error) => (
                 BTreeSet::new(),
                 Some(format!(
-                    "{error}. If it or its APIExport was deleted, create it again; its workspaces are unreachable until then"
+                    "{error}. If it was deleted, or the APIExport of a slice, create it again; its workspaces are \
+                     unreachable until then"
                 )),
             ),
         };
         if urls.is_empty() && problem.is_none() && (!self.synced || !self.members.in_slice().is_empty()) {
+            let when = match self.config.api.stage() {
+                None => ", because no workspace binds the API; they come with the first APIBinding",
+                Some(_) => " yet; they come when kcp has seen the type",
+            };
             tracing::info!(
                 provider = &*self.config.name,
-                "{} has no endpoints, because no workspace binds the API; they come with the first APIBinding",
+                "{} has no endpoints{when}",
                 self.config.api
             );
         }
@@ -201,13 +222,14 @@ impl Running {
             tracing::info!(
                 provider = &*self.config.name,
                 endpoint = &**lost,
-                "the slice no longer has this endpoint; workspaces that are left there are unreachable"
+                "the {} no longer has this endpoint; workspaces that are left there are unreachable",
+                self.config.api.kind_in_words()
             );
             scope.remove_endpoint(lost);
         }
         // Not the endpoints of the scope: an earlier discovery may have set them with other credentials.
         for new in urls.difference(self.members.in_slice()) {
-            if let Ok((server, _)) = url::endpoint(new, self.credentials.server()) {
+            if let Ok((server, _)) = url::endpoint(new, self.credentials.server(), self.config.api.stage()) {
                 // kcp shows no namespace kube-system there. The URL names shard and export.
                 scope.set_endpoint_with_identity(new.clone(), self.credentials.at(server), new.clone());
             }
@@ -222,7 +244,7 @@ impl Running {
     fn usable(&self, urls: &BTreeSet<Arc<str>>) -> (BTreeSet<Arc<str>>, Option<String>) {
         let mut wrong = None;
         let usable = urls.iter().filter(|url| {
-            let read = url::endpoint(url, self.credentials.server());
+            let read = url::endpoint(url, self.credentials.server(), self.config.api.stage());
             if let Err(error) = &read {
                 wrong = Some(format!(
                     "endpoint {:?} is not used: {error}; correct the virtualWorkspaceURL of its Shard",
@@ -248,7 +270,9 @@ impl Running {
             if self.endpoints.contains_key(&url) {
                 continue;
             }
-            let Ok((server, export)) = url::endpoint(&url, self.credentials.server()) else {
+            let Ok((server, export)) =
+                url::endpoint(&url, self.credentials.server(), self.config.api.stage())
+            else {
                 continue;
             };
             let Some(all) = url::below(&server, url::ALL) else {
@@ -335,7 +359,8 @@ impl Running {
                 .all(|endpoint| !endpoint.listed && endpoint.problem().is_some())
         {
             let url = &first.url;
-            return Err(format!("the APIBindings at endpoint {url} can't be watched: {problem}").into());
+            let watched = self.config.api.watched();
+            return Err(format!("the {watched}s at endpoint {url} can't be watched: {problem}").into());
         }
         let again = self.config.discovered.load(Ordering::Relaxed);
         let is_known =

@@ -1,4 +1,4 @@
-//! The bindings at one endpoint.
+//! The bindings, or the waiting LogicalClusters, at one endpoint.
 
 use std::{
     borrow::Cow,
@@ -19,19 +19,24 @@ use crate::{
     config::Config,
     connections::attempted,
     layout::{CLUSTER, WithoutCluster},
+    slice::Api,
+    stage::{RawLogicalCluster, Stage},
     url::{Export, is_cluster_id},
 };
 
-/// The watch of the bindings at one endpoint.
+/// The watch of the bindings at one endpoint. A LogicalCluster that waits counts as a binding.
 pub(crate) struct EndpointWatch {
     pub(crate) url: Arc<str>,
     pub(crate) connection: Cluster,
     provider: Arc<str>,
+    /// The export or the WorkspaceType.
     export: Export,
+    api: Api,
     readiness: Readiness,
     /// None until the first attempt to connect has ended.
     watch: Option<BindingWatch>,
-    /// The bindings with a deletion timestamp. Noted before the watch merges a deletion with the change before it.
+    /// The bindings with a deletion timestamp, and the LogicalClusters that no longer wait. Noted before the watch merges a
+    /// deletion with the change before it.
     deleting: Arc<Mutex<HashSet<ObjectKey>>>,
     /// Whether all bindings are known that existed at the start.
     pub(crate) listed: bool,
@@ -52,7 +57,7 @@ pub(crate) enum BindingEvent {
     Gone {
         cluster: Arc<str>,
         name: Arc<str>,
-        /// Whether the binding had a deletion timestamp before.
+        /// Whether the binding had a deletion timestamp before, or the LogicalCluster has stopped to wait.
         deleted: bool,
     },
 }
@@ -64,6 +69,7 @@ impl EndpointWatch {
             connection,
             provider: config.name.clone(),
             export,
+            api: config.api.clone(),
             readiness: config.readiness,
             watch: None,
             deleting: Arc::default(),
@@ -73,8 +79,13 @@ impl EndpointWatch {
     }
 
     fn start(&self) -> BindingWatch {
-        let kind = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
-        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "apibindings"));
+        let stage = self.api.stage();
+        let (group, version, plural) = match stage {
+            None => ("apis.kcp.io", "v1alpha2", "apibindings"),
+            Some(_) => ("core.kcp.io", "v1alpha1", "logicalclusters"),
+        };
+        let kind = GroupVersionKind::gvk(group, version, self.api.watched());
+        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, plural));
         let without_cluster = WithoutCluster::new(self.provider.clone());
         let (export, readiness, deleting) = (self.export.clone(), self.readiness, self.deleting.clone());
         let watch = HubWatch::projected_by_cluster(
@@ -82,8 +93,19 @@ impl EndpointWatch {
             request,
             move |metadata| cluster_of(metadata, &without_cluster),
             move |object| {
-                let binding = read(object, &export, readiness);
-                if matches!(&binding, Some(Ok(binding)) if binding.deleting) {
+                let (binding, leaves) = match stage {
+                    None => {
+                        let binding = read(object, &export, readiness);
+                        let leaves = matches!(&binding, Some(Ok(binding)) if binding.deleting);
+                        (binding, leaves)
+                    }
+                    Some(stage) => {
+                        let waiting = read_waiting(object, &export, stage);
+                        let leaves = waiting.is_none();
+                        (waiting, leaves)
+                    }
+                };
+                if leaves {
                     lock(&deleting).insert(object.key().clone());
                 } else {
                     lock(&deleting).remove(object.key());
@@ -101,6 +123,13 @@ impl EndpointWatch {
 
     fn explain(&self, error: &WatchError) -> String {
         match error {
+            WatchError::Forbidden { message } if let Some(stage) = self.api.stage() => format!(
+                "forbidden: {message}. Grant the verb {} on workspacetypes.tenancy.kcp.io with the name {} in workspace {} to \
+                 the credentials in use",
+                stage.verb(),
+                self.export.name,
+                self.export.cluster
+            ),
             WatchError::Forbidden { message } => format!(
                 "forbidden: {message}. Grant the resource apiexports/content with the name {} in workspace {} to the \
                  credentials in use",
@@ -126,7 +155,8 @@ impl EndpointWatch {
             HubEvent::Applied(key, Err(error)) => {
                 tracing::warn!(
                     provider = &*self.provider, endpoint = &*self.url, cluster = key.namespace.as_deref(),
-                    binding = &*key.name, %error, "an APIBinding can't be read; its workspace stays as it is"
+                    binding = &*key.name, %error, "an object of kind {} can't be read; its workspace stays as it is",
+                    self.api.watched()
                 );
                 None
             }
@@ -151,7 +181,8 @@ impl EndpointWatch {
                         provider = &*self.provider,
                         endpoint = &*self.url,
                         error = text,
-                        "the APIBindings of an endpoint can't be watched at the moment; its workspaces stay as they are"
+                        "the {}s of an endpoint can't be watched at the moment; its workspaces stay as they are",
+                        self.api.watched()
                     );
                     self.failing = Some((problem.since, text));
                 }
@@ -187,6 +218,19 @@ fn cluster_of<'o>(metadata: &ObjectMetadata<'o>, without_cluster: &WithoutCluste
 fn read(object: &Object, export: &Export, readiness: Readiness) -> Option<Result<Arc<Binding>, Arc<str>>> {
     match object.decode::<RawBinding>() {
         Ok(raw) => Binding::of(&raw, export, readiness).map(|binding| Ok(Arc::new(binding))),
+        Err(error) => Some(Err(error.to_string().into())),
+    }
+}
+
+/// None if the workspace does not wait, or no longer.
+fn read_waiting(object: &Object, of_type: &Export, stage: Stage) -> Option<Result<Arc<Binding>, Arc<str>>> {
+    match object.decode::<RawLogicalCluster>() {
+        Ok(raw) => {
+            let name = format!("{}:{}", of_type.cluster, of_type.name);
+            stage
+                .waits(&raw, &name)
+                .then(|| Ok(Arc::new(Binding::from(&raw))))
+        }
         Err(error) => Some(Err(error.to_string().into())),
     }
 }

@@ -1,10 +1,11 @@
-/// The error of building a [`KcpProvider`](crate::KcpProvider): an invalid option.
+/// The error of building a provider of this crate: an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KcpError {
     /// There is no access.
     #[error(
-        "there is no workspace to find the endpoints in; say how to reach the workspace of the endpoint slice with `access`"
+        "there is no workspace to find the endpoints in; say how to reach the workspace of the endpoint slice, or of the \
+         WorkspaceType, with `access`"
     )]
     NoWorkspace,
     /// The access is a ready client or a place in a scope.
@@ -15,8 +16,8 @@ pub enum KcpError {
     NoCredentials,
     /// The kubeconfig is untrusted.
     #[error(
-        "the kubeconfig of the workspace is untrusted, but its credentials are sent to all addresses that the endpoint slice \
-         names; use a kubeconfig that is trusted"
+        "the kubeconfig of the workspace is untrusted, but its credentials are sent to all addresses that the endpoint slice, \
+         or the WorkspaceType, names; use a kubeconfig that is trusted"
     )]
     Untrusted,
     /// There is neither a slice nor an export.
@@ -24,9 +25,13 @@ pub enum KcpError {
         "there is no API to provide; name its APIExportEndpointSlice with `slice`, or its APIExport with `export`"
     )]
     NoApi,
-    /// The name of the slice or the export is no valid name.
+    /// There is no WorkspaceType.
+    #[error("there is no type of workspaces to provide; name the WorkspaceType with `workspace_type`")]
+    NoType,
+    /// The name of the slice, the export, the WorkspaceType, the initializer or the terminator is no valid name.
     #[error(
-        "{0:?} can't be the name of an object of kcp; correct the name of the endpoint slice or the export"
+        "{0:?} can't be the name of an object of kcp; correct the name of the endpoint slice, the export or the \
+         WorkspaceType"
     )]
     Name(String),
     /// The name prefix gives names that clusters can't have.

@@ -15,26 +15,28 @@ use mcr_core::{
 };
 use serde_json::json;
 
-use crate::{config::ExportName, denied, url::ALL};
+use crate::{config::ExportName, denied, stage::Stage, url::ALL};
 
 /// The annotation with the id of the logical cluster.
 pub(crate) const CLUSTER: &str = "kcp.io/cluster";
 
-/// The layout of the workspaces behind an endpoint of an APIExport.
+/// The layout of the workspaces behind an endpoint of an APIExport, or of a stage.
 pub(crate) struct Layout {
     name: Arc<str>,
     export: ExportName,
-    allow_lossy_apply: bool,
+    allow_apply: bool,
+    stage: Option<Stage>,
     without_cluster: WithoutCluster,
 }
 
 impl Layout {
-    pub(crate) fn new(name: Arc<str>, export: ExportName, allow_lossy_apply: bool) -> Self {
+    pub(crate) fn new(name: Arc<str>, export: ExportName, allow_apply: bool, stage: Option<Stage>) -> Self {
         Self {
             export,
             without_cluster: WithoutCluster::new(name.clone()),
             name,
-            allow_lossy_apply,
+            allow_apply,
+            stage,
         }
     }
 
@@ -81,12 +83,15 @@ impl ScopeLayout for Layout {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-            .without_server_side_apply()
-            .without_streaming_lists()
+        let capabilities = Capabilities::default().without_streaming_lists();
+        match self.stage {
+            // Requests for the content of a workspace are sent on to the workspace.
+            Some(_) => capabilities,
+            None => capabilities.without_server_side_apply(),
+        }
     }
 
-    // A revoked permission claim removes objects from a watch as well.
+    // A revoked permission claim, or the removal of an initializer, removes objects from a watch as well.
     fn deletions_are_certain(&self) -> bool {
         false
     }
@@ -96,6 +101,11 @@ impl ScopeLayout for Layout {
     }
 
     fn watch(&self, wanted: &WatchRequest) -> Result<WatchRequest, ScopeRefusal> {
+        if let Some(stage) = self.stage
+            && wanted.resource_name() != LOGICAL_CLUSTERS
+        {
+            return Err(ScopeRefusal::new(only_logical_clusters(stage, wanted)));
+        }
         // kcp would answer with an empty list.
         if wanted
             .field_selector()
@@ -105,6 +115,9 @@ impl ScopeLayout for Layout {
                 "one watch serves all workspaces, and kcp has no field selector metadata.namespace there; name the namespace \
                  in the watch, in place of the field selector",
             ));
+        }
+        if self.stage.is_some() {
+            return Ok(wanted.clone().all_namespaces());
         }
         let export = self.export();
         Ok(wanted.clone().all_namespaces().if_not_served(format!(
@@ -128,17 +141,32 @@ impl ScopeLayout for Layout {
         request: Request<Body>,
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
-        let refused = !self.allow_lossy_apply && is_apply(request.method(), request.headers());
-        let export = self.export();
+        let refused = !self.allow_apply && is_apply(request.method(), request.headers());
+        let export = self.stage.is_none().then(|| self.export());
         Box::pin(async move {
             if refused {
                 return Ok(refusal());
             }
             let prefix = format!("/clusters/{place}");
             let response = upstream.send_below(&prefix, request).await?;
-            denied::explain(response, &export).await
+            match export {
+                Some(export) => denied::explain(response, &export).await,
+                None => Ok(response),
+            }
         })
     }
+}
+
+/// The kind that kcp shows across the workspaces of a stage.
+const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
+
+fn only_logical_clusters(stage: Stage, wanted: &WatchRequest) -> String {
+    format!(
+        "across {} workspaces kcp shows {LOGICAL_CLUSTERS} only; watch those, and read {} of a workspace with the client of \
+         its cluster",
+        stage.of_endpoint(),
+        wanted.resource_name()
+    )
 }
 
 /// Whether a request is a server-side apply.
@@ -176,7 +204,31 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        Layout::new("kcp".into(), ExportName::default(), false)
+        Layout::new("kcp".into(), ExportName::default(), false, None)
+    }
+
+    #[test]
+    fn only_logical_clusters_are_watched_across_the_workspaces_of_a_stage() {
+        let layout = Layout::new(
+            "kcp".into(),
+            ExportName::default(),
+            true,
+            Some(Stage::Terminating),
+        );
+        let refusal = layout
+            .watch(&WatchRequest::of::<ConfigMap>())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refusal.contains("terminating workspaces")
+                && refusal.contains("read configmaps of a workspace with the client"),
+            "{refusal}"
+        );
+        let wanted = WatchRequest::of::<crate::api::core::v1alpha1::LogicalCluster>();
+        assert!(layout.watch(&wanted).is_ok());
+        let capabilities = layout.capabilities();
+        assert!(capabilities.server_side_apply() && !capabilities.streaming_lists());
+        assert!(!layout.deletions_are_certain());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! A workspace is a cluster as long as it has a binding, at whichever endpoint. An endpoint that its slice no longer names
 //! keeps its bindings, because nobody has seen them go. A workspace whose last binding goes without having been deleted may be
 //! on its way to another shard: it is missing for some time before it leaves.
+//!
+//! Of workspaces that wait for an initializer or terminator, the LogicalCluster counts as the only binding.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -12,8 +14,10 @@ use std::{
 use crate::binding::{Binding, CLAIMS_APPLIED, Withheld};
 
 /// The bindings and the workspaces that have them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Members {
+    /// The kind of the bindings.
+    kind: &'static str,
     /// The URLs in the endpoint slice.
     in_slice: BTreeSet<Arc<str>>,
     /// The number of bindings at each endpoint that has any.
@@ -72,6 +76,17 @@ pub(crate) enum Decision {
 }
 
 impl Members {
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self {
+            kind,
+            in_slice: BTreeSet::new(),
+            bindings: BTreeMap::new(),
+            workspaces: HashMap::new(),
+            missing: Vec::new(),
+            next_missing: 0,
+        }
+    }
+
     /// The slice has these endpoints now.
     pub(crate) fn set_endpoints(&mut self, urls: BTreeSet<Arc<str>>) -> Vec<Decision> {
         self.in_slice = urls;
@@ -166,9 +181,9 @@ impl Members {
         workspace.missing = Some(missing.number);
         self.missing.push(missing);
         let reason = format!(
-            "its APIBinding {name} has gone from endpoint {} without having been deleted; the workspace leaves the fleet unless \
-             another shard shows it soon",
-            left.endpoint
+            "its {} {name} has gone from endpoint {} without having been deleted; the workspace leaves the fleet unless another \
+             shard shows it soon",
+            self.kind, left.endpoint
         );
         let nowhere = workspace.nowhere(reason, binding.path);
         workspace.say(cluster, nowhere)

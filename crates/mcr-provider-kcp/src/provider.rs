@@ -59,23 +59,28 @@ impl Provider for KcpProvider {
     }
 
     fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
-        let start = Step::Connect(self.config.clone(), policy.clone());
-        stream::unfold(start, async |step| match step {
-            Step::Connect(config, policy) => Some(match Running::start(config, policy).await {
-                // No change yet: the stream goes on at once.
-                Ok(running) => (None, Step::Follow(Box::new(running))),
-                Err(error) => (Some(Err(error)), Step::End),
-            }),
-            Step::Follow(mut running) => Some(match running.next().await {
-                Ok(change) => (Some(Ok(change)), Step::Follow(running)),
-                Err(error) => (Some(Err(error)), Step::End),
-            }),
-            Step::End => None,
-        })
-        .filter_map(async |item| item)
-        .take_until(stop.cancelled_owned())
-        .boxed()
+        discover(&self.config, stop, policy)
     }
+}
+
+/// Starts a discovery.
+pub(crate) fn discover(config: &Arc<Config>, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+    let start = Step::Connect(config.clone(), policy.clone());
+    stream::unfold(start, async |step| match step {
+        Step::Connect(config, policy) => Some(match Running::start(config, policy).await {
+            // No change yet: the stream goes on at once.
+            Ok(running) => (None, Step::Follow(Box::new(running))),
+            Err(error) => (Some(Err(error)), Step::End),
+        }),
+        Step::Follow(mut running) => Some(match running.next().await {
+            Ok(change) => (Some(Ok(change)), Step::Follow(running)),
+            Err(error) => (Some(Err(error)), Step::End),
+        }),
+        Step::End => None,
+    })
+    .filter_map(async |item| item)
+    .take_until(stop.cancelled_owned())
+    .boxed()
 }
 
 enum Step {

@@ -1,4 +1,4 @@
-//! Endpoint slices: which one serves the API, and its endpoints. No I/O.
+//! Endpoint slices and WorkspaceTypes: which one serves the API, and its endpoints. No I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,31 +10,58 @@ use kube::core::{ApiResource, GroupVersionKind};
 use mcr_core::{Object, WatchRequest};
 use serde::Deserialize;
 
-use crate::api::{Condition, find};
+use crate::{
+    api::{Condition, find},
+    stage::Stage,
+};
 
-/// The API whose consumers become clusters.
+/// Which workspaces become clusters: the consumers of an API, or those that wait for the initializer or terminator of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Api {
     Slice(Arc<str>),
     Export(Arc<str>),
+    Type(Stage, Arc<str>),
 }
 
 impl Api {
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Slice(name) | Self::Export(name) => name,
+            Self::Slice(name) | Self::Export(name) | Self::Type(_, name) => name,
         }
     }
 
-    /// The request for the slices that may serve the API.
-    pub(crate) fn request(&self) -> WatchRequest {
-        let kind = GroupVersionKind::gvk("apis.kcp.io", "v1alpha1", "APIExportEndpointSlice");
-        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(
-            &kind,
-            "apiexportendpointslices",
-        ));
+    pub(crate) fn stage(&self) -> Option<Stage> {
         match self {
-            Self::Slice(name) => request.fields(format!("metadata.name={name}")),
+            Self::Slice(_) | Self::Export(_) => None,
+            Self::Type(stage, _) => Some(*stage),
+        }
+    }
+
+    /// The kind that has the endpoints.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.stage().map_or("APIExportEndpointSlice", |_| "WorkspaceType")
+    }
+
+    /// The kind that has the endpoints, in words.
+    pub(crate) fn kind_in_words(&self) -> &'static str {
+        self.stage().map_or("endpoint slice", |_| "WorkspaceType")
+    }
+
+    /// The kind that is watched at the endpoints.
+    pub(crate) fn watched(&self) -> &'static str {
+        self.stage().map_or("APIBinding", |_| "LogicalCluster")
+    }
+
+    /// The request for the slices that may serve the API, or for the type.
+    pub(crate) fn request(&self) -> WatchRequest {
+        let (group, plural) = match self.stage() {
+            None => ("apis.kcp.io", "apiexportendpointslices"),
+            Some(_) => ("tenancy.kcp.io", "workspacetypes"),
+        };
+        let kind = GroupVersionKind::gvk(group, "v1alpha1", self.kind());
+        let request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, plural));
+        match self {
+            Self::Slice(name) | Self::Type(_, name) => request.fields(format!("metadata.name={name}")),
             Self::Export(_) => request,
         }
     }
@@ -48,7 +75,7 @@ impl Api {
         slices: &'s BTreeMap<Arc<str>, Slice>,
     ) -> Result<(&'s Arc<str>, &'s Slice), String> {
         let serving = slices.iter().filter(|(name, slice)| match self {
-            Self::Slice(wanted) => *name == wanted,
+            Self::Slice(wanted) | Self::Type(_, wanted) => *name == wanted,
             Self::Export(export) => slice.export == *export,
         });
         let mut serving: Vec<_> = serving.collect();
@@ -63,7 +90,7 @@ impl Api {
             }
         }
         serving.first().copied().ok_or_else(|| match self {
-            Self::Slice(_) => format!("{self} does not exist; correct its name, or the workspace in the address"),
+            Self::Slice(_) | Self::Type(..) => format!("{self} does not exist; correct its name, or the workspace in the address"),
             Self::Export(_) => format!(
                 "{self} has no APIExportEndpointSlice; correct the name of the export or the workspace in the address, or \
                  create a slice, which kcp does not do for an export with the annotation \
@@ -76,18 +103,19 @@ impl Api {
 impl fmt::Display for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slice(name) => write!(f, "APIExportEndpointSlice {name}"),
+            Self::Slice(name) | Self::Type(_, name) => write!(f, "{} {name}", self.kind()),
             Self::Export(name) => write!(f, "APIExport {name}"),
         }
     }
 }
 
-/// The facts of an endpoint slice.
+/// The facts of an endpoint slice or a WorkspaceType.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slice {
+    /// The name of the export, or of the initializer or terminator.
     pub(crate) export: Arc<str>,
     pub(crate) urls: BTreeSet<Arc<str>>,
-    /// Why the export is not valid.
+    /// Why the export is not valid, or why no workspace waits.
     pub(crate) invalid: Option<Arc<str>>,
 }
 
@@ -122,10 +150,85 @@ struct Endpoint {
 }
 
 impl Slice {
-    /// Reads a slice. An error has text for people.
-    pub(crate) fn read(object: &Object) -> Result<Self, Arc<str>> {
-        let raw: Raw = object.decode().map_err(|error| Arc::from(error.to_string()))?;
-        Ok(raw.into())
+    /// Reads a slice or a type. An error has text for people.
+    pub(crate) fn read(object: &Object, stage: Option<Stage>) -> Result<Self, Arc<str>> {
+        let text = |error: &dyn fmt::Display| Arc::from(error.to_string());
+        match stage {
+            None => object
+                .decode::<Raw>()
+                .map(Self::from)
+                .map_err(|error| text(&error)),
+            Some(stage) => {
+                let raw: RawType = object.decode().map_err(|error| text(&error))?;
+                raw.of_stage(stage).ok_or_else(|| text(&NO_CLUSTER))
+            }
+        }
+    }
+}
+
+const NO_CLUSTER: &str = "it has no annotation kcp.io/cluster with the id of its workspace; kcp sets it on every object, so check \
+                          what changes the answers of kcp on their way, such as a proxy";
+
+/// The fields that are read of a WorkspaceType.
+#[derive(Deserialize)]
+struct RawType {
+    metadata: TypeMetadata,
+    #[serde(default)]
+    spec: TypeSpec,
+    #[serde(default)]
+    status: TypeStatus,
+}
+
+#[derive(Deserialize)]
+struct TypeMetadata {
+    name: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TypeSpec {
+    initializer: bool,
+    terminator: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TypeStatus {
+    virtual_workspaces: Vec<TypeEndpoint>,
+}
+
+#[derive(Deserialize)]
+struct TypeEndpoint {
+    url: Arc<str>,
+    #[serde(rename = "type", default)]
+    stage: String,
+}
+
+impl RawType {
+    /// None if the object does not say which workspace it is in.
+    fn of_stage(self, stage: Stage) -> Option<Slice> {
+        let cluster = self.metadata.annotations.get("kcp.io/cluster")?;
+        let is_set = match stage {
+            Stage::Initializing => self.spec.initializer,
+            Stage::Terminating => self.spec.terminator,
+        };
+        let word = stage.word();
+        let endpoints = self.status.virtual_workspaces.into_iter();
+        Some(Slice {
+            export: format!("{cluster}:{}", self.metadata.name).into(),
+            urls: endpoints
+                .filter(|endpoint| endpoint.stage == stage.of_endpoint())
+                .map(|endpoint| endpoint.url)
+                .collect(),
+            invalid: (!is_set).then(|| {
+                format!(
+                    "it has no {word}, so new workspaces wait for none; set spec.{word} of the type to true"
+                )
+                .into()
+            }),
+        })
     }
 }
 
@@ -238,6 +341,43 @@ mod tests {
         assert_eq!(
             invalid.invalid.as_deref(),
             Some("PartitionValid is False: NotFound")
+        );
+    }
+
+    #[test]
+    fn a_type_has_endpoints_for_each_stage() {
+        let read = |of: &dyn Fn(&mut serde_json::Value), stage| {
+            let fixture = include_str!("../tests/fixtures/workspacetype.json");
+            let mut value = serde_json::from_str(fixture).unwrap();
+            of(&mut value);
+            serde_json::from_value::<RawType>(value).unwrap().of_stage(stage)
+        };
+        let initializing = read(&|_| (), Stage::Initializing).unwrap();
+        assert_eq!(
+            (&*initializing.export, initializing.invalid),
+            ("1rlzadlzb44i0g5n:managed", None)
+        );
+        let urls: Vec<&str> = initializing.urls.iter().map(|url| &**url).collect();
+        assert_eq!(
+            urls,
+            ["https://127.0.0.1:6443/services/initializingworkspaces/1rlzadlzb44i0g5n:managed"]
+        );
+        let terminating = read(&|_| (), Stage::Terminating).unwrap();
+        assert_eq!(terminating.urls.len(), 1);
+        assert!(terminating.urls.is_disjoint(&initializing.urls));
+        let invalid = terminating.invalid.unwrap();
+        assert!(
+            invalid.ends_with("set spec.terminator of the type to true"),
+            "{invalid}"
+        );
+        let new = |value: &mut serde_json::Value| value["status"] = json!({});
+        assert!(read(&new, Stage::Initializing).unwrap().urls.is_empty());
+        let nowhere = |value: &mut serde_json::Value| value["metadata"]["annotations"] = json!({});
+        assert_eq!(read(&nowhere, Stage::Initializing), None);
+        let request = Api::Type(Stage::Initializing, "managed".into()).request();
+        assert_eq!(
+            (&*request.resource_name(), request.field_selector()),
+            ("workspacetypes.tenancy.kcp.io", Some("metadata.name=managed"))
         );
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use http::Uri;
 
+use crate::stage::Stage;
+
 /// The path of all workspaces behind an endpoint.
 pub(crate) const ALL: &str = "/clusters/*";
 
@@ -14,7 +16,7 @@ pub(crate) fn is_cluster_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 63 && id.chars().all(is_of_id)
 }
 
-/// An export, as the URLs of its endpoints name it.
+/// An export or a WorkspaceType, as the URLs of its endpoints name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Export {
     /// The id of the workspace.
@@ -22,17 +24,19 @@ pub(crate) struct Export {
     pub(crate) name: Arc<str>,
 }
 
-/// Checks the address of the workspace that has the endpoint slice.
+/// Checks the address of the workspace that has the endpoint slice or the WorkspaceType, which `wanted` names.
 ///
 /// # Errors
 /// Text that says what to do.
-pub(crate) fn check_workspace(server: &Uri) -> Result<(), String> {
+pub(crate) fn check_workspace(server: &Uri, wanted: &str) -> Result<(), String> {
     let path = server.path().trim_end_matches('/');
     if let Some(at) = path.find("/services/") {
         let workspace = path[at..].split('/').nth(3).unwrap_or_default();
+        // An initializer or terminator is `<id>:<type>`.
+        let workspace = workspace.rsplit_once(':').map_or(workspace, |(id, _)| id);
         return Err(format!(
-            "{} is a virtual workspace, and the provider finds those by itself; give the workspace of the endpoint slice, \
-             such as {}/clusters/{workspace}",
+            "{} is a virtual workspace, and the provider finds those by itself; give the workspace of the {wanted}, such \
+             as {}/clusters/{workspace}",
             shown(server),
             shown_origin(server),
         ));
@@ -40,23 +44,24 @@ pub(crate) fn check_workspace(server: &Uri) -> Result<(), String> {
     let workspace = path.rsplit_once("/clusters/").map(|(_, workspace)| workspace);
     match workspace {
         Some("*") => Err(format!(
-            "{} is all workspaces at once; give the workspace of the endpoint slice",
+            "{} is all workspaces at once; give the workspace of the {wanted}",
             shown(server)
         )),
         Some(workspace) if !workspace.contains('/') => Ok(()),
         _ => Err(format!(
-            "{} names no workspace of kcp; add the workspace of the endpoint slice, such as {}/clusters/root:my-provider",
+            "{} names no workspace of kcp; add the workspace of the {wanted}, such as {}/clusters/root:my-provider",
             shown(server),
             shown_origin(server),
         )),
     }
 }
 
-/// Reads the URL of an endpoint: `https://<shard>/services/apiexport/<id>/<export>`.
+/// Reads the URL of an endpoint: `https://<shard>/services/apiexport/<id>/<export>`, or that of a stage:
+/// `https://<shard>/services/<service>/<id>:<type>`.
 ///
 /// # Errors
 /// Text that says what is wrong.
-pub(crate) fn endpoint(url: &str, workspace: &Uri) -> Result<(Uri, Export), String> {
+pub(crate) fn endpoint(url: &str, workspace: &Uri, stage: Option<Stage>) -> Result<(Uri, Export), String> {
     let uri: Uri = url
         .trim_end_matches('/')
         .parse()
@@ -76,13 +81,21 @@ pub(crate) fn endpoint(url: &str, workspace: &Uri) -> Result<(Uri, Export), Stri
         return Err("it has no host, or a user name".to_owned());
     }
     let mut segments = uri.path().rsplit('/');
-    let (name, cluster) = (
-        segments.next().unwrap_or_default(),
-        segments.next().unwrap_or_default(),
-    );
-    let is_export = segments.next() == Some("apiexport") && segments.next() == Some("services");
-    if !is_export || cluster.is_empty() || uri.query().is_some() {
-        return Err("its path is not /services/apiexport/<id>/<export>".to_owned());
+    let mut next = || segments.next().unwrap_or_default();
+    let (service, cluster, name) = match stage {
+        None => {
+            let (name, cluster) = (next(), next());
+            (next(), cluster, name)
+        }
+        Some(_) => {
+            let (cluster, name) = next().rsplit_once(':').unwrap_or_default();
+            (next(), cluster, name)
+        }
+    };
+    let expected = stage.map_or("apiexport", Stage::service);
+    if service != expected || next() != "services" || cluster.is_empty() || uri.query().is_some() {
+        let rest = stage.map_or("<id>/<export>", |_| "<id>:<type>");
+        return Err(format!("its path is not /services/{expected}/{rest}"));
     }
     let export = Export {
         cluster: cluster.into(),
@@ -137,9 +150,9 @@ mod tests {
             "https://kcp:6443/clusters/root:mongodb",
             "https://kcp/prefix/clusters/1rlzadlzb44i0g5n/",
         ] {
-            assert_eq!(check_workspace(&uri(good)), Ok(()), "{good}");
+            assert_eq!(check_workspace(&uri(good), "endpoint slice"), Ok(()), "{good}");
         }
-        let error = |server: &str| check_workspace(&uri(server)).unwrap_err();
+        let error = |server: &str| check_workspace(&uri(server), "endpoint slice").unwrap_err();
         assert_eq!(
             error("https://u:p@kcp:6443/services/apiexport/1rlzadlzb44i0g5n/mongodb"),
             "https://kcp:6443/services/apiexport/1rlzadlzb44i0g5n/mongodb is a virtual workspace, and the provider finds those \
@@ -192,6 +205,7 @@ mod tests {
         let (read, export) = endpoint(
             "https://shard-1:6444/base/services/apiexport/1rlzadlzb44i0g5n/mongodb/",
             &workspace,
+            None,
         )
         .unwrap();
         assert_eq!((&*export.cluster, &*export.name), ("1rlzadlzb44i0g5n", "mongodb"));
@@ -222,15 +236,51 @@ mod tests {
             ),
             ("not a url", "not a URL"),
         ] {
-            let error = endpoint(bad, &workspace).unwrap_err();
+            let error = endpoint(bad, &workspace, None).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
             assert!(!error.contains("u:p"), "{error}");
         }
         let plain = uri("http://127.0.0.1:1/clusters/root");
-        assert!(endpoint("http://127.0.0.1:2/services/apiexport/a/b", &plain).is_ok());
+        assert!(endpoint("http://127.0.0.1:2/services/apiexport/a/b", &plain, None).is_ok());
         for scheme in ["ftp://127.0.0.1:2", "//127.0.0.1:2"] {
-            let error = endpoint(&format!("{scheme}/services/apiexport/a/b"), &plain).unwrap_err();
+            let error = endpoint(&format!("{scheme}/services/apiexport/a/b"), &plain, None).unwrap_err();
             assert!(error.starts_with("its scheme is"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_of_a_stage_names_the_type() {
+        let workspace = uri("https://kcp:6443/clusters/root:org");
+        let read = |url: &str, stage| endpoint(url, &workspace, Some(stage)).map(|(_, of_type)| of_type);
+        let url = "https://shard-1/services/initializingworkspaces/1rlzadlzb44i0g5n:managed";
+        let of_type = read(url, Stage::Initializing).unwrap();
+        assert_eq!(
+            (&*of_type.cluster, &*of_type.name),
+            ("1rlzadlzb44i0g5n", "managed")
+        );
+        let system = "https://shard-1/services/terminatingworkspaces/system:admin:managed";
+        let of_type = read(system, Stage::Terminating).unwrap();
+        assert_eq!((&*of_type.cluster, &*of_type.name), ("system:admin", "managed"));
+        for (bad, stage) in [
+            (url, Stage::Terminating),
+            (
+                "https://shard-1/services/initializingworkspaces/managed",
+                Stage::Initializing,
+            ),
+            ("https://shard-1/initializingworkspaces/a:b", Stage::Initializing),
+        ] {
+            let error = read(bad, stage).unwrap_err();
+            assert!(
+                error.starts_with("its path is not /services/") && error.ends_with("/<id>:<type>"),
+                "{error}"
+            );
+        }
+        let error = check_workspace(&uri(url), "WorkspaceType").unwrap_err();
+        assert!(
+            error.ends_with(
+                "give the workspace of the WorkspaceType, such as https://shard-1/clusters/1rlzadlzb44i0g5n"
+            ),
+            "{error}"
+        );
     }
 }

@@ -39,7 +39,12 @@ struct Args {
     #[command(flatten)]
     hub: HubArgs,
     /// The APIExportEndpointSlice, which kcp creates with the name of the APIExport
-    #[arg(long, value_name = "NAME", default_value = "sharing", help_heading = "Clusters")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "sharing",
+        help_heading = "Clusters"
+    )]
     slice: String,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -122,13 +127,17 @@ async fn reconcile(request: Request<()>, context: Arc<Context>) -> Result<Action
             let maps = request
                 .cluster
                 .namespaced::<ConfigMap>(request.namespace().unwrap_or_default());
-            maps.patch(request.name(), &PatchParams::default(), &patch).await?;
+            maps.patch(request.name(), &PatchParams::default(), &patch)
+                .await?;
             "copied"
         }
     };
     context.output.record(&Line {
         cluster: request.cluster.name().as_str(),
-        workspace: context.paths.path_of(request.cluster.name()).map(|path| path.to_string()),
+        workspace: context
+            .paths
+            .path_of(request.cluster.name())
+            .map(|path| path.to_string()),
         namespace: request.namespace().unwrap_or_default(),
         name: request.name(),
         of: named,
@@ -156,7 +165,9 @@ fn original(request: &Request<()>, paths: &Paths, named: &str) -> Result<Found, 
     let is_shared = |original: &Arc<ConfigMap>| {
         let with = original.annotations().get(SHARED_WITH);
         let mut with = with.into_iter().flat_map(|paths| paths.split(',')).map(str::trim);
-        reader.as_ref().is_some_and(|reader| with.any(|path| *path == **reader))
+        reader
+            .as_ref()
+            .is_some_and(|reader| with.any(|path| *path == **reader))
     };
     Ok(found.filter(is_shared).map_or(Found::NotShared, Found::Original))
 }
@@ -186,7 +197,10 @@ impl fmt::Display for Line<'_> {
         } = self;
         let workspace = printable(workspace.as_deref().unwrap_or("?"));
         let (cluster, of) = (printable(cluster), printable(of));
-        write!(f, "{event:<12}  {workspace} ({cluster})  {namespace}/{name}  of {of}")
+        write!(
+            f,
+            "{event:<12}  {workspace} ({cluster})  {namespace}/{name}  of {of}"
+        )
     }
 }
 

@@ -69,11 +69,20 @@ async fn reconcile(request: Request<LogicalCluster>, context: Arc<Context>) -> R
         return Ok(Action::done());
     }
     // A kind is named here: in a workspace that is being deleted, kcp lists no kinds.
-    let maps = request.cluster.api::<ConfigMap>().list(&ListParams::default()).await?.items;
+    let maps = request
+        .cluster
+        .api::<ConfigMap>()
+        .list(&ListParams::default())
+        .await?
+        .items;
     let path = workspace.annotations().get("kcp.io/path");
     let content = json!({"cluster": request.cluster.name().as_str(), "workspace": path, "configMaps": maps});
     // Not named by the path: another workspace may get that.
-    write(&context.folder, &format!("{}.json", request.cluster.name().slug()), &content.to_string())?;
+    write(
+        &context.folder,
+        &format!("{}.json", request.cluster.name().slug()),
+        &content.to_string(),
+    )?;
     // Last: kcp deletes the content when the workspace has no terminator any more.
     if let Removal::Removed = terminator.remove(&request.cluster.client()).await? {
         context.output.record(&Line {

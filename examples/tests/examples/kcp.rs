@@ -52,8 +52,7 @@ impl Example {
     /// The rules of a role in `rbac.yaml`.
     pub(crate) fn rules(self, role: &str) -> Vec<Value> {
         let mut all = self.manifest("rbac.yaml").into_iter();
-        let is_role =
-            |object: &Value| object["kind"] == "ClusterRole" && object["metadata"]["name"] == role;
+        let is_role = |object: &Value| object["kind"] == "ClusterRole" && object["metadata"]["name"] == role;
         let role = all.find(is_role).unwrap();
         role["rules"].as_array().unwrap().clone()
     }
@@ -63,7 +62,8 @@ impl Example {
         let rules = self.rules(role);
         rules.iter().fold(KcpUser::new("controller"), |user, rule| {
             let of = |field: &str| texts(&rule[field]);
-            let granted = SimRule::new(of("apiGroups"), of("resources"), of("verbs")).names(of("resourceNames"));
+            let granted =
+                SimRule::new(of("apiGroups"), of("resources"), of("verbs")).names(of("resourceNames"));
             user.rule(workspace.id(), granted)
         })
     }

@@ -33,7 +33,8 @@ fn page(started: &Started, workspace: &KcpWorkspace) -> Option<String> {
 async fn sites_of_two_workspaces_become_pages_with_the_rights_of_the_manifest_and_each_is_used() {
     let server = Kcp::builder().shards(2).serve().await.or_fail();
     let kcp = server.kcp();
-    let names: Vec<Value> = EXAMPLE.manifest("workspaces.yaml")
+    let names: Vec<Value> = EXAMPLE
+        .manifest("workspaces.yaml")
         .into_iter()
         .map(|object| object["metadata"]["name"].clone())
         .collect();

@@ -79,10 +79,7 @@ impl Workspaces {
     fn start(&self, example: &str, args: &[&str]) -> Program {
         let hub = self.folder.path().join("controller.kubeconfig");
         let provider = ["--provider", "kcp", "--slice", "fleet", "--hub-kubeconfig"];
-        Program::start(
-            example,
-            [args, &provider, &[hub.to_str().unwrap()][..]].concat(),
-        )
+        Program::start(example, [args, &provider, &[hub.to_str().unwrap()][..]].concat())
     }
 
     /// Writes the policy of `fleet-policy`, and a namespace in each workspace that it selects.
@@ -133,8 +130,12 @@ async fn has_entries(workspace: &KcpWorkspace, name: &str, count: &str) {
 async fn the_plain_reconciler_works_in_every_workspace() {
     let fleet = Workspaces::claiming(&[MAPS]).await;
     for workspace in &fleet.consumers {
-        workspace.create(map("counted", "true", json!({"a": ""}))).or_fail();
-        workspace.create(map("other", "false", json!({"a": ""}))).or_fail();
+        workspace
+            .create(map("counted", "true", json!({"a": ""})))
+            .or_fail();
+        workspace
+            .create(map("other", "false", json!({"a": ""})))
+            .or_fail();
     }
     let program = fleet.start("uniform", &[]);
     for workspace in &fleet.consumers {
@@ -144,7 +145,8 @@ async fn the_plain_reconciler_works_in_every_workspace() {
         has_entries(workspace, "counted", "1").await;
     }
     let [a, b] = &fleet.consumers;
-    a.apply(map("counted", "true", json!({"a": "", "b": ""}))).or_fail();
+    a.apply(map("counted", "true", json!({"a": "", "b": ""})))
+        .or_fail();
     has_entries(a, "counted", "2").await;
     has_entries(b, "counted", "1").await;
     let lines = program.interrupt();

@@ -88,7 +88,10 @@ async fn a_new_workspace_opens_with_what_the_initializer_put_there_and_each_righ
         let workspace = phase(&server, name, "Ready").await;
         started.says(0, &workspace, "initialized");
         let map = workspace.get(MAPS, "default/platform").unwrap();
-        assert_eq!(map["data"], json!({"contact": "#platform", "path": workspace.path()}));
+        assert_eq!(
+            map["data"],
+            json!({"contact": "#platform", "path": workspace.path()})
+        );
     }
     let lines = started.program.interrupt();
     assert_eq!(lines.len(), 2, "{lines:#?}");
@@ -127,11 +130,18 @@ async fn a_workspace_is_deleted_when_its_config_maps_are_in_a_file_and_each_righ
         assert_eq!(kept["workspace"], workspace.path());
         let maps = kept["configMaps"].as_array().unwrap();
         assert!(
-            maps.iter().any(|map| map["metadata"]["name"] == "notes" && map["data"] == json!({"owner": "team-a"})),
+            maps.iter()
+                .any(|map| map["metadata"]["name"] == "notes" && map["data"] == json!({"owner": "team-a"})),
             "{kept:#}"
         );
     }
-    let are_gone = || root(&server).list(WORKSPACES, "").iter().all(|one| one["metadata"]["name"] == "platform").then_some(());
+    let are_gone = || {
+        root(&server)
+            .list(WORKSPACES, "")
+            .iter()
+            .all(|one| one["metadata"]["name"] == "platform")
+            .then_some(())
+    };
     eventually(PATIENCE, "both workspaces are gone", are_gone).await;
     let lines = started.program.interrupt();
     assert_eq!(lines.len(), 2, "{lines:#?}");
@@ -153,13 +163,24 @@ fn every_manifest_is_in_a_command_of_its_readme() {
 }
 
 /// Types the commands up to the kubeconfig of the controller.
-async fn until_kubeconfig(server: &KcpServer, terminal: &Terminal, example: Example, role: &str, blocks: [&str; 4]) {
+async fn until_kubeconfig(
+    server: &KcpServer,
+    terminal: &Terminal,
+    example: Example,
+    role: &str,
+    blocks: [&str; 4],
+) {
     let [variables, workspace, of_type, kubeconfig] = blocks;
     for block in [variables, workspace, of_type] {
         terminal.run(block).await;
     }
     let platform = server.kcp().workspace("root:platform").unwrap();
-    kcp::issue_token(server, &platform, example.user(&platform, role), &format!("{role}-token"));
+    kcp::issue_token(
+        server,
+        &platform,
+        example.user(&platform, role),
+        &format!("{role}-token"),
+    );
     terminal.run(kubeconfig).await;
 }
 
@@ -200,8 +221,16 @@ async fn the_commands_of_the_readme_lead_to_an_archive() {
     terminal.run(team).await;
     terminal.run(delete).await;
     phase(&server, "team-a", "Terminating").await;
-    let (hub, folder) = (terminal.file(".kcp/controller.kubeconfig"), terminal.file(".kcp/archive"));
-    let args = ["--hub-kubeconfig", hub.to_str().unwrap(), "--folder", folder.to_str().unwrap()];
+    let (hub, folder) = (
+        terminal.file(".kcp/controller.kubeconfig"),
+        terminal.file(".kcp/archive"),
+    );
+    let args = [
+        "--hub-kubeconfig",
+        hub.to_str().unwrap(),
+        "--folder",
+        folder.to_str().unwrap(),
+    ];
     let program = Program::start(TERMINATING.0, args);
     program.line("the workspace", |line| line["workspace"] == "root:team-a");
     let shown = terminal.run(look).await;

@@ -70,7 +70,9 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
 
     // It is not shared with this workspace any more, and the copy keeps what it has.
     let mark = started.program.mark();
-    first.apply(original("root:team-c", json!({"mail": "secret"}))).or_fail();
+    first
+        .apply(original("root:team-c", json!({"mail": "secret"})))
+        .or_fail();
     started.says(mark, &b, "not shared");
     assert_eq!(data(&b), json!({"mail": "mx"}));
 
@@ -80,7 +82,9 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
     eventually(PATIENCE, "the workspace is gone", is_gone).await;
     let second = kcp.create_workspace_on("root:team-a", "shard-1").or_fail();
     assert_ne!(first.id(), second.id());
-    second.apply(original("root:team-b", json!({"mail": "new"}))).or_fail();
+    second
+        .apply(original("root:team-b", json!({"mail": "new"})))
+        .or_fail();
     EXAMPLE.apply(&second, &["binding.yaml"]);
     has(&b, json!({"mail": "new"})).await;
 
@@ -90,7 +94,11 @@ async fn workspaces_share_by_path_with_the_rights_of_the_manifest_and_a_path_fol
         .map(|event| {
             assert_ne!(event.code, 403, "{event:?}");
             let of_content = event.uri.contains("/services/apiexport/");
-            let resource = if of_content { "apiexports/content" } else { &*event.resource };
+            let resource = if of_content {
+                "apiexports/content"
+            } else {
+                &*event.resource
+            };
             (resource.to_owned(), event.verb.clone())
         })
         .collect();

@@ -38,8 +38,13 @@ fn deleting(binding: Binding) -> Binding {
 }
 
 /// The members, with what they announce in words.
-#[derive(Default)]
 struct World(Members);
+
+impl Default for World {
+    fn default() -> Self {
+        Self(Members::new("APIBinding"))
+    }
+}
 
 fn words(decision: &Decision) -> String {
     match decision {
@@ -124,7 +129,7 @@ fn a_kind_is_withheld_unless_one_binding_that_is_ready_grants_it() {
             .collect(),
         ..binding
     };
-    let mut members = Members::default();
+    let mut members = Members::new("APIBinding");
     members.set_endpoints([A, B].map(Arc::from).into());
     let cluster = Arc::from("one");
     let put = |members: &mut Members, url: &str, name: &str, binding| {
@@ -393,7 +398,7 @@ proptest! {
     fn kcp_members_are_the_workspaces_with_bindings_in_any_order_of_events(
         events in proptest::collection::vec(event(), 1..60)
     ) {
-        let mut members = Members::default();
+        let mut members = Members::new("APIBinding");
         let mut known = Known::new();
         let mut announced = BTreeMap::new();
         for event in events {

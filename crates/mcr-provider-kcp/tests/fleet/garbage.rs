@@ -243,7 +243,7 @@ async fn kcp_an_object_without_a_cluster_is_left_out_and_named() {
     // The first, the second, the fourth, and so on.
     assert!(log.lines_with("third").is_empty(), "{}", log.text());
     let line = log
-        .lines_with("an APIBinding can't be read")
+        .lines_with("an object of kind APIBinding can't be read")
         .pop()
         .expect("it is logged");
     assert!(

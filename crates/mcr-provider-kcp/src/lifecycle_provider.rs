@@ -1,0 +1,268 @@
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
+
+use mcr_core::{Access, AccessPolicy, Discovery, Provider, internal::lock};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Initializer, KcpError, Readiness, Terminator,
+    builder::{Options, configure},
+    config::Config,
+    provider::discover,
+    slice::Api,
+    stage::Stage,
+};
+
+/// Builds an [`InitializingWorkspaces`] or a [`TerminatingWorkspaces`], whose `builder` creates it.
+#[derive(Clone)]
+pub struct LifecycleBuilder<P> {
+    stage: Stage,
+    options: Options,
+    of_type: Option<Arc<str>>,
+    make: fn(Arc<Config>) -> P,
+}
+
+impl<P> LifecycleBuilder<P> {
+    fn new(stage: Stage, name: &str, make: fn(Arc<Config>) -> P) -> Self {
+        Self {
+            stage,
+            options: Options::new(name),
+            of_type: None,
+            make,
+        }
+    }
+
+    /// Sets the provider's name. Default: `kcp-initializing` or `kcp-terminating`. Two providers in a fleet need different
+    /// names.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.options.name = name.into();
+        self
+    }
+
+    /// Sets how to reach the workspace of the WorkspaceType: a trusted kubeconfig, or an address and a credential source.
+    ///
+    /// The address ends with `/clusters/<path or id>`. The provider connects to all endpoints with the same credentials and
+    /// certificate authorities, so both must be valid for all shards.
+    #[must_use]
+    pub fn access(mut self, access: impl Into<Access>) -> Self {
+        self.options.access = Some(access.into());
+        self
+    }
+
+    /// Sets the WorkspaceType whose workspaces become clusters. Workspaces of types that extend it are among them.
+    #[must_use]
+    pub fn workspace_type(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.of_type = Some(name.into());
+        self
+    }
+
+    /// Sets the beginning of the names of all clusters. Default: none, so the id of the logical cluster is the name.
+    ///
+    /// A workspace may wait for several initializers, and it may be a consumer of an APIExport, too. It has the same id for
+    /// all of them. In a fleet with several providers of kcp, give them different prefixes. Without them the fleet takes the
+    /// workspace from the first provider only.
+    #[must_use]
+    pub fn name_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.options.name_prefix = prefix.into();
+        self
+    }
+
+    /// Builds the provider. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`KcpError`] if there is no workspace or type, if the access has no credentials that can be used for other addresses,
+    /// or if a name is no valid name.
+    pub fn build(self) -> Result<P, KcpError> {
+        let api = self.of_type.map(|of_type| Api::Type(self.stage, of_type));
+        let config = configure(
+            self.options,
+            api.ok_or(KcpError::NoType),
+            Readiness::default(),
+            true,
+        )?;
+        Ok((self.make)(config))
+    }
+}
+
+impl<P> fmt::Debug for LifecycleBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LifecycleBuilder")
+            .field("stage", &self.stage)
+            .field("name", &self.options.name)
+            .field("access", &self.options.access)
+            .field("workspace_type", &self.of_type)
+            .field("name_prefix", &self.options.name_prefix)
+            .finish()
+    }
+}
+
+macro_rules! lifecycle_provider {
+    ($(#[$doc:meta])* $name:ident, $stage:ident, $hook:ident, $get:ident, $default:literal) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name {
+            config: Arc<Config>,
+        }
+
+        impl $name {
+            /// A builder. [`access`](LifecycleBuilder::access) and
+            /// [`workspace_type`](LifecycleBuilder::workspace_type) are required; all other options have defaults.
+            pub fn builder() -> LifecycleBuilder<Self> {
+                LifecycleBuilder::new(Stage::$stage, $default, |config| Self { config })
+            }
+
+            #[doc = concat!("The ", stringify!($get), " of the type. `None` until a discovery has read the type.")]
+            ///
+            /// It is known before the first cluster is.
+            pub fn $get(&self) -> Option<$hook> {
+                let name = lock(&self.config.export).clone()?;
+                $hook::of_name(&name)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let config = &self.config;
+                f.debug_struct(stringify!($name))
+                    .field("name", &config.name)
+                    .field("access", &config.access)
+                    .field("api", &config.api)
+                    .field("name_prefix", &config.name_prefix)
+                    .field("scope", &config.scope)
+                    .field("discovered", &config.discovered.load(Ordering::Relaxed))
+                    .finish()
+            }
+        }
+
+        impl Provider for $name {
+            fn name(&self) -> &str {
+                &self.config.name
+            }
+
+            fn searched(&self) -> String {
+                format!(
+                    "workspaces of kcp that wait for the {} of {}. kcp shows none most of the time; if one waits, check that \
+                     its type is this one or extends it",
+                    Stage::$stage.word(),
+                    self.config.api
+                )
+            }
+
+            /// Starts a discovery. Poll it within a tokio runtime with an enabled time driver.
+            fn discover(&self, stop: CancellationToken) -> Discovery {
+                self.discover_with_policy(stop, &AccessPolicy::default())
+            }
+
+            fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+                discover(&self.config, stop, policy)
+            }
+        }
+    };
+}
+
+lifecycle_provider! {
+    /// A provider that makes each workspace that waits for the initializer of a WorkspaceType a cluster of the fleet.
+    ///
+    /// A controller watches `logicalclusters.core.kcp.io`, prepares the workspace with the client of its cluster, and
+    /// [removes](Initializer::remove) the initializer. The workspace then leaves the fleet. It also leaves when somebody else
+    /// removes the initializer, and when it is being deleted. That is no deletion of its objects.
+    ///
+    /// Across all workspaces kcp shows LogicalClusters only, so other kinds can't be watched. The client of a cluster reads
+    /// and writes all kinds of its workspace, with server-side apply, too.
+    ///
+    /// ```no_run
+    /// use mcr_core::{Access, Trust};
+    /// use mcr_provider_kcp::{InitializingWorkspaces, KcpError};
+    ///
+    /// # fn example(kubeconfig: String) -> Result<InitializingWorkspaces, KcpError> {
+    /// InitializingWorkspaces::builder()
+    ///     .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
+    ///     .workspace_type("managed")
+    ///     .build()
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping a discovery, or cancelling its token, ends its watches and closes its connections.
+    InitializingWorkspaces, Initializing, Initializer, initializer, "kcp-initializing"
+}
+
+lifecycle_provider! {
+    /// A provider that makes each deleted workspace that waits for the terminator of a WorkspaceType a cluster of the fleet.
+    ///
+    /// A controller watches `logicalclusters.core.kcp.io`, cleans up, and [removes](Terminator::remove) the terminator. kcp
+    /// keeps the content of the workspace until all terminators are removed. The workspace leaves the fleet with the
+    /// terminator. That is no deletion of its objects.
+    ///
+    /// Across all workspaces kcp shows LogicalClusters only, so other kinds can't be watched. The client of a cluster reads
+    /// and writes all kinds of its workspace. Name the kinds: in such a workspace kcp's discovery lists `core.kcp.io` only.
+    ///
+    /// ```no_run
+    /// use mcr_core::{Access, Trust};
+    /// use mcr_provider_kcp::{KcpError, TerminatingWorkspaces};
+    ///
+    /// # fn example(kubeconfig: String) -> Result<TerminatingWorkspaces, KcpError> {
+    /// TerminatingWorkspaces::builder()
+    ///     .access(Access::kubeconfig(kubeconfig, Trust::Trusted))
+    ///     .workspace_type("managed")
+    ///     .build()
+    /// # }
+    /// ```
+    ///
+    /// # Cancellation
+    /// Dropping a discovery, or cancelling its token, ends its watches and closes its connections.
+    TerminatingWorkspaces, Terminating, Terminator, terminator, "kcp-terminating"
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::Trust;
+
+    use super::*;
+
+    fn builder() -> LifecycleBuilder<InitializingWorkspaces> {
+        InitializingWorkspaces::builder().access(Access::kubeconfig("secret", Trust::Trusted))
+    }
+
+    #[test]
+    fn bad_options_are_refused_with_what_to_do() {
+        let error = |builder: LifecycleBuilder<InitializingWorkspaces>| builder.build().unwrap_err();
+        assert_eq!(error(InitializingWorkspaces::builder()), KcpError::NoWorkspace);
+        assert_eq!(error(builder()), KcpError::NoType);
+        assert!(KcpError::NoType.to_string().contains("with `workspace_type`"));
+        assert_eq!(
+            error(builder().workspace_type("root:managed")),
+            KcpError::Name("root:managed".to_owned())
+        );
+        let untrusted = builder().access(Access::kubeconfig("secret", Trust::Untrusted));
+        assert_eq!(error(untrusted.workspace_type("managed")), KcpError::Untrusted);
+    }
+
+    #[test]
+    fn the_provider_says_where_it_looks_and_shows_no_secret() {
+        let provider = builder().workspace_type("managed").build().unwrap();
+        assert_eq!(
+            (provider.name(), provider.initializer()),
+            ("kcp-initializing", None)
+        );
+        let searched = provider.searched();
+        assert!(
+            searched.contains("the initializer of WorkspaceType managed"),
+            "{searched}"
+        );
+        let other = TerminatingWorkspaces::builder();
+        let other = other
+            .access(Access::kubeconfig("secret", Trust::Trusted))
+            .workspace_type("managed");
+        for shown in [
+            format!("{provider:?}"),
+            format!("{:?}", builder()),
+            format!("{:?}", other.build().unwrap()),
+        ] {
+            assert!(!shown.contains("secret"), "{shown}");
+        }
+    }
+}
