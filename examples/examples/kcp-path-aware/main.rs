@@ -10,7 +10,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mcr::{
-    Action, BoxError, Controller, Fleet, FleetEvent, ObjectKey, Request, RequestKey, Watched,
+    Action, BoxError, Controller, Fleet, ObjectKey, Request, RequestKey, Watched,
     args::{HubArgs, ManagerArgs},
 };
 use mcr_provider_kcp::{KcpProvider, Paths, Readiness};
@@ -58,6 +58,8 @@ const COPY_OF: &str = "example.io/copy-of";
 const SHARED_WITH: &str = "example.io/shared-with";
 /// Copies by the path that they name.
 const BY_PATH: &str = "copy-of";
+/// How long a copy waits whose path no workspace has.
+const RETRY: Duration = Duration::from_secs(60);
 
 struct Context {
     paths: Paths,
@@ -89,15 +91,6 @@ fn of_map(map: Watched<ConfigMap>, paths: &Paths) -> Vec<RequestKey> {
         requests.push(RequestKey::new(map.cluster.name().clone(), key));
     }
     requests
-}
-
-/// The path of a workspace may lead elsewhere now: the workspace joined, or another one has got the path.
-fn of_cluster(event: &FleetEvent, fleet: &Fleet, paths: &Paths) -> Vec<RequestKey> {
-    let (FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster)) = event else {
-        return Vec::new();
-    };
-    let path = paths.path_of(cluster.name());
-    path.map(|path| copies_of(fleet, &path)).unwrap_or_default()
 }
 
 // ---- What is done about it --------------------------------------------------------------------------------------
@@ -143,7 +136,11 @@ async fn reconcile(request: Request<()>, context: Arc<Context>) -> Result<Action
         of: named,
         event,
     });
-    Ok(Action::done())
+    // kcp may show the path of a workspace later than its ConfigMaps.
+    Ok(match event {
+        "no workspace" => Action::requeue(RETRY),
+        _ => Action::done(),
+    })
 }
 
 enum Found {
@@ -215,10 +212,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .readiness(Readiness::PermissionClaimsApplied)
         .build()?;
     let paths = consumers.paths();
-    let (of_maps, of_clusters) = (paths.clone(), paths.clone());
+    let of_maps = paths.clone();
     let controller = Controller::named("copies")
         .watches(move |map: Watched<ConfigMap>| of_map(map, &of_maps))
-        .watches_fleet(move |event, fleet| of_cluster(event, fleet, &of_clusters))
         .timeout(Duration::from_secs(60))
         .build(reconcile, Arc::new(Context { paths, output }))?;
     let manager = args
