@@ -11,7 +11,8 @@ use mcr_core::{ClusterName, internal::lock};
 /// The paths of the workspaces that a provider has announced, in both directions. A cheap handle that follows the discovery.
 ///
 /// The table has the workspaces that are clusters now, also those that are suspended or unreachable. It changes just before
-/// the fleet sees the change, so a name that it returns may be that of a cluster that joins in a moment. No look-up asks kcp.
+/// the fleet sees the change, so a name that it returns may be that of a cluster that joins in a moment. A workspace that went
+/// while no discovery ran is forgotten at once, although the fleet keeps its cluster for a grace period. No look-up asks kcp.
 ///
 /// A path that is used again belongs to the newer workspace, although the older one may still be in the fleet. When the newer
 /// one leaves first, the path belongs to the older one again.
@@ -112,10 +113,10 @@ impl Table {
             }
             self.remove(id);
         }
-        if let Some(path) = path {
-            if let Some(before) = self.newest.insert(path.clone(), id.clone()) {
-                self.older.entry(path.clone()).or_default().push(before);
-            }
+        if let Some(path) = path
+            && let Some(before) = self.newest.insert(path.clone(), id.clone())
+        {
+            self.older.entry(path.clone()).or_default().push(before);
         }
         let path = path.cloned();
         self.workspaces.insert(id.clone(), Workspace { path, discovery });

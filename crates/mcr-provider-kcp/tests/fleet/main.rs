@@ -5,12 +5,14 @@
 mod bindings;
 mod claims;
 mod endpoints;
+mod events;
 mod garbage;
 mod input;
 mod kinds;
 mod life;
 mod moves;
 mod names;
+mod paths;
 mod real;
 mod restart;
 mod rights;
