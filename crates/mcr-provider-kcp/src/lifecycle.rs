@@ -6,7 +6,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use mcr_core::{explain_error, internal::Backoff};
+use mcr_core::{TransportError, explain_error, internal::Backoff};
 use serde_json::{Value, json};
 
 use crate::{
@@ -22,6 +22,16 @@ const CLUSTER: &str = "cluster";
 /// How often a removal is tried while others write the same object.
 const ATTEMPTS: u32 = 10;
 
+/// How often in a row the cluster is gone from the fleet until that counts.
+const GONE: u32 = 3;
+
+fn is_gone(error: &kube::Error) -> bool {
+    let kube::Error::Service(error) = error else {
+        return false;
+    };
+    error.downcast_ref::<TransportError>().is_some_and(TransportError::is_gone)
+}
+
 /// What a removal has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -30,6 +40,9 @@ pub enum Removal {
     Removed,
     /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace.
     Absent,
+    /// The cluster left the fleet before the answer came. Usually it left because the name is removed; if the name is not,
+    /// the workspace is a cluster again later.
+    Left,
 }
 
 /// Why an initializer or terminator could not be removed.
@@ -116,28 +129,38 @@ impl Hook {
     async fn remove(&self, client: &Client) -> Result<Removal, LifecycleError> {
         let api: Api<LogicalCluster> = Api::all(client.clone());
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                tokio::time::sleep(backoff.pause()).await;
-            }
-            let cluster = match api.get(CLUSTER).await {
-                Ok(cluster) if self.is_on(&cluster) => cluster,
-                Ok(_) => return Ok(Removal::Absent),
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                Err(error) => return Err(self.error(error)),
+        let mut gone = 0;
+        for _ in 0..ATTEMPTS {
+            let error = match self.attempt(&api).await {
+                Ok(removal) => return Ok(removal),
+                Err(error) => error,
             };
-            let patch = Patch::Merge(self.patch(&cluster));
-            match api.patch_status(CLUSTER, &PatchParams::default(), &patch).await {
-                Ok(_) => return Ok(Removal::Removed),
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Removal::Absent),
-                Err(error) => return Err(self.error(error)),
+            match &error {
+                kube::Error::Api(status) if status.code == 404 => return Ok(Removal::Absent),
+                kube::Error::Api(status) if status.code == 409 => gone = 0,
+                // Also a cluster that moves to another shard ends its requests so. It answers again.
+                error if is_gone(error) => gone += 1,
+                _ => return Err(self.error(error)),
             }
+            if gone == GONE {
+                return Ok(Removal::Left);
+            }
+            tokio::time::sleep(backoff.pause()).await;
         }
         Err(LifecycleError::Conflict {
             name: self.name.clone(),
             attempts: ATTEMPTS,
         })
+    }
+
+    async fn attempt(&self, api: &Api<LogicalCluster>) -> Result<Removal, kube::Error> {
+        let cluster = api.get(CLUSTER).await?;
+        if !self.is_on(&cluster) {
+            return Ok(Removal::Absent);
+        }
+        let patch = Patch::Merge(self.patch(&cluster));
+        api.patch_status(CLUSTER, &PatchParams::default(), &patch).await?;
+        Ok(Removal::Removed)
     }
 
     fn error(&self, error: kube::Error) -> LifecycleError {
@@ -197,9 +220,8 @@ macro_rules! hook {
             /// `client` is the client of the cluster. Several controllers may do this at the same time: each attempt reads
             /// the list and fails if another one has changed the object meanwhile, and ten attempts are made.
             ///
-            /// [`Removal::Absent`] is a success. kcp then may no longer show the workspace, because the name was the last
-            /// one, or because the workspace is on its way to another shard. In the latter case the workspace comes back
-            /// with the name, and the controller is called again.
+            /// No [`Removal`] is a failure. With [`Removal::Absent`], kcp may no longer show the workspace here because the
+            /// workspace is on its way to another shard. It comes back with the name, and the controller is called again.
             ///
             /// # Cancellation
             /// If the future is dropped, the name may be removed or not. Call it again.

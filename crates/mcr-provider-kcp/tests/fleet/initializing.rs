@@ -1,0 +1,324 @@
+//! Workspaces that wait for an initializer.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{ClusterState, Provider, WatchRequest};
+use mcr_provider_kcp::{InitializingWorkspaces, Initializer, LifecycleError, Removal};
+use mcr_testkit::{
+    kcp::{KcpMove, KcpUser},
+    sim::SimRule,
+};
+use serde_json::json;
+
+use crate::{claims::is_blocked, stages::*, world::*};
+
+fn initializer(provider: &InitializingWorkspaces) -> Initializer {
+    provider.initializer().expect("the type has been read")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_workspace_is_a_cluster_until_its_initializer_is_removed() {
+    let stages = Stages::with_shards(2, json!({"initializer": true})).await;
+    let provider = stages.initializing().build().or_fail();
+    let running = Running::start_with(provider.clone(), |settings| {
+        settings.uncertain_deletion_delay = PATIENCE;
+    });
+    running.discovered().await;
+    let (a, b) = (stages.workspace("a", "root"), stages.workspace("b", "shard-1"));
+    let (in_a, in_b) = (running.ready(a.id()).await, running.ready(b.id()).await);
+    assert_eq!(in_a.properties()["kcp.io/path"], "root:a");
+    let seen = [&in_a, &in_b].map(|cluster| Arc::new(Witness::of(cluster, clusters())));
+    for seen in &seen {
+        sees_its_cluster(seen).await;
+    }
+    use_content(in_b.client()).await;
+
+    let initializer = initializer(&provider);
+    assert_eq!(initializer.name(), stages.name_of("managed"));
+    finished(initializer.remove(&in_b.client()).await);
+    assert!(!in_b.deletions_are_certain());
+    running.left(b.id()).await;
+    // The workspace has left with all its objects, so none of them counts as deleted.
+    let lines = seen[1].lines();
+    assert!(lines.iter().all(|line| !line.starts_with('-')), "{lines:?}");
+    let cluster = b.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
+    assert_eq!(
+        (&cluster["status"]["phase"], &cluster["status"]["initializers"]),
+        (&json!("Ready"), &json!([]))
+    );
+    // The other workspace still waits.
+    assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
+    reaches(&in_a, ClusterState::is_ready).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_an_initializer_that_somebody_else_removes_lets_the_workspace_leave_at_once() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let provider = stages.initializing().build().or_fail();
+    let mut heard = Heard::of(&provider);
+    heard.says(&[synced()]).await;
+    let a = stages.workspace("a", "root");
+    heard.says(&[comes(&a)]).await;
+    stages.set(&a, "initializers", &[]).await;
+    heard.says(&[leaves(&a)]).await;
+    let late = stages.client_at("initializingworkspaces", "managed", a.id(), stages.server.kcp().admin_token());
+    assert_eq!(initializer(&provider).remove(&late).await.or_fail(), Removal::Absent);
+    // Removed and added again while nobody looks: it waits again.
+    stages.set(&a, "initializers", &[stages.name_of("managed")]).await;
+    heard.says(&[comes(&a)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_workspace_that_is_deleted_while_it_waits_leaves() {
+    // The terminator keeps the LogicalCluster, with its initializer.
+    let stages = Stages::with_shards(1, json!({"initializer": true, "terminator": true})).await;
+    let mut heard = Heard::of(&stages.initializing().build().or_fail());
+    let mut terminating = Heard::of(&stages.terminating().build().or_fail());
+    heard.says(&[synced()]).await;
+    terminating.says(&[synced()]).await;
+    let a = stages.workspace("a", "root");
+    heard.says(&[comes(&a)]).await;
+    stages.delete(&a);
+    heard.says(&[leaves(&a)]).await;
+    terminating.says(&[comes(&a)]).await;
+    let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it waits for its terminator");
+    assert_eq!(cluster["status"]["initializers"], json!([stages.name_of("managed")]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_several_controllers_remove_their_own_initializers_at_the_same_time() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let types: Vec<String> = (0..6).map(|number| format!("type-{number}")).collect();
+    for of_type in &types {
+        stages.of_type(of_type, json!({"initializer": true}));
+    }
+    let mut first = Heard::of(&stages.initializing().workspace_type("type-0").build().or_fail());
+    first.says(&[synced()]).await;
+    let a = stages.workspace("a", "root");
+    let mut names: Vec<String> = types.iter().map(|of_type| stages.name_of(of_type)).collect();
+    names.push(stages.name_of("managed"));
+    stages.set(&a, "initializers", &names).await;
+    first.says(&[comes(&a)]).await;
+    let token = stages.server.kcp().admin_token();
+    let removals = types.iter().map(|of_type| {
+        let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
+        let initializer = Initializer::new(stages.home.id(), of_type).or_fail();
+        tokio::spawn(async move { initializer.remove(&client).await })
+    });
+    for removal in futures::future::join_all(removals).await {
+        assert_eq!(removal.or_fail().or_fail(), Removal::Removed);
+    }
+    first.says(&[leaves(&a)]).await;
+    let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
+    assert_eq!(
+        (&cluster["status"]["initializers"], &cluster["status"]["phase"]),
+        (&json!([stages.name_of("managed")]), &json!("Initializing"))
+    );
+}
+
+/// One workspace is a cluster of two providers, each with its own prefix.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_with_its_own_one() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    stages.of_type("other", json!({"initializer": true}));
+    let providers = ["managed", "other"].map(|of_type| {
+        let builder = stages.initializing().workspace_type(of_type).provider_name(of_type);
+        builder.name_prefix(format!("{of_type}-")).build().or_fail()
+    });
+    let mut heard = providers.each_ref().map(Heard::of);
+    for heard in &mut heard {
+        heard.says(&[synced()]).await;
+    }
+    let a = stages.workspace("a", "root");
+    heard[0].says(&[format!("+managed-{}", a.id())]).await;
+    stages
+        .set(&a, "initializers", &["managed", "other"].map(|of_type| stages.name_of(of_type)))
+        .await;
+    heard[1].says(&[format!("+other-{}", a.id())]).await;
+    for (number, of_type) in ["managed", "other"].into_iter().enumerate() {
+        let token = stages.server.kcp().admin_token();
+        let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
+        let removed = initializer(&providers[number]).remove(&client).await.or_fail();
+        assert_eq!(removed, Removal::Removed);
+        heard[number].says(&[format!("-{of_type}-{}", a.id())]).await;
+    }
+    let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
+    assert_eq!(cluster["status"]["phase"], "Ready");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_new_process_finds_the_workspaces_that_wait() {
+    let stages = Stages::with_shards(2, json!({"initializer": true})).await;
+    let (a, b) = (stages.workspace("a", "root"), stages.workspace("b", "shard-1"));
+    let mut expected = [comes(&a), comes(&b)];
+    expected.sort();
+    for _ in 0..2 {
+        let mut heard = Heard::of(&stages.initializing().build().or_fail());
+        let mut said = [heard.next().await, heard.next().await];
+        said.sort();
+        assert_eq!(said, expected);
+        heard.says(&[synced()]).await;
+    }
+    stages.set(&a, "initializers", &[]).await;
+    let mut heard = Heard::of(&stages.initializing().build().or_fail());
+    heard.says(&[comes(&b), synced()]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
+    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
+        let stages = Stages::with_shards(2, json!({"initializer": true})).await;
+        let provider = stages.initializing().build().or_fail();
+        let running = Running::start(provider.clone());
+        let a = stages.workspace("a", "root");
+        let in_a = running.ready(a.id()).await;
+        stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
+        removed_after_the_move(|| async { initializer(&provider).remove(&in_a.client()).await })
+        .await;
+        running.left(a.id()).await;
+        let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
+        assert_eq!(cluster["status"]["initializers"], json!([]), "{order:?}");
+        running.stop().await;
+    }
+}
+
+/// The provider may see the removal before its answer arrives.
+pub(crate) fn finished(removal: Result<Removal, LifecycleError>) {
+    let removal = removal.or_fail();
+    assert!(matches!(removal, Removal::Removed | Removal::Left), "{removal:?}");
+}
+
+/// Removes it as a controller does that is called again after an error.
+pub(crate) async fn removed_after_the_move<F>(remove: impl Fn() -> F)
+where
+    F: Future<Output = Result<Removal, LifecycleError>>,
+{
+    let removed = async {
+        loop {
+            if let Ok(Removal::Removed | Removal::Left) = remove().await {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, removed).await.or_fail();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_other_kinds_are_refused_with_the_way_that_works() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let running = Running::start(stages.initializing().build().or_fail());
+    let in_a = running.ready(stages.workspace("a", "root").id()).await;
+    let request = WatchRequest::of::<ConfigMap>();
+    let _watch = in_a.watch(request.clone(), None).or_fail();
+    let advice = "watch those, and read configmaps of a workspace with the client of its cluster";
+    is_blocked(&in_a, "configmaps", advice).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_type_that_can_not_work_is_an_error_that_says_what_to_do() {
+    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
+    for (provider, expected) in [
+        (
+            stages.initializing().workspace_type("nope").build().or_fail(),
+            "WorkspaceType nope does not exist; correct its name, or the workspace in the address",
+        ),
+        (
+            stages.initializing().build().or_fail(),
+            "WorkspaceType managed: it has no initializer, so new workspaces wait for none; set spec.initializer of the type \
+             to true",
+        ),
+    ] {
+        let mut heard = Heard::of(&provider);
+        let error = heard.next().await;
+        assert!(error.starts_with('!') && error.contains(expected), "{error}");
+    }
+    let mut heard = Heard::of(&stages.terminating().build().or_fail());
+    heard.says(&[synced()]).await;
+}
+
+/// A type that is changed later must not strand the workspaces that still wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_type_that_loses_its_initializer_keeps_the_workspaces_that_wait() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let provider = stages.initializing().build().or_fail();
+    let running = Running::start(provider.clone());
+    let a = stages.workspace("a", "root");
+    let in_a = running.ready(a.id()).await;
+    let mut of_type = stages.home.get("workspacetypes.tenancy.kcp.io", "managed").expect("it exists");
+    of_type["spec"]["initializer"] = false.into();
+    stages.home.update(of_type).or_fail();
+    use_content(in_a.client()).await;
+    finished(initializer(&provider).remove(&in_a.client()).await);
+    running.left(a.id()).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_missing_right_is_named_and_the_least_rights_are_enough() {
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let kcp = stages.server.kcp();
+    let types = |verbs: &[&str]| SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], verbs.to_vec());
+    let reads = types(&["get", "list", "watch"]);
+    let reader = KcpUser::new("someone").rule(stages.home.id(), reads);
+    kcp.set_user("reader", reader.clone());
+    kcp.set_user("least", reader.rule(stages.home.id(), types(&["initialize"]).names(["managed"])));
+    let a = stages.workspace("a", "root");
+    let with = |token: &str| {
+        let kubeconfig = stages.server.kubeconfig_with_token("root:types", token);
+        let access = mcr_core::Access::kubeconfig(kubeconfig, mcr_core::Trust::Trusted);
+        stages.initializing().access(access).build().or_fail()
+    };
+    let advice = format!(
+        "the verb initialize on workspacetypes.tenancy.kcp.io with the name managed in workspace {} to the credentials in use",
+        stages.home.id()
+    );
+    let mut heard = Heard::of(&with("reader"));
+    let error = heard.next().await;
+    assert!(error.starts_with('!') && error.contains(&advice), "{error}");
+    let own = Initializer::new(stages.home.id(), "managed").or_fail();
+    let refused = stages.client_at("initializingworkspaces", "managed", a.id(), "reader");
+    let error = own.remove(&refused).await.expect_err("the right is missing");
+    assert!(matches!(&error, LifecycleError::Forbidden { .. }), "{error:?}");
+    assert!(error.to_string().contains(&advice), "{error}");
+
+    let provider = with("least");
+    let running = Running::start(provider.clone());
+    let in_a = running.ready(a.id()).await;
+    use_content(in_a.client()).await;
+    finished(initializer(&provider).remove(&in_a.client()).await);
+    running.left(a.id()).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_many_workspaces_are_one_list_and_one_watch_for_each_shard() {
+    const WORKSPACES: usize = 120;
+    let stages = Stages::with_shards(3, json!({"initializer": true})).await;
+    let provider = stages.initializing().build().or_fail();
+    let shards = ["root", "shard-1", "shard-2"];
+    let workspace = |number: usize| stages.workspace(&format!("w-{number}"), shards[number % shards.len()]);
+    let mut workspaces: Vec<_> = (0..WORKSPACES / 2).map(workspace).collect();
+    let mut heard = Heard::of(&provider);
+    for _ in &workspaces {
+        assert!(heard.next().await.starts_with('+'));
+    }
+    heard.says(&[synced()]).await;
+    workspaces.extend((WORKSPACES / 2..WORKSPACES).map(workspace));
+    for _ in WORKSPACES / 2..WORKSPACES {
+        assert!(heard.next().await.starts_with('+'));
+    }
+    for workspace in &workspaces {
+        stages.set(workspace, "initializers", &[]).await;
+    }
+    for _ in &workspaces {
+        assert!(heard.next().await.starts_with('-'));
+    }
+    for shard in shards {
+        assert_eq!(asked(&stages, shard), (1, 1), "{shard}");
+    }
+    assert_eq!(provider.name(), "kcp-initializing");
+}

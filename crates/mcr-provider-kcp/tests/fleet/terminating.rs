@@ -1,0 +1,176 @@
+//! Workspaces that wait for a terminator.
+
+use std::sync::Arc;
+
+use mcr_core::{ClusterState, Provider};
+use mcr_provider_kcp::{LifecycleError, Removal, TerminatingWorkspaces, Terminator};
+use mcr_testkit::{
+    kcp::{KcpDelays, Kcp, KcpMove, KcpUser, KcpWorkspace},
+    sim::SimRule,
+};
+use serde_json::json;
+
+use crate::{
+    initializing::{finished, removed_after_the_move},
+    stages::*,
+    world::*,
+};
+
+fn terminator(provider: &TerminatingWorkspaces) -> Terminator {
+    provider.terminator().expect("the type has been read")
+}
+
+async fn gone(stages: &Stages, workspace: &KcpWorkspace) {
+    eventually(PATIENCE, "the workspace is gone", || {
+        stages.server.kcp().workspace(workspace.id()).is_none().then_some(())
+    })
+    .await;
+}
+
+/// kcp tells a watch that is open already of the workspace with MODIFIED, not with ADDED.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_deleted_workspace_is_a_cluster_until_its_terminator_is_removed() {
+    let stages = Stages::with_shards(2, json!({"terminator": true})).await;
+    let provider = stages.terminating().build().or_fail();
+    let running = Running::start(provider.clone());
+    running.discovered().await;
+    let (a, b) = (stages.workspace("a", "root"), stages.workspace("b", "shard-1"));
+    let held = stages.deleted("held", "shard-1");
+    running.ready(held.id()).await;
+    // A watch tells the events of a shard in order, so `b`, which is not deleted, would be here by now.
+    assert!(running.fleet.get(b.id()).is_err());
+    stages.delete(&a);
+    stages.delete(&b);
+    let (in_a, in_b) = (running.ready(a.id()).await, running.ready(b.id()).await);
+    assert_eq!(in_b.properties()["kcp.io/path"], "root:b");
+    let seen = Arc::new(Witness::of(&in_b, clusters()));
+    sees_its_cluster(&seen).await;
+    b.create(config_map("content")).or_fail();
+    use_content(in_b.client()).await;
+
+    finished(terminator(&provider).remove(&in_b.client()).await);
+    assert!(!in_b.deletions_are_certain());
+    running.left(b.id()).await;
+    gone(&stages, &b).await;
+    assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
+    reaches(&in_a, ClusterState::is_ready).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_the_first_event_of_a_terminating_workspace_may_be_modified() {
+    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
+    let provider = stages.terminating().build().or_fail();
+    let mut heard = Heard::of(&provider);
+    heard.says(&[synced()]).await;
+    let a = stages.workspace("a", "root");
+    stages.delete(&a);
+    heard.says(&[comes(&a)]).await;
+    stages.set(&a, "terminators", &[]).await;
+    heard.says(&[leaves(&a)]).await;
+    gone(&stages, &a).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_lets_go() {
+    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
+    let kcp = stages.server.kcp();
+    let provider = stages.terminating().build().or_fail();
+    let running = Running::start(provider.clone());
+    let a = stages.deleted("a", "root");
+    a.create(config_map("content")).or_fail();
+    let in_a = running.ready(a.id()).await;
+
+    // Without the right.
+    let rule = |verb: &str| SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], [verb]);
+    kcp.set_user("token", KcpUser::new("someone").rule(stages.home.id(), rule("initialize")));
+    let client = stages.client_at("terminatingworkspaces", "managed", a.id(), "token");
+    let error = terminator(&provider).remove(&client).await.expect_err("the right is missing");
+    assert!(matches!(error, LifecycleError::Forbidden { verb: "terminate", .. }), "{error:?}");
+    // Without its shard.
+    stages.server.stop_shard("root");
+    let is_unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
+    reaches(&in_a, is_unreachable).await;
+    let error = terminator(&provider).remove(&in_a.client()).await.expect_err("the shard is down");
+    assert!(matches!(error, LifecycleError::Failed { .. }), "{error:?}");
+    stages.server.start_shard("root").await.or_fail();
+    reaches(&in_a, ClusterState::is_ready).await;
+    assert!(running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)));
+    assert!(a.get("configmaps", "default/content").is_some());
+
+    finished(terminator(&provider).remove(&in_a.client()).await);
+    running.left(a.id()).await;
+    gone(&stages, &a).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_deletion_waits_for_two_terminators() {
+    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
+    stages.of_type("other", json!({"terminator": true}));
+    let providers = ["managed", "other"].map(|of_type| {
+        let builder = stages.terminating().workspace_type(of_type).provider_name(of_type);
+        builder.build().or_fail()
+    });
+    let mut heard = providers.each_ref().map(Heard::of);
+    for heard in &mut heard {
+        heard.says(&[synced()]).await;
+    }
+    let a = stages.workspace("a", "root");
+    a.create(config_map("content")).or_fail();
+    let both = ["managed", "other"].map(|of_type| stages.name_of(of_type));
+    stages.set(&a, "terminators", &both).await;
+    stages.delete(&a);
+    for heard in &mut heard {
+        heard.says(&[comes(&a)]).await;
+    }
+    let token = stages.server.kcp().admin_token();
+    let client = |of_type| stages.client_at("terminatingworkspaces", of_type, a.id(), token);
+    let (first, last) = (client("managed"), client("other"));
+    assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Removed);
+    heard[0].says(&[leaves(&a)]).await;
+    assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Absent);
+    assert!(a.get("configmaps", "default/content").is_some(), "the other one still needs it");
+    assert_eq!(terminator(&providers[1]).remove(&last).await.or_fail(), Removal::Removed);
+    heard[1].says(&[leaves(&a)]).await;
+    gone(&stages, &a).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the_other_shard() {
+    let delays = KcpDelays {
+        copy: std::time::Duration::from_millis(300),
+        ..KcpDelays::default()
+    };
+    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
+        let stages = Stages::start(Kcp::builder().shards(2).delays(delays)).await;
+        stages.of_type("managed", json!({"terminator": true}));
+        let provider = stages.terminating().build().or_fail();
+        let running = Running::start(provider.clone());
+        let a = stages.deleted("a", "root");
+        a.create(config_map("content")).or_fail();
+        let in_a = running.ready(a.id()).await;
+        let seen = Arc::new(Witness::of(&in_a, clusters()));
+        sees_its_cluster(&seen).await;
+        stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
+        eventually(PATIENCE, "the content is copied", || a.get("configmaps", "default/content")).await;
+        removed_after_the_move(|| async { terminator(&provider).remove(&in_a.client()).await }).await;
+        running.left(a.id()).await;
+        gone(&stages, &a).await;
+        running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_new_process_finds_the_workspaces_that_are_terminating() {
+    let stages = Stages::with_shards(1, json!({"terminator": true})).await;
+    stages.workspace("lives", "root");
+    let a = stages.deleted("a", "root");
+    for _ in 0..2 {
+        let provider = stages.terminating().build().or_fail();
+        let mut heard = Heard::of(&provider);
+        heard.says(&[comes(&a), synced()]).await;
+        assert_eq!(provider.name(), "kcp-terminating");
+    }
+    assert_eq!(asked(&stages, "root").0, 2);
+}
