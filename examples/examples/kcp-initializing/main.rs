@@ -72,7 +72,7 @@ async fn reconcile(request: Request<LogicalCluster>, context: Arc<Context>) -> R
     let apply = PatchParams::apply("kcp-initializing").force();
     maps.patch("platform", &apply, &Patch::Apply(map)).await?;
     // Last: kcp opens the workspace when it has no initializer any more, and this program can't enter it then.
-    if let Removal::Removed = initializer.remove(&request.cluster.client()).await? {
+    if initializer.remove(&request.cluster.client()).await? != Removal::Absent {
         context.output.record(&Line {
             cluster: request.cluster.name().as_str(),
             workspace: path.map(String::as_str),

@@ -1,38 +1,31 @@
-//! Keeps the ConfigMaps of kcp workspaces of a type in files, before kcp deletes the workspaces.
+//! Removes what belongs to kcp workspaces of a type outside of kcp, before the workspaces are gone.
 
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{fmt, fs, io, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::Parser;
 use examples::{Output, OutputArgs, printable};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{ResourceExt, api::ListParams};
+use kube::ResourceExt;
 use mcr::{
     Action, BoxError, Controller, Request,
     args::{HubArgs, ManagerArgs},
 };
 use mcr_provider_kcp::{Removal, TerminatingWorkspaces, api::core::v1alpha1::LogicalCluster};
 use serde::Serialize;
-use serde_json::json;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo run -p examples --features kcp --example kcp-terminating -- --hub-kubeconfig controller.kubeconfig --folder archive
-  cargo run -p examples --features kcp --example kcp-terminating -- --workspace-type archived --format json";
+  cargo run -p examples --features kcp --example kcp-terminating -- --hub-kubeconfig controller.kubeconfig --folder files
+  cargo run -p examples --features kcp --example kcp-terminating -- --workspace-type stored --format json";
 
-/// Keep the ConfigMaps of each kcp workspace of a WorkspaceType in a file, before kcp deletes the workspace.
+/// Remove the files of each kcp workspace of a WorkspaceType when the workspace is deleted.
 ///
-/// The deletion of such a workspace waits until the program has written the file WORKSPACE.json, with the id of the
-/// workspace, and has removed its terminator. If the program does not run, the deletion waits for it.
+/// The files of a workspace are in a folder with the id of the workspace. The workspace is not gone before the program
+/// has removed the folder, and then its terminator. If the program does not run, the deletion waits for it.
 ///
 /// The hub is the workspace that has the WorkspaceType: the server in its kubeconfig ends with /clusters/WORKSPACE.
 ///
-/// A line has the workspace with its path, the number of ConfigMaps, and "archived". The log on stderr has the changes
-/// of workspaces (see RUST_LOG).
+/// A line has the workspace with its path, and "cleaned up". The log on stderr has the changes of workspaces (see
+/// RUST_LOG).
 #[derive(Parser)]
 #[command(after_long_help = EXAMPLES)]
 struct Args {
@@ -42,12 +35,12 @@ struct Args {
     #[arg(
         long,
         value_name = "NAME",
-        default_value = "archived",
+        default_value = "stored",
         help_heading = "Clusters"
     )]
     workspace_type: String,
-    /// The folder of the files
-    #[arg(long, value_name = "PATH", default_value = "archive")]
+    /// The folder with a folder for each workspace
+    #[arg(long, value_name = "PATH", default_value = "files")]
     folder: PathBuf,
     #[command(flatten)]
     manager: ManagerArgs,
@@ -68,57 +61,38 @@ async fn reconcile(request: Request<LogicalCluster>, context: Arc<Context>) -> R
     if !terminator.is_on(workspace) {
         return Ok(Action::done());
     }
-    // A kind is named here: in a workspace that is being deleted, kcp lists no kinds.
-    let maps = request
-        .cluster
-        .api::<ConfigMap>()
-        .list(&ListParams::default())
-        .await?
-        .items;
-    let path = workspace.annotations().get("kcp.io/path");
-    let content = json!({"cluster": request.cluster.name().as_str(), "workspace": path, "configMaps": maps});
-    // Not named by the path: another workspace may get that.
-    write(
-        &context.folder,
-        &format!("{}.json", request.cluster.name().slug()),
-        &content.to_string(),
-    )?;
-    // Last: kcp deletes the content when the workspace has no terminator any more.
-    if let Removal::Removed = terminator.remove(&request.cluster.client()).await? {
+    // Not named by the path: another workspace may have that now.
+    let files = context.folder.join(request.cluster.name().slug());
+    match fs::remove_dir_all(files) {
+        // The reconcile is repeated after a pause, and the workspace waits.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    // Last: the workspace may be gone when it has no terminator any more.
+    if terminator.remove(&request.cluster.client()).await? != Removal::Absent {
+        let path = workspace.annotations().get("kcp.io/path");
         context.output.record(&Line {
             cluster: request.cluster.name().as_str(),
             workspace: path.map(String::as_str),
-            config_maps: maps.len(),
-            event: "archived",
+            event: "cleaned up",
         });
     }
     Ok(Action::done())
 }
 
-/// Writes a file as a whole, so that a program that was killed leaves no half of one.
-fn write(folder: &Path, name: &str, content: &str) -> Result<(), std::io::Error> {
-    fs::create_dir_all(folder)?;
-    let new = folder.join(format!("{name}.new"));
-    fs::write(&new, content)?;
-    fs::rename(new, folder.join(name))
-}
-
 /// What is printed.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Line<'a> {
     cluster: &'a str,
     /// The path of the workspace.
     workspace: Option<&'a str>,
-    config_maps: usize,
     event: &'static str,
 }
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (workspace, cluster) = (printable(self.workspace.unwrap_or("?")), printable(self.cluster));
-        let (event, maps) = (self.event, self.config_maps);
-        write!(f, "{event}  {workspace} ({cluster})  {maps} ConfigMaps")
+        write!(f, "{}  {workspace} ({cluster})", self.event)
     }
 }
 
