@@ -218,10 +218,7 @@ async fn the_commands_of_the_readme_lead_to_a_workspace_that_is_gone() {
     ];
     let program = Program::start(TERMINATING.0, args);
     program.line("the workspace", |line| line["workspace"] == "root:team-a");
-    assert_eq!(
-        terminal.run(look).await.trim(),
-        "workspace.tenancy.kcp.io/team-a condition met"
-    );
+    terminal.run(look).await;
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
     program.interrupt();
 }
