@@ -61,12 +61,17 @@ impl Wanted {
     /// Looks for the names that have no cluster yet. While not `all` clusters are known, only for exact names: an end
     /// that is unique now need not be unique then.
     pub(crate) fn find(&mut self, known: &[&str], all: bool) -> Result<(), Ambiguous> {
+        let known: Vec<(&str, &str)> = known.iter().map(|name| (*name, *name)).collect();
+        self.find_shown(&known, all)
+    }
+
+    /// As [`find`](Self::find), among pairs of a text that is shown for a cluster and the name of the cluster.
+    pub(crate) fn find_shown(&mut self, known: &[(&str, &str)], all: bool) -> Result<(), Ambiguous> {
         for name in self.0.iter_mut().filter(|name| name.cluster.is_none()) {
             let asked = name.asked.as_str();
-            let found = match known.contains(&asked) {
-                true => Some(asked),
-                false if all => only_end(asked, known)?,
-                false => None,
+            let found = match only(asked, known, |shown| shown == asked)? {
+                None if all => only(asked, known, |shown| is_end(asked, shown))?,
+                found => found,
             };
             name.cluster = found.map(str::to_owned);
         }
@@ -85,9 +90,14 @@ impl Wanted {
     }
 }
 
-/// The one cluster whose name ends so.
-fn only_end<'a>(asked: &str, known: &[&'a str]) -> Result<Option<&'a str>, Ambiguous> {
-    let candidates: BTreeSet<&str> = known.iter().copied().filter(|name| is_end(asked, name)).collect();
+/// The one cluster whose text fits.
+fn only<'a>(
+    asked: &str,
+    known: &[(&str, &'a str)],
+    fits: impl Fn(&str) -> bool,
+) -> Result<Option<&'a str>, Ambiguous> {
+    let fitting = known.iter().filter(|(shown, _)| fits(shown));
+    let candidates: BTreeSet<&str> = fitting.map(|(_, name)| *name).collect();
     match candidates.len() {
         0 | 1 => Ok(candidates.first().copied()),
         _ => Err(Ambiguous {
@@ -167,6 +177,28 @@ mod tests {
         );
         // An entry that is there twice is one cluster.
         assert_eq!(Wanted::new(&["b".into()]).find(&["a/b", "a/b"], true), Ok(()));
+    }
+
+    #[test]
+    fn a_display_name_means_its_cluster_and_is_ambiguous_if_two_have_it() {
+        let shown = [
+            ("root:a", "id1"),
+            ("root:b", "id2"),
+            ("root:b", "id3"),
+            ("root:org:c", "id4"),
+        ];
+        let found = |asked: &str, all: bool| {
+            let mut wanted = Wanted::new(&[asked.to_owned()]);
+            wanted
+                .find_shown(&shown, all)
+                .map_err(|error| error.to_string())?;
+            let cluster = shown.iter().find(|(_, name)| wanted.means(name));
+            Ok::<_, String>(cluster.map(|(_, name)| *name))
+        };
+        assert_eq!(found("root:a", false), Ok(Some("id1")));
+        assert_eq!(found("org:c", true), Ok(Some("id4")));
+        assert_eq!(found("org:c", false), Ok(None));
+        assert!(found("root:b", false).unwrap_err().contains("id2, id3"));
     }
 
     #[test]

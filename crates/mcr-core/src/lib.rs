@@ -18,7 +18,7 @@ mod upstream;
 pub use access::Access;
 pub use mcr_access::{BoxError, ClusterName, InvalidClusterName};
 pub use provider::{BrokenCluster, Change, Discovery, Provider};
-pub use spec::{Availability, ClusterSpec};
+pub use spec::{Availability, ClusterSpec, DISPLAY_NAME};
 
 // A provider that reads objects in a hub.
 pub use mcr_store::{Object, ObjectKey};

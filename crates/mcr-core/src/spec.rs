@@ -44,6 +44,9 @@ pub struct ClusterSpec {
     pub announced_by: Option<Arc<str>>,
 }
 
+/// The property with the name of a cluster for people, such as the path of a workspace. Logs and reports show it beside the name.
+pub const DISPLAY_NAME: &str = "mcr.dev/display-name";
+
 /// Whether the fleet should connect to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]

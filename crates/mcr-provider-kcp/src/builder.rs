@@ -6,7 +6,7 @@ use std::{
 use mcr_core::{Access, ClusterName, Scope, Trust};
 
 use crate::{
-    KcpError, KcpProvider, Readiness,
+    KcpError, KcpProvider, Paths, Readiness,
     config::{Config, ExportName},
     layout::Layout,
     slice::Api,
@@ -161,6 +161,7 @@ pub(crate) fn configure(
         access,
         api,
         readiness,
+        paths: Paths::new(&options.name_prefix),
         name_prefix: options.name_prefix,
         scope: Scope::new(layout),
         export,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool};
 
 use mcr_core::{Access, Scope};
 
-use crate::{Readiness, slice::Api};
+use crate::{Paths, Readiness, slice::Api};
 
 /// The name of an export, or of an initializer or terminator, that a discovery finds out.
 pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;
@@ -16,6 +16,7 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     pub(crate) readiness: Readiness,
     pub(crate) name_prefix: String,
+    pub(crate) paths: Paths,
     pub(crate) scope: Scope,
     /// The name, once the slice or the WorkspaceType has been read. The layout of the scope has it, too.
     pub(crate) export: ExportName,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use mcr_core::{
-    AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, ClusterState, HubEvent, HubWatch, ObjectKey,
-    internal::lock,
+    AccessPolicy, BoxError, Change, ClusterName, ClusterSpec, ClusterState, DISPLAY_NAME, HubEvent, HubWatch,
+    ObjectKey, internal::lock,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -56,6 +56,8 @@ pub(crate) struct Running {
     /// By URL.
     endpoints: BTreeMap<Arc<str>, EndpointWatch>,
     members: Members,
+    /// The number of this discovery in the table of paths.
+    number: u32,
     /// Workspaces that are missing, and when each leaves, in this order.
     missing: VecDeque<(Instant, Missing)>,
     /// To be announced.
@@ -84,6 +86,7 @@ impl Running {
         let slices = HubWatch::projected(client, config.api.request(), read).name(connection.name().clone());
         let members = config.api.watched();
         Ok(Self {
+            number: config.paths.begin(),
             config,
             credentials,
             connections,
@@ -307,9 +310,16 @@ impl Running {
         let Ok(name) = ClusterName::new(format!("{}{id}", self.config.name_prefix)) else {
             return;
         };
+        let paths = &self.config.paths;
         self.changes.push_back(match decision {
-            Decision::Announce(_, member) => Change::Upsert(self.spec(name, id, member)),
-            Decision::Leave(_) => Change::Remove(name),
+            Decision::Announce(_, member) => {
+                paths.announced(self.number, &id, member.path.as_ref());
+                Change::Upsert(self.spec(name, id, member))
+            }
+            Decision::Leave(_) => {
+                paths.left(&id);
+                Change::Remove(name)
+            }
         });
     }
 
@@ -321,7 +331,7 @@ impl Running {
             .place_without(endpoint, id.clone(), member.withheld);
         let mut spec = ClusterSpec::new(name, access).identity(id);
         if let Some(path) = member.path {
-            spec = spec.property(PATH, &*path);
+            spec = spec.property(PATH, &*path).property(DISPLAY_NAME, &*path);
         }
         match member.suspended {
             Some(reason) => spec.suspended(reason),
@@ -358,6 +368,7 @@ impl Running {
         if served.iter().all(is_known) {
             self.synced = true;
             self.config.discovered.store(true, Ordering::Relaxed);
+            self.config.paths.synced(self.number);
             self.changes.push_back(Change::Synced);
         }
         Ok(())

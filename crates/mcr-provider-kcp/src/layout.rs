@@ -15,7 +15,7 @@ use mcr_core::{
 };
 use serde_json::json;
 
-use crate::{config::ExportName, stage::Stage, url::ALL};
+use crate::{config::ExportName, denied, stage::Stage, url::ALL};
 
 /// The annotation with the id of the logical cluster.
 pub(crate) const CLUSTER: &str = "kcp.io/cluster";
@@ -38,6 +38,13 @@ impl Layout {
             allow_apply,
             stage,
         }
+    }
+
+    /// The name of the export behind a space. The first watch and the first request come after the first endpoint, so after
+    /// the slice, which names it.
+    fn export(&self) -> String {
+        let name = lock(&self.export).clone();
+        name.map(|name| format!(" {name}")).unwrap_or_default()
     }
 }
 
@@ -109,12 +116,10 @@ impl ScopeLayout for Layout {
                  in the watch, in place of the field selector",
             ));
         }
-        // The first watch comes after the first endpoint, so after the slice.
         if self.stage.is_some() {
             return Ok(wanted.clone().all_namespaces());
         }
-        let export = lock(&self.export).clone().map(|name| format!(" {name}"));
-        let export = export.unwrap_or_default();
+        let export = self.export();
         Ok(wanted.clone().all_namespaces().if_not_served(format!(
             "APIExport{export} neither exports nor claims {}; add it to spec.resources or to spec.permissionClaims of the \
              export, or correct group, version and plural",
@@ -137,11 +142,17 @@ impl ScopeLayout for Layout {
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
         let refused = !self.allow_apply && is_apply(request.method(), request.headers());
+        let export = self.stage.is_none().then(|| self.export());
         Box::pin(async move {
             if refused {
                 return Ok(refusal());
             }
-            upstream.send_below(&format!("/clusters/{place}"), request).await
+            let prefix = format!("/clusters/{place}");
+            let response = upstream.send_below(&prefix, request).await?;
+            match export {
+                Some(export) => denied::explain(response, &export).await,
+                None => Ok(response),
+            }
         })
     }
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use mcr_core::{AccessPolicy, Discovery, Provider};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, discovery::Running};
+use crate::{Paths, config::Config, discovery::Running};
 
 /// A provider that makes each workspace that binds an APIExport a cluster of the fleet.
 ///
@@ -16,6 +16,13 @@ use crate::{config::Config, discovery::Running};
 #[derive(Clone)]
 pub struct KcpProvider {
     pub(crate) config: Arc<Config>,
+}
+
+impl KcpProvider {
+    /// The paths of its workspaces, in both directions. Take the handle before the fleet takes the provider.
+    pub fn paths(&self) -> Paths {
+        self.config.paths.clone()
+    }
 }
 
 impl fmt::Debug for KcpProvider {

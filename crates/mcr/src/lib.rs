@@ -58,10 +58,10 @@ pub use mcr_core::{
     CredentialSource, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust,
 };
 pub use mcr_core::{
-    BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, Fleet, FleetBuilder,
-    FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB, InvalidClusterName,
-    MissingCluster, ObjectChange, ObjectKey, Provider, SINGLE_CLUSTER, Store, StoreError, WatchRequest,
-    layer,
+    BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Fleet,
+    FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
+    InvalidClusterName, MissingCluster, ObjectChange, ObjectKey, Provider, SINGLE_CLUSTER, Store, StoreError,
+    WatchRequest, layer,
 };
 
 /// The `kube` crate that this release of mcr is built on.

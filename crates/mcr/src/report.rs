@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcr_core::{ClusterStatus, Fleet, ProviderStatus, ScopeStatus};
+use mcr_core::{ClusterStatus, DISPLAY_NAME, Fleet, ProviderStatus, ScopeStatus};
 use mcr_lease::{Leadership, LeaseStatus};
 
 use crate::{ControllerClusterStatus, ControllerCounts, ControllerHandle, GatingWatch, QueueStatus};
@@ -52,6 +52,10 @@ pub struct ClusterReport {
     /// The state of the cluster in the fleet.
     #[serde(flatten)]
     pub status: ClusterStatus,
+    /// The name for people, if the provider gives one with the property [`DISPLAY_NAME`], such as the path of a kcp workspace.
+    /// Missing in JSON otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// The number of waiting requests in all controllers, ready or delayed.
     pub queue_depth: usize,
     /// The state of the cluster in each controller that works on it, by the name of the controller. Controllers of the same
@@ -85,6 +89,7 @@ impl FleetReport {
             .clusters
             .into_iter()
             .map(|status| ClusterReport {
+                display_name: status.properties.get(DISPLAY_NAME).cloned(),
                 status,
                 queue_depth: 0,
                 controllers: BTreeMap::new(),

@@ -21,6 +21,12 @@ fn every_example_explains_itself() {
         ("cluster-api", "--selector"),
         #[cfg(feature = "kcp")]
         ("kcp-apiexport", "--slice"),
+        #[cfg(feature = "kcp")]
+        ("kcp-path-aware", "--slice"),
+        #[cfg(feature = "kcp")]
+        ("kcp-initializing", "--workspace-type"),
+        #[cfg(feature = "kcp")]
+        ("kcp-terminating", "--workspace-type"),
     ] {
         let output = run(example, ["--help"]);
         let text = String::from_utf8(output.stdout).unwrap();

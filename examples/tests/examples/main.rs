@@ -15,7 +15,15 @@ mod demo;
 mod deploy;
 mod fleet_policy;
 #[cfg(feature = "kcp")]
+mod kcp;
+#[cfg(feature = "kcp")]
 mod kcp_apiexport;
+#[cfg(feature = "kcp")]
+mod kcp_fleet;
+#[cfg(feature = "kcp")]
+mod kcp_lifecycle;
+#[cfg(feature = "kcp")]
+mod kcp_path_aware;
 #[cfg(feature = "kubeconfig")]
 mod kubeconfig;
 #[cfg(feature = "demo")]

@@ -1,6 +1,7 @@
 //! The report of `mcr clusters`: the data of `/clusters` of a controller, with versions and addresses added.
 
 use jiff::Timestamp;
+use mcr_core::DISPLAY_NAME;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -36,6 +37,9 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// The name for people, if the provider gives one.
+    #[serde(default, rename = "displayName", skip_serializing_if = "Option::is_none")]
+    pub(crate) display_name: Option<String>,
     pub(crate) state: String,
     #[serde(default)]
     pub(crate) since: Option<String>,
@@ -74,15 +78,34 @@ impl Report {
         let mut report: Self = serde_json::from_value(document).ok()?;
         let has_spoken = |provider: &ProviderRow| provider.synced || provider.last_error.is_some();
         report.all_known = report.providers.iter().all(has_spoken);
+        for row in report
+            .clusters
+            .iter_mut()
+            .filter(|row| row.display_name.is_none())
+        {
+            // The snapshot of a fleet has only the property.
+            let name = row.rest.get("properties").and_then(|all| all.get(DISPLAY_NAME));
+            row.display_name = name.and_then(Value::as_str).map(str::to_owned);
+        }
         Some(report)
     }
 
     /// Keeps only the clusters that are meant.
     pub(crate) fn only(mut self, wanted: &mut Wanted) -> Result<Self, Ambiguous> {
-        let known: Vec<&str> = self.clusters.iter().map(|row| row.name.as_str()).collect();
-        wanted.find(&known, self.all_known)?;
+        self.find(wanted, self.all_known)?;
         self.clusters.retain(|row| wanted.means(&row.name));
         Ok(self)
+    }
+
+    /// Looks for names, then for display names. See [`Wanted::find`].
+    pub(crate) fn find(&self, wanted: &mut Wanted, all: bool) -> Result<(), Ambiguous> {
+        let known: Vec<&str> = self.clusters.iter().map(|row| row.name.as_str()).collect();
+        wanted.find(&known, all)?;
+        let rows = self.clusters.iter();
+        let shown: Vec<(&str, &str)> = rows
+            .filter_map(|row| Some((row.display_name.as_deref()?, row.name.as_str())))
+            .collect();
+        wanted.find_shown(&shown, all)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -147,6 +170,10 @@ impl Report {
 
     pub(crate) fn table(&self, wide: bool, now: Timestamp, colours: Colours) -> String {
         let mut header = vec!["NAME", "STATE", "AGE", "PROVIDER", "VERSION"];
+        let is_named = self.clusters.iter().any(|row| row.display_name.is_some());
+        if is_named {
+            header.insert(1, "DISPLAY NAME");
+        }
         if wide {
             header.push("ADDRESS");
         }
@@ -155,7 +182,13 @@ impl Report {
         let rows: Vec<Vec<String>> = self
             .clusters
             .iter()
-            .map(|row| row.cells(wide, age(row)))
+            .map(|row| {
+                let mut cells = row.cells(wide, age(row));
+                if is_named {
+                    cells.insert(1, row.display_name.clone().unwrap_or_default());
+                }
+                cells
+            })
             .collect();
         table(&header, &rows, colours, |title, cell| match title {
             "STATE" => Tone::of_state(cell),

@@ -64,6 +64,36 @@ fn recorded() -> Report {
 }
 
 #[test]
+fn a_display_name_is_shown_beside_the_name_and_means_its_cluster() {
+    let named = || {
+        Report::of(json!({
+            "clusters": [
+                {"name": "id1", "displayName": "root:a", "state": "Ready"},
+                // The snapshot of a fleet has only the property.
+                {"name": "id2", "state": "Ready", "properties": {"mcr.dev/display-name": "root:b"}},
+                {"name": "hub", "state": "Ready"},
+            ],
+        }))
+        .unwrap()
+    };
+    let table = named().table(false, Timestamp::UNIX_EPOCH, Colours::Off);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(
+        lines[0],
+        "NAME  DISPLAY NAME  STATE  AGE  PROVIDER  VERSION  KINDS  QUEUE  FAILING  REASON"
+    );
+    assert!(lines[2].starts_with("id2   root:b        Ready"), "{table}");
+    assert!(lines[3].starts_with("hub   -             Ready"), "{table}");
+    let json = serde_json::to_value(named()).unwrap();
+    assert_eq!(json["clusters"][1]["displayName"], "root:b");
+    assert_eq!(json["clusters"][2].get("displayName"), None);
+
+    let mut wanted = Wanted::new(&["root:b".into()]);
+    let found = named().only(&mut wanted).unwrap();
+    assert_eq!((found.clusters.len(), &*found.clusters[0].name), (1, "id2"));
+}
+
+#[test]
 fn what_fails_in_a_controller_is_shown() {
     let table = recorded().table(false, Timestamp::UNIX_EPOCH, Colours::Off);
     assert_eq!(

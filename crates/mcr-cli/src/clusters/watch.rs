@@ -20,6 +20,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// The state of a cluster that a line shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
+    display_name: Option<String>,
     state: String,
     since: Option<String>,
     provider: String,
@@ -30,6 +31,7 @@ struct Seen {
 impl Seen {
     fn of(row: &Row) -> Self {
         Self {
+            display_name: row.display_name.clone(),
             state: row.state.clone(),
             since: row.since.clone(),
             provider: row.provider.clone(),
@@ -86,6 +88,9 @@ impl Change {
         let Output::Text(colours) = output else {
             let mut line = json!({"time": at.to_string(), "event": event, "name": name});
             if let Some(seen) = seen {
+                if let Some(name) = &seen.display_name {
+                    line["displayName"] = name.as_str().into();
+                }
                 line["state"] = seen.state.as_str().into();
                 line["since"] = seen.since.clone().into();
                 line["provider"] = seen.provider.as_str().into();
@@ -96,6 +101,9 @@ impl Change {
         };
         let mut line = format!("{at}  {event:<7}  {}", one_word(name));
         if let Some(seen) = seen {
+            if let Some(name) = &seen.display_name {
+                line.push_str(&format!("  {}", one_word(name)));
+            }
             let state = colours.paint(Tone::of_state(&seen.state), &printable(&seen.state));
             let more = [seen.version.as_deref(), Some(seen.why.as_str())];
             let more = more.into_iter().flatten().filter(|text| !text.is_empty());

@@ -36,16 +36,15 @@ impl Target {
                 "{asked:?}: write CLUSTER/NAMESPACE/NAME, or CLUSTER/NAME for an object without a namespace"
             );
         };
-        let known: Vec<&str> = report.clusters.iter().map(|row| row.name.as_str()).collect();
         let mut ambiguous: Option<Ambiguous> = None;
         for ends in [false, true] {
             for (cluster, object) in splits.iter().rev() {
                 let mut wanted = Wanted::new(&[(*cluster).to_owned()]);
-                if let Err(error) = wanted.find(&known, ends) {
+                if let Err(error) = report.find(&mut wanted, ends) {
                     ambiguous.get_or_insert(error);
-                } else if let Some(found) = known.iter().find(|name| wanted.means(name)) {
+                } else if let Some(found) = report.clusters.iter().find(|row| wanted.means(&row.name)) {
                     return Ok(Self {
-                        cluster: (*found).to_owned(),
+                        cluster: found.name.clone(),
                         object: (*object).to_owned(),
                         is_known: true,
                     });

@@ -102,12 +102,13 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
         "--timeout",
         "60s",
     ];
-    let (shown, said, by_path) = futures::join!(
+    let (shown, only_b, said, by_path) = futures::join!(
         user.mcr([&by_export[..], &prefixed].concat()),
+        user.mcr([&by_export[..], &prefixed, &["root:b"]].concat()),
         user.mcr(doctor(&[])),
         user.mcr(doctor(&["root:b"])),
     );
-    for output in [&shown, &said, &by_path] {
+    for output in [&shown, &only_b, &said, &by_path] {
         assert!(
             !output.out.contains(token) && !output.err.contains(token),
             "{output:?}"
@@ -117,8 +118,19 @@ async fn workspaces_are_clusters_and_the_doctor_looks_at_slice_endpoints_binding
     for workspace in [&a, &b] {
         let name = format!("w+{}", workspace.id());
         let line = shown.out.lines().find(|line| line.starts_with(&name));
-        assert!(line.is_some_and(|line| line.contains("Ready")), "{}", shown.out);
+        let line = line.unwrap_or_else(|| panic!("{}", shown.out));
+        assert!(
+            line.contains("Ready") && line.contains(workspace.path()),
+            "{line}"
+        );
     }
+    // A path on the command line is as good as a name.
+    let only_b = only_b.ended(0);
+    assert!(
+        only_b.out.contains(b.id()) && !only_b.out.contains(a.id()),
+        "{}",
+        only_b.out
+    );
 
     let said = said.ended(0);
     of_provider(&said, "provider", "2 clusters");

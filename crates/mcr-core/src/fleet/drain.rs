@@ -32,9 +32,9 @@ impl FleetContext {
         cluster.close();
         self.registry.remove(cluster);
         if cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+            tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
         } else {
-            tracing::info!(cluster = %name, epoch, reason = ?end, "cluster leaves the fleet");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, reason = ?end, "cluster leaves the fleet");
         }
         self.publish(name);
     }
@@ -55,9 +55,9 @@ impl FleetContext {
         self.registry.remove_draining(cluster);
         cluster.set_state(ClusterState::Gone);
         if cluster.placement().is_some() {
-            tracing::debug!(cluster = %name, epoch, "cluster is gone");
+            tracing::debug!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
         } else {
-            tracing::info!(cluster = %name, epoch, "cluster is gone");
+            tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), epoch, "cluster is gone");
         }
         self.publish(name);
     }

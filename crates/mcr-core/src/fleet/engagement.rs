@@ -65,7 +65,7 @@ impl<'a> Engagement<'a> {
         let cluster = Cluster::new(&desired, epoch, &fleet.resources, attachment);
         match &scope_endpoint {
             None => {
-                tracing::info!(cluster = %name, provider = %desired.provider, epoch, "cluster joins the fleet");
+                tracing::info!(cluster = %name, display_name = cluster.property(crate::DISPLAY_NAME), provider = %desired.provider, epoch, "cluster joins the fleet");
                 fleet.registry.insert(&cluster);
                 fleet.publish(&name);
             }
@@ -116,13 +116,10 @@ impl<'a> Engagement<'a> {
         let name = self.cluster.name();
         if before.same_kind(&state) {
             tracing::debug!(cluster = %name, %state, "the reason of the state has changed");
+        } else if let ClusterState::Unreachable { reason } = &state {
+            tracing::warn!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %reason, "cluster is unreachable");
         } else {
-            match &state {
-                ClusterState::Unreachable { reason } => {
-                    tracing::warn!(cluster = %name, from = before.as_str(), %reason, "cluster is unreachable");
-                }
-                _ => tracing::info!(cluster = %name, from = before.as_str(), %state, "cluster state"),
-            }
+            tracing::info!(cluster = %name, display_name = self.cluster.property(crate::DISPLAY_NAME), from = before.as_str(), %state, "cluster state");
         }
         self.notify();
     }

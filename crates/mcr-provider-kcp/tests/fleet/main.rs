@@ -5,6 +5,7 @@
 mod bindings;
 mod claims;
 mod endpoints;
+mod events;
 mod garbage;
 mod initializing;
 mod input;
@@ -12,6 +13,7 @@ mod kinds;
 mod life;
 mod moves;
 mod names;
+mod paths;
 mod real;
 mod real_stages;
 mod restart;

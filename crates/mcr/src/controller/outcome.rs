@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use mcr_core::DISPLAY_NAME;
 use tokio::time::Instant;
 use tracing::{
     Level,
@@ -151,6 +152,7 @@ impl Ended {
                     controller = %engine.core.plan.name,
                     kind,
                     cluster = %job.cluster,
+                    display_name = member.cluster.property(DISPLAY_NAME),
                     key = %job.key,
                     attempt,
                     retry_in,

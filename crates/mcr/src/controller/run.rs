@@ -3,6 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
+use mcr_core::DISPLAY_NAME;
 use mcr_lease::LeaseGuard;
 use tokio::{
     task::coop::consume_budget,
@@ -64,6 +65,7 @@ fn start(engine: &Arc<Engine>, job: Job, term: Option<LeaseGuard>) {
         "reconcile",
         controller = %core.plan.name,
         cluster = %job.cluster,
+        display_name = member.cluster.property(DISPLAY_NAME),
         namespace = job.key.namespace.as_deref().unwrap_or_default(),
         name = %job.key.name,
         attempt = job.attempt,

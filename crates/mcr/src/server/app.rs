@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{ControllerHandle, FleetReport, metrics::Metrics, report::leadership};
+use crate::{ClusterReport, ControllerHandle, FleetReport, metrics::Metrics, report::leadership};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -124,9 +124,7 @@ async fn clusters(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Res
     };
     report(app, JSON, move |app| {
         let mut report = FleetReport::of(&app.fleet, &app.controllers);
-        report
-            .clusters
-            .retain(|cluster| filter.matches(cluster.status.name.as_str(), cluster.status.state));
+        report.clusters.retain(|cluster| filter.matches(cluster));
         serde_json::to_vec(&report).ok()
     })
     .await
@@ -165,7 +163,7 @@ fn not_ready(app: &App) -> Option<String> {
     (!waiting.is_empty()).then(|| format!("not every provider has said which clusters there are: {list}"))
 }
 
-/// The clusters that a query selects: with one of these names, and in one of these states. Empty lists select all.
+/// The clusters that a query selects: with one of these names or display names, and in one of these states. Empty lists select all.
 #[derive(Debug, Default, PartialEq)]
 struct ClusterFilter {
     names: Vec<String>,
@@ -185,8 +183,17 @@ impl ClusterFilter {
         Ok(filter)
     }
 
-    fn matches(&self, name: &str, state: &str) -> bool {
-        (self.names.is_empty() || self.names.iter().any(|wanted| wanted == name))
+    fn matches(&self, cluster: &ClusterReport) -> bool {
+        self.selects(
+            cluster.status.name.as_str(),
+            cluster.display_name.as_deref(),
+            cluster.status.state,
+        )
+    }
+
+    fn selects(&self, name: &str, display_name: Option<&str>, state: &str) -> bool {
+        let is_one = |wanted: &String| wanted == name || Some(wanted.as_str()) == display_name;
+        (self.names.is_empty() || self.names.iter().any(is_one))
             && (self.states.is_empty() || self.states.contains(&state))
     }
 }
@@ -217,10 +224,15 @@ mod tests {
         let filter = ClusterFilter::parse("name=a%2Fb&state=ready&name=c+d&state=Broken").unwrap();
         assert_eq!(filter.names, ["a/b", "c d"]);
         assert_eq!(filter.states, ["Ready", "Broken"]);
-        assert!(filter.matches("a/b", "Ready"));
-        assert!(!filter.matches("a/b", "Draining"));
-        assert!(!filter.matches("a", "Ready"));
-        assert!(ClusterFilter::parse("").unwrap().matches("anything", "Ready"));
+        assert!(filter.selects("a/b", None, "Ready"));
+        assert!(filter.selects("id", Some("a/b"), "Ready"));
+        assert!(!filter.selects("a/b", None, "Draining"));
+        assert!(!filter.selects("a", Some("b"), "Ready"));
+        assert!(
+            ClusterFilter::parse("")
+                .unwrap()
+                .selects("anything", None, "Ready")
+        );
         assert!(ClusterFilter::parse("sate=Ready").is_err());
         let error = ClusterFilter::parse("state=Redy").unwrap_err();
         assert!(

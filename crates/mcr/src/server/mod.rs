@@ -5,7 +5,7 @@
 //! | `/healthz` | 200 `ok` while the manager runs |
 //! | `/readyz` | 200 once every provider has announced all its clusters; before that, and while the manager stops, 503 with the reason. With leader election the body has the role, `leader` or `standby`; a standby is ready. The state of clusters does not matter: one unreachable cluster must not make the controller of all others unready |
 //! | `/metrics` | the [metrics](crate::metrics), in the text format of OpenMetrics |
-//! | `/clusters` | a [`FleetReport`](crate::FleetReport) as JSON. `?name=…` and `?state=…` select clusters; both can be given several times |
+//! | `/clusters` | a [`FleetReport`](crate::FleetReport) as JSON. `?name=…` (a name or a display name) and `?state=…` select clusters; both can be given several times |
 //!
 //! The server has neither authentication nor TLS. `/clusters` contains the names, labels and errors of all clusters, but no
 //! credentials. So by default the server listens on this machine only. Use an address such as `0.0.0.0:8080` only in a
