@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use mcr_core::{Cluster, FleetSettings, WatchHandle, WatchRequest};
 use serde_json::{Value, json};
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     harness::*,
@@ -14,8 +14,9 @@ use crate::{
 
 const MIB: usize = 1 << 20;
 
-fn fleet_list_mib(mib: usize) -> impl FnOnce(&mut FleetSettings) {
-    move |settings| Arc::make_mut(&mut settings.watch).fleet_list_bytes = mib * MIB
+/// The lists of the fleet may take so much. Each begins with 1 MiB.
+fn fleet_lists(bytes: usize) -> impl FnOnce(&mut FleetSettings) {
+    move |settings| Arc::make_mut(&mut settings.watch).fleet_list_bytes = bytes
 }
 
 fn large_map(name: &str, field: &str, bytes: usize) -> Value {
@@ -24,14 +25,14 @@ fn large_map(name: &str, field: &str, bytes: usize) -> Value {
     map
 }
 
-/// An answer that comes but for its end, and then a blank every 20 seconds, until the gate opens.
-fn endless(gate: &Arc<Semaphore>, body: &Value) -> Answer {
+/// An answer that comes at once but for its end, and then a blank every 20 seconds. It ends after 160 seconds.
+fn slow(body: &Value) -> Answer {
     let whole = body.to_string();
     let (first, last) = whole.split_at(whole.len() - 3);
-    let trickle = (0..20).fold(Answer::begin().chunk(first), |answer, _| {
+    let blanks = (0..8).fold(Answer::begin().chunk(first), |answer, _| {
         answer.wait(Duration::from_secs(20)).chunk(" ")
     });
-    trickle.gate(gate).chunk(last).end()
+    blanks.chunk(last).end()
 }
 
 /// Follows Secrets until their list is being read, and ConfigMaps after that.
@@ -48,14 +49,12 @@ async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, 
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
-    let gate = Arc::new(Semaphore::new(0));
-    let held = gate.clone();
-    let server = Server::in_memory(move |asked| match (asked.path.as_str(), asked.is_watch()) {
-        (SECRETS, false) => endless(&held, &list_object(10, [map("slow", 1)])),
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
+        (SECRETS, false) => slow(&list_object(10, [map("slow", 1)])),
         (_, false) => list(10, [map("a", 1)]),
         (_, true) => quiet(),
     });
-    let running = Running::start_with(fleet_list_mib(1));
+    let running = Running::start_with(fleet_lists(3 * MIB / 2));
     let cluster = running.join_by("a", server.access()).await;
     let (_secrets, maps, _) = secrets_then_maps(&server, &cluster).await;
     let began = Instant::now();
@@ -71,23 +70,20 @@ async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
 /// Each attempt would transfer all of it again, for nothing.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
-    let gate = Arc::new(Semaphore::new(0));
-    let held = gate.clone();
-    let server = Server::in_memory(move |asked| match (asked.path.as_str(), asked.is_watch()) {
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
         // One object, so that its bytes wait in the buffer.
-        (SECRETS, false) => endless(&held, &list_object(10, [large_map("slow", "data", 11 * MIB / 5)])),
+        (SECRETS, false) => slow(&list_object(10, [large_map("slow", "data", 11 * MIB / 5)])),
         (_, false) => list(10, [large_map("a", "data", 11 * MIB / 5)]),
         (_, true) => quiet(),
     });
-    let running = Running::start_with(fleet_list_mib(4));
+    let running = Running::start_with(fleet_lists(4 * MIB));
     let cluster = running.join_by("a", server.access()).await;
     let (secrets, maps, log) = secrets_then_maps(&server, &cluster).await;
     let problem = problem(&log).await;
     assert!(problem.contains("WatchSettings::fleet_list_bytes"), "{problem}");
-    for_millis(120_000).await;
+    for_millis(100_000).await;
     assert_eq!(server.lists(MAPS).len(), 1);
     assert!(!maps.status().synced);
-    gate.add_permits(1);
     mcr_testkit::waiting::eventually(Duration::from_secs(600), "all is listed", || {
         (secrets.status().synced && maps.status().synced).then_some(())
     })
@@ -99,7 +95,7 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
 /// Pages that have arrived keep their memory. The rest goes to others.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
-    let server = Server::in_memory(move |asked| {
+    let server = Server::in_memory(|asked| {
         match (asked.path.as_str(), asked.is_watch(), asked.nth) {
             (SECRETS, false, 0) => page(10, "t", [map("a", 1)]),
             (SECRETS, false, 1) => {
@@ -112,9 +108,7 @@ async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
         }
     });
     // Room for one list that begins, beside a page that is kept.
-    let running = Running::start_with(|settings| {
-        Arc::make_mut(&mut settings.watch).fleet_list_bytes = MIB + MIB / 2;
-    });
+    let running = Running::start_with(fleet_lists(3 * MIB / 2));
     let cluster = running.join_by("a", server.access()).await;
     let (secrets, log) = follow(&cluster, WatchRequest::of::<Secret>());
     let problem = problem(&log).await;
