@@ -11,11 +11,14 @@ use super::{
     server::{Answer, Asked, Server, status_object},
 };
 
-/// A page that breaks off after so many bytes were read that its first object counts.
+/// A page that breaks off after its first object was read: a page is read in parts of 1 MiB.
 fn broken_late() -> Answer {
-    let mut large = map("broken", 1);
-    large["data"] = json!({"value": "x".repeat(3 << 19)});
-    let whole = list_object(20, [large, map("last", 1)]).to_string();
+    let large = ["broken", "late"].map(|name| {
+        let mut large = map(name, 1);
+        large["data"] = json!({"value": "x".repeat(3 << 18)});
+        large
+    });
+    let whole = list_object(20, large).to_string();
     Answer::promise(whole.len() + 10, &whole)
 }
 
@@ -126,7 +129,7 @@ async fn nothing_of_a_page_that_broke_off_counts() {
         (true, 0) => too_old(),
         (true, _) => quiet(),
     });
-    // Two of the broken pages would not fit.
+    // The first objects of three broken pages would not fit.
     let limited =
         |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).held_bytes = Some(2 << 20);
     let one = One::with(&server, Running::start_with(limited)).await;
