@@ -93,9 +93,15 @@ mod tests {
             queue(10_000, 2e6),
         ];
         let text = reasons(&super::super::verdicts(&rows));
-        assert!(text.starts_with("\nMissed, and why:\n\n- `queue`, pushes and pops"), "{text}");
+        assert!(
+            text.starts_with("\nMissed, and why:\n\n- `queue`, pushes and pops"),
+            "{text}"
+        );
         assert!(text.contains(": the reason is not known yet.\n"), "{text}");
-        assert!(text.contains("the slowest of 10 to 10,000 clusters, of the fastest: the queues"), "{text}");
+        assert!(
+            text.contains("the slowest of 10 to 10,000 clusters, of the fastest: the queues"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 5);
     }
 }

@@ -27,7 +27,9 @@ use super::{
     server::{Server, begin, respond},
     settings, transport, transport_with, until,
 };
-use crate::{AnswerBody, ResponseBody, TransportError, TransportErrorKind, guard::guard, request::RequestInfo};
+use crate::{
+    AnswerBody, ResponseBody, TransportError, TransportErrorKind, guard::guard, request::RequestInfo,
+};
 
 /// What the server sends at most, so that a client without a limit fails too.
 const MUCH: usize = 128 << 20;
@@ -140,10 +142,7 @@ impl http_body::Body for Announced {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         Poll::Pending
     }
 

@@ -200,10 +200,7 @@ async fn a_list_that_is_cut_off_behind_a_line_fails() {
     assert!(next(&mut list).now_or_never().is_none());
     advance(Duration::from_millis(10_100)).await;
     let error = next(&mut list).await.unwrap().unwrap_err();
-    assert!(
-        error.ends_with("credentials were replaced; try again"),
-        "{error}"
-    );
+    assert!(error.ends_with("credentials were replaced; try again"), "{error}");
 }
 
 /// No task can close the connections later, so they close at once.

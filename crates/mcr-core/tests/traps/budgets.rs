@@ -59,11 +59,7 @@ async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
     let (_secrets, maps, _) = secrets_then_maps(&server, &cluster).await;
     let began = Instant::now();
     synced(&maps).await;
-    assert!(
-        began.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     running.stop().await;
 }
 
@@ -95,17 +91,15 @@ async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
 /// Pages that have arrived keep their memory. The rest goes to others.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
-    let server = Server::in_memory(|asked| {
-        match (asked.path.as_str(), asked.is_watch(), asked.nth) {
-            (SECRETS, false, 0) => page(10, "t", [map("a", 1)]),
-            (SECRETS, false, 1) => {
-                let status = status_object(503, "ServiceUnavailable", "busy").to_string();
-                let headers = [("content-type", "application/json"), ("retry-after", "60")];
-                Answer::with_headers(503, &headers, status)
-            }
-            (_, false, _) => list(10, [map("b", 1)]),
-            (_, true, _) => quiet(),
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+        (SECRETS, false, 0) => page(10, "t", [map("a", 1)]),
+        (SECRETS, false, 1) => {
+            let status = status_object(503, "ServiceUnavailable", "busy").to_string();
+            let headers = [("content-type", "application/json"), ("retry-after", "60")];
+            Answer::with_headers(503, &headers, status)
         }
+        (_, false, _) => list(10, [map("b", 1)]),
+        (_, true, _) => quiet(),
     });
     // Room for one list that begins, beside a page that is kept.
     let running = Running::start_with(fleet_lists(3 * MIB / 2));
@@ -116,11 +110,7 @@ async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
     let (maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
     let began = Instant::now();
     synced(&maps).await;
-    assert!(
-        began.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     mcr_testkit::waiting::eventually(Duration::from_secs(120), "Secrets are listed", || {
         secrets.status().synced.then_some(())
     })
@@ -139,7 +129,11 @@ async fn a_body_may_be_larger_than_what_a_list_may_take() {
             object["metadata"]["managedFields"] = json!([{"manager": "x".repeat(MIB / 4)}]);
             object
         };
-        if asked.is_watch() { quiet() } else { list(10, (0..40).map(object)) }
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, (0..40).map(object))
+        }
     });
     let running = Running::start_with(|settings| {
         Arc::make_mut(&mut settings.watch).list_bytes = 4 * MIB;

@@ -85,7 +85,11 @@ async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
     let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
     eventually("listed again", || (server.lists(MAPS).len() == 2).then_some(())).await;
     let listed = server.lists(MAPS)[1].at;
-    let before = server.watches(MAPS).iter().filter(|watch| watch.at < listed).count();
+    let before = server
+        .watches(MAPS)
+        .iter()
+        .filter(|watch| watch.at < listed)
+        .count();
     assert_eq!(before, 3);
     one.running.stop().await;
 }

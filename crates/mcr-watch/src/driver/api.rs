@@ -97,7 +97,9 @@ pub(super) async fn start_watch(
     ];
     let mut request = get(kind, kind.accept_watch(), query)?;
     // Some servers send the head only with the end of the watch.
-    request.extensions_mut().insert(HeadTimeout(lifetime + HEAD_AFTER_END));
+    request
+        .extensions_mut()
+        .insert(HeadTimeout(lifetime + HEAD_AFTER_END));
     let response = env.transport.send(request).await;
     let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
     let accepted = check_status(response).await;
