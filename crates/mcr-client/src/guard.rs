@@ -92,8 +92,8 @@ async fn read_whole(mut body: ResponseBody, limit: usize) -> Result<Option<Bytes
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    body.read_part(&mut bytes, limit.saturating_add(1)).await?;
-    Ok((bytes.len() <= limit).then(|| bytes.into()))
+    let ended = body.read_part(&mut bytes, limit.saturating_add(1)).await?;
+    Ok((ended && bytes.len() <= limit).then(|| bytes.into()))
 }
 
 fn media_type(headers: &HeaderMap) -> Option<&str> {
