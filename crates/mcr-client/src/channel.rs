@@ -13,7 +13,7 @@ use crate::{
     headers::Header,
     pool::{Pool, SendError},
     prefix::{AbsolutePath, prefixed, with_base_path},
-    request::{RequestClass, RequestInfo},
+    request::{HeadTimeout, RequestClass, RequestInfo},
     user_code::{CLIENT, CatchPanic},
 };
 
@@ -105,7 +105,8 @@ impl Channel {
     /// # Errors
     ///
     /// If connecting fails, or no head of a response arrives within [`Settings::head_timeout`], or
-    /// [`Settings::watch_head_timeout`] for a watch. A response with an error status is not an error.
+    /// [`Settings::watch_head_timeout`] for a watch, unless the request asks for more time. A response with an error status is not
+    /// an error.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<ResponseBody>, TransportError> {
         let info = RequestInfo::of(&request);
         let settings = &self.0.settings;
@@ -113,6 +114,8 @@ impl Channel {
             RequestClass::Watch => settings.watch_head_timeout,
             _ => settings.head_timeout,
         };
+        let asked = request.extensions().get::<HeadTimeout>();
+        let after = asked.map_or(after, |asked| after.max(asked.0));
         let sent = tokio::time::timeout(after, self.dispatch(request, &info)).await;
         sent.unwrap_or_else(|_| {
             let kind = TransportErrorKind::Timeout { after };

@@ -67,6 +67,7 @@ pub mod internal {
         lazy_transport::LazyTransport,
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
+        request::HeadTimeout,
     };
 
     pub mod probe {

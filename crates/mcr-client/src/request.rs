@@ -1,7 +1,7 @@
 //! Classifies requests. The class of a request decides about its timeouts, and how its response ends after a rotation of
 //! credentials.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, header};
 
@@ -23,6 +23,12 @@ pub(crate) enum RequestClass {
     /// A request that the API server forwards to a pod, service or node. The response does not come from the API server.
     Proxy,
 }
+
+/// An extension of a request: the head of its response may take at least this long.
+///
+/// A watch whose `timeoutSeconds` is long needs it: its head may come as late as its end.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadTimeout(pub Duration);
 
 /// What the rest of the crate needs to know about a request after it was sent.
 #[derive(Debug, Clone)]

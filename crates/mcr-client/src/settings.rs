@@ -15,7 +15,8 @@ pub struct Settings {
     /// The same for watches. 300 s by default.
     ///
     /// Some aggregated API servers and proxies send the head of a watch only with its first event. So this limit has to be longer
-    /// than the `timeoutSeconds` of watches, after which the server ends them.
+    /// than the `timeoutSeconds` of watches, after which the server ends them. The watches of a fleet with a longer
+    /// `WatchSettings::watch_timeout` get more time by themselves.
     pub watch_head_timeout: Duration,
     /// The longest pause between two parts of a body. It does not apply to watches, followed logs and upgraded connections.
     /// 30 s by default.

@@ -19,7 +19,7 @@ use mcr_store::{Encoder, Item, LineDecoder, WatchEvent, parse_event};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::{
-    api::start_watch,
+    api::{silent, start_watch},
     held::HeldBytes,
     listing::{Listing, Paging},
     progress::{EndedWatch, Progress, Received},
@@ -178,7 +178,14 @@ impl Driver {
         let from = self.progress.watches_from(endpoint).unwrap_or_default();
         let asked = Instant::now();
         // Boxed: most watches start in a moment, and their tasks would keep the room for that all their life.
-        let response = Box::pin(start_watch(&self.env, &self.kind, from)).await?;
+        let response = Box::pin(async {
+            let started = start_watch(&self.env, &self.kind, from);
+            tokio::select! {
+                response = started => response,
+                error = silent(&self.env, &self.kind), if !self.env.health.is_supervised => Err(error),
+            }
+        });
+        let response = response.await?;
         let mut received = Received::Nothing;
         // A watch counts from its request, because some servers send the head only with the first event or the end.
         let (started, result) = match response {

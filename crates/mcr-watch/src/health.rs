@@ -31,6 +31,8 @@ pub struct Health {
     pub(crate) phase: Observable<NumberedPhase>,
     /// The outcomes of the watches' requests.
     pub outcomes: Observable<Outcomes>,
+    /// Whether a supervisor probes the cluster when it is silent.
+    pub(crate) is_supervised: bool,
 }
 
 /// A phase, and the number of phases before it: down and up again is a change, too.
@@ -46,6 +48,15 @@ impl Health {
         Self {
             phase: Observable::new(NumberedPhase { phase, number: 0 }),
             outcomes: Observable::default(),
+            is_supervised: true,
+        }
+    }
+
+    /// The record of a cluster without a supervisor. It counts as connected for ever.
+    pub(crate) fn unsupervised() -> Self {
+        Self {
+            is_supervised: false,
+            ..Self::new(Phase::Up { endpoint: 1 })
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     WatchRequest, WatchSettings, WatchStatus,
     budget::ListBudget,
     driver::{DriverEnv, drive},
-    health::{Health, Phase},
+    health::Health,
     target::WatchTarget,
 };
 
@@ -219,7 +219,7 @@ impl<T: Clone + Send + 'static> HubWatch<T> {
         let env = DriverEnv {
             cluster: start.name,
             transport,
-            health: Arc::new(Health::new(Phase::Up { endpoint: 1 })),
+            health: Arc::new(Health::unsupervised()),
             list_budget: Arc::new(ListBudget::new(&start.settings)),
             settings: start.settings,
             counts: Arc::default(),

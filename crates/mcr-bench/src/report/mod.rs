@@ -3,6 +3,7 @@
 mod machine;
 mod page;
 mod plot;
+mod reasons;
 mod rows;
 mod targets;
 mod verdict;

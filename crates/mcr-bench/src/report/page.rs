@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Line, Machine, Verdict};
+use super::{Line, Machine, Verdict, reasons::reasons};
 use crate::row::Row;
 
 const SUITES: [(&str, &str); 13] = [
@@ -179,6 +179,7 @@ fn targets(verdicts: &[Verdict]) -> String {
             rounded(verdict.limit)
         );
     }
+    text.push_str(&reasons(verdicts));
     text
 }
 

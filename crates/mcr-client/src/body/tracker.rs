@@ -143,3 +143,22 @@ impl Drop for BodyTracker {
         self.state.open_bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands of watches that restarted at once would be a flood of requests.
+    #[test]
+    fn watches_are_spread_and_other_bodies_get_all_the_time() {
+        let settings = Settings::default();
+        let delays = [(); 100].map(|()| delay(RequestClass::Watch, &settings));
+        let (first, last) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+        assert!(
+            *last - *first > settings.rotation_spread / 2 && *last <= settings.rotation_spread,
+            "{first:?} to {last:?}"
+        );
+        let all = settings.rotation_spread + settings.rotation_line_timeout;
+        assert_eq!(delay(RequestClass::Unary, &settings), all);
+    }
+}

@@ -1,23 +1,35 @@
 //! Responses without end.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll},
     time::Duration,
 };
 
+use bytes::Bytes;
+use futures::FutureExt;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::{BodyExt, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+use mcr_access::BoxError;
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    Settings,
+    Settings, get,
     server::{Server, begin, respond},
     settings, transport, transport_with, until,
 };
-use crate::{TransportError, TransportErrorKind};
+use crate::{
+    AnswerBody, ResponseBody, TransportError, TransportErrorKind, guard::guard, request::RequestInfo,
+};
 
 /// What the server sends at most, so that a client without a limit fails too.
 const MUCH: usize = 128 << 20;
@@ -108,12 +120,101 @@ async fn an_announced_length_over_the_limit_is_refused_at_once() {
         None
     })
     .await;
-    let listed = tokio::time::timeout(Duration::from_secs(60), list(&server, limited()));
-    let error = listed.await.expect("an error before the body comes");
-    assert!(matches!(
-        transport_error(&error).kind(),
-        TransportErrorKind::TooLarge { .. }
-    ));
+    let api: Api<ConfigMap> = Api::default_namespaced(transport_with(&server, limited()).client("default"));
+    // hyper reads the answer to a POST.
+    let (listed, created) = (list(&server, limited()), async {
+        let created = api.create(&PostParams::default(), &ConfigMap::default()).await;
+        created.unwrap_err()
+    });
+    let answered = tokio::time::timeout(Duration::from_secs(60), async { [listed.await, created.await] });
+    for error in answered.await.expect("an error before the body comes") {
+        assert!(matches!(
+            transport_error(&error).kind(),
+            TransportErrorKind::TooLarge { .. }
+        ));
+    }
+}
+
+/// A body of a known length that never comes.
+struct Announced(u64);
+
+impl http_body::Body for Announced {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Pending
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0)
+    }
+}
+
+/// The guard's verdict on a JSON answer to a list, if it is found without waiting.
+fn guarded(
+    body: impl FnOnce(RequestInfo) -> ResponseBody,
+    limit: usize,
+) -> Option<Result<ResponseBody, TransportErrorKind>> {
+    let body = body(RequestInfo::of(&get("/api/v1/configmaps")));
+    let response = http::Response::builder().header("content-type", "application/json");
+    let guarded = guard(response.body(body).unwrap(), limit).now_or_never()?;
+    Some(match guarded {
+        Ok(response) => Ok(response.into_body()),
+        Err(error) => Err(error.kind().clone()),
+    })
+}
+
+#[tokio::test]
+async fn an_announced_length_counts_wherever_a_body_comes_from() {
+    let client = async |announced| {
+        let answers = tower::service_fn(move |_: http::Request<kube::client::Body>| async move {
+            Ok::<_, BoxError>(http::Response::new(Announced(announced)))
+        });
+        let response = kube::Client::new(answers, "default").send(get("/")).await;
+        let body = response.unwrap().into_body();
+        guarded(|info| ResponseBody::client(body, info, None), 100)
+    };
+    let routed = |announced| {
+        let body = AnswerBody::new(Announced(announced));
+        guarded(|info| ResponseBody::routed(body, info, None), 100)
+    };
+    for refused in [client(101).await, routed(101)] {
+        let Some(Err(kind)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(kind, TransportErrorKind::TooLarge { limit: 100 });
+    }
+    assert!(
+        client(100).await.is_none() && routed(100).is_none(),
+        "the body may come"
+    );
+}
+
+/// A chunked answer ends with a piece of its own, which may come late.
+#[tokio::test]
+async fn an_answer_of_exactly_the_limit_passes_if_its_end_comes_alone() {
+    let text = r#"{"items":[]}"#;
+    let in_one_frame = || {
+        let frame = Ok::<_, BoxError>(Frame::data(Bytes::from(text)));
+        let body = StreamBody::new(futures::stream::iter([frame]));
+        assert!(!http_body::Body::is_end_stream(&body));
+        AnswerBody::new(body)
+    };
+    let answer = |limit| guarded(|info| ResponseBody::routed(in_one_frame(), info, None), limit).unwrap();
+    let passed = answer(text.len()).unwrap();
+    assert_eq!(
+        passed.size_hint().exact(),
+        Some(text.len() as u64),
+        "it was read, so its length is known"
+    );
+    assert_eq!(passed.collect().await.unwrap().to_bytes(), text);
+    assert_eq!(
+        answer(text.len() - 1).unwrap_err(),
+        TransportErrorKind::TooLarge {
+            limit: text.len() - 1
+        }
+    );
 }
 
 #[tokio::test]

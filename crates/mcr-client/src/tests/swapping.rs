@@ -182,6 +182,57 @@ async fn nothing_goes_on_with_replaced_credentials_for_more_than_thirty_seconds(
     until("all are closed", || server.open() == 0).await;
 }
 
+/// A reader takes the end of a list for the end of its objects.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_cut_off_behind_a_line_fails() {
+    let _clock = hold_clock();
+    let server = Server::start(None, |_, mut stream| async move {
+        begin(&mut stream).await;
+        chunk(&mut stream, "one\n").await;
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let transport = transport_with(&server, ten_seconds_for_a_line());
+    let mut list = transport.send(get("/api/v1/pods")).await.unwrap().into_body();
+    assert_eq!(next(&mut list).await, Some(Ok("one\n".to_owned())));
+    transport.swap(channel(&server, "two"));
+    assert!(next(&mut list).now_or_never().is_none());
+    advance(Duration::from_millis(10_100)).await;
+    let error = next(&mut list).await.unwrap().unwrap_err();
+    assert!(error.ends_with("credentials were replaced; try again"), "{error}");
+}
+
+/// No task can close the connections later, so they close at once.
+#[tokio::test]
+async fn a_swap_outside_of_a_runtime_closes_the_old_connections() {
+    let server = Server::start(None, |_, mut stream| async move {
+        begin(&mut stream).await;
+        closed(&mut stream).await;
+        None
+    })
+    .await;
+    let settings = Settings {
+        rotation_spread: Duration::from_secs(3600),
+        ..settings()
+    };
+    let old = super::channel_with(&server, "one", settings.clone());
+    let new = super::channel_with(&server, "two", settings.clone());
+    let begun = std::thread::spawn(move || {
+        let transport =
+            Transport::with_settings(mcr_access::ClusterName::new("c1").unwrap(), settings.into());
+        transport.swap(old);
+        transport
+    });
+    let transport = begun.join().unwrap();
+    let watch = transport.send(get(WATCH)).await.unwrap();
+    assert_eq!(server.open(), 1);
+    let swapped = transport.clone();
+    std::thread::spawn(move || swapped.swap(new)).join().unwrap();
+    until("the old connection is closed", || server.open() == 0).await;
+    drop((watch, transport));
+}
+
 #[tokio::test]
 async fn a_busy_watch_ends_after_a_swap_too() {
     let server = Server::start(None, |_, mut stream| async move {

@@ -6,9 +6,15 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{HubEvent, HubWatch, ObjectKey, WatchRequest, WatchSettings};
 use mcr_testkit::sim::SimCluster;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 
-use crate::harness::eventually;
+use crate::{
+    harness::{MAPS, event, eventually, list, map},
+    server::{Answer, Server},
+};
 
 /// Many heartbeats while nobody reads.
 const HEARTBEATS: usize = 200;
@@ -172,4 +178,62 @@ async fn a_projection_that_panics_ends_no_watch_and_deletes_nothing() {
     put(&hub, "b", Some("blue"));
     assert_eq!(next(&mut watch).await, "a: green");
     assert_eq!(next(&mut watch).await, "b: blue");
+}
+
+/// A hub that sends the head of a watch with its first event, after a permit.
+fn hub_without_a_head(event_comes: &Arc<Semaphore>) -> (Server, HubWatch) {
+    let gate = event_comes.clone();
+    let server = Server::in_memory(move |asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::watch([&event("ADDED", map("b", 11))]).after_gate(&gate),
+    });
+    let hub = HubWatch::new(server.client(), WatchRequest::of::<ConfigMap>());
+    (server, hub)
+}
+
+async fn listed(hub: &mut HubWatch) {
+    for expected in ["a", "synced"] {
+        match hub.next().await {
+            HubEvent::Applied(key, _) => assert_eq!(&*key.name, expected),
+            HubEvent::Synced => assert_eq!(expected, "synced"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// No supervisor probes a hub, and its head may be minutes away.
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_falls_silent_before_the_head_of_a_watch_is_found_out_within_thirty_seconds() {
+    let (server, mut hub) = hub_without_a_head(&Arc::new(Semaphore::new(0)));
+    listed(&mut hub).await;
+    // The hub answers the first probe, so that only the second one finds it out.
+    let probed = async {
+        eventually("it is probed", || (server.lists(MAPS).len() == 2).then_some(())).await;
+        server.fall_silent();
+        Instant::now()
+    };
+    let failing = async {
+        match hub.next().await {
+            HubEvent::Failing(problem) => (problem.error.to_string(), Instant::now()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (silent, (problem, found)) = tokio::join!(probed, failing);
+    assert_eq!(problem, "no answer within 28 s");
+    assert!(found - silent <= Duration::from_secs(30), "{:?}", found - silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_sends_the_head_of_a_watch_late_does_not_fail() {
+    let event_comes = Arc::new(Semaphore::new(0));
+    let (server, mut hub) = hub_without_a_head(&event_comes);
+    listed(&mut hub).await;
+    let nothing = timeout(Duration::from_secs(240), hub.next()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+    assert_eq!(server.watches(MAPS).len(), 1);
+    event_comes.add_permits(1);
+    match hub.next().await {
+        HubEvent::Applied(key, _) => assert_eq!(&*key.name, "b"),
+        other => panic!("{other:?}"),
+    }
 }

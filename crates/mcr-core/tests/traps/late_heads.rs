@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mcr_core::FleetSettings;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
@@ -46,6 +47,50 @@ async fn a_watch_whose_head_comes_with_its_end_was_not_cut_short() {
     for_millis(10 * 270_000 + 5_000).await;
     assert_eq!(one.log.problems(), [""; 0]);
     assert_eq!((server.lists(MAPS).len(), server.watches(MAPS).len()), (1, 11));
+    one.running.stop().await;
+}
+
+/// The limit of a head follows the timeout of a watch.
+#[tokio::test(start_paused = true)]
+async fn a_head_may_come_as_late_as_the_end_of_a_long_watch() {
+    const LONG: Duration = Duration::from_secs(3_600);
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => {
+            let lasts = asked.get("timeoutSeconds").unwrap().parse().unwrap();
+            Answer::short_watch([&bookmark(11)]).after(Duration::from_secs(lasts))
+        }
+    });
+    let long = |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).watch_timeout = LONG;
+    let one = One::with(&server, Running::start_as_by_default(long)).await;
+    mcr_testkit::waiting::eventually(3 * LONG, "the second watch", || {
+        (server.watches(MAPS).len() == 2).then_some(())
+    })
+    .await;
+    assert_eq!(one.log.problems(), [""; 0]);
+    let watches = server.watches(MAPS);
+    assert_eq!(watches[1].get("resourceVersion"), Some("11"));
+    assert!(watches[1].at - watches[0].at >= LONG.mul_f64(0.9));
+    assert_eq!(server.lists(MAPS).len(), 1);
+    one.running.stop().await;
+}
+
+/// Whatever time it took, it has not proven that watches work: after three of them in a row everything is listed.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_comes_late_is_no_watch_that_lasted() {
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, [map("a", 1)]),
+        true => Answer::status(500, "InternalError", "no").after(Duration::from_secs(11)),
+    });
+    let one = One::with(&server, Running::start_as_by_default(|_| {})).await;
+    eventually("listed again", || (server.lists(MAPS).len() == 2).then_some(())).await;
+    let listed = server.lists(MAPS)[1].at;
+    let before = server
+        .watches(MAPS)
+        .iter()
+        .filter(|watch| watch.at < listed)
+        .count();
+    assert_eq!(before, 3);
     one.running.stop().await;
 }
 

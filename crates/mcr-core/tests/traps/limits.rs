@@ -101,3 +101,27 @@ async fn a_first_list_that_holds_too_much_is_never_readable() {
     assert_eq!(server.lists(MAPS).len(), 1);
     one.running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn exactly_the_limit_is_not_too_much() {
+    let server = Server::in_memory(says_nothing_more);
+    let one = One::of(&server).await;
+    one.synced().await;
+    let held = one.cluster.store::<ConfigMap>().unwrap().held_bytes();
+    one.running.stop().await;
+    let server = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(10, []),
+        true => quiet(),
+    });
+    let exact = |settings: &mut FleetSettings| {
+        Arc::make_mut(&mut settings.watch).held_bytes = Some(held);
+    };
+    let one = One::with(&server, Running::start_with(exact)).await;
+    one.synced().await;
+    server.send(MAPS, &event("ADDED", map("a", 1))).await;
+    one.log.becomes(&["+a"]).await;
+    assert!(one.watch.status().problem.is_none());
+    server.send(MAPS, &event("ADDED", map("b", 2))).await;
+    one.problem().await;
+    one.running.stop().await;
+}

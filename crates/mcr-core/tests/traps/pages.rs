@@ -3,12 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use mcr_core::{ClusterSpec, FleetSettings};
 use serde_json::json;
 
 use super::{
-    harness::{MAPS, One, Running, eventually, list, list_object, map, page, quiet},
+    harness::{MAPS, One, Running, bookmark, event, eventually, list, list_object, map, name, page, quiet},
     server::{Answer, Asked, Server, status_object},
 };
+
+/// A page that breaks off after its first object was read: a page is read in parts of 1 MiB.
+fn broken_late() -> Answer {
+    let large = ["broken", "late"].map(|name| {
+        let mut large = map(name, 1);
+        large["data"] = json!({"value": "x".repeat(3 << 18)});
+        large
+    });
+    let whole = list_object(20, large).to_string();
+    Answer::promise(whole.len() + 10, &whole)
+}
 
 /// The continue tokens of the lists, and whether each asked for pages (`limit`), the cache (`0`), or neither.
 fn forms(lists: &[Asked]) -> Vec<String> {
@@ -106,6 +118,189 @@ async fn a_page_that_breaks_off_is_asked_for_with_half_as_many_objects() {
     one.running.stop().await;
 }
 
+/// Neither do its objects stay, nor the memory that they took.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_page_that_broke_off_counts() {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, 2..5) => broken_late(),
+        (false, _) => list(20, [map("c", 3)]),
+        (true, 0) => too_old(),
+        (true, _) => quiet(),
+    });
+    // The first objects of three broken pages would not fit.
+    let limited =
+        |settings: &mut FleetSettings| Arc::make_mut(&mut settings.watch).held_bytes = Some(2 << 20);
+    let one = One::with(&server, Running::start_with(limited)).await;
+    listed_again(&one).await;
+    one.log.becomes(&["+a", "+c"]).await;
+    let problems = one.log.problems();
+    assert!(
+        problems.iter().all(|problem| !problem.contains("held_bytes")),
+        "{problems:?}"
+    );
+    assert_eq!(server.lists(MAPS).len(), 6);
+    one.running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_takes_too_long_is_asked_for_with_half_as_many_objects() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, 2) => Answer::begin().wait(2 * LIMIT),
+        (false, _) => list(20, [map("c", 3)]),
+        (true, 0) => too_old(),
+        (true, _) => quiet(),
+    });
+    let running = Running::start_with(|settings| Arc::make_mut(&mut settings.watch).list_timeout = LIMIT);
+    let one = One::with(&server, running).await;
+    listed_again(&one).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        ["limit 500", "limit 500, token t", "limit 250, token t"]
+    );
+    one.running.stop().await;
+}
+
+/// A page that can't be read says nothing of its size.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_page_that_is_no_list_the_pages_stay_as_large() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => page(20, "t", [map("a", 1)]),
+        1 => Answer::new(200, "application/json", "{\"items\":7}"),
+        _ => list(30, [map("a", 1)]),
+    })
+    .await;
+    listed_again(&one).await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        ["limit 500", "limit 500, token t", "limit 500"]
+    );
+    one.running.stop().await;
+}
+
+/// A list that has not begun can't expire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_page_that_is_refused_with_410_is_no_list_that_expired() {
+    let (server, one) = repeated(|_, nth| match nth {
+        0 => too_old(),
+        _ => list(30, [map("a", 1)]),
+    })
+    .await;
+    listed_again(&one).await;
+    assert_eq!(forms(&server.lists(MAPS))[1..], ["limit 500", "limit 500"]);
+    one.running.stop().await;
+}
+
+/// Once a watch has continued from a list of several versions, all is known, and a later list may come in pages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_watch_has_continued_lists_come_in_pages_again() {
+    for said in [bookmark(95), event("MODIFIED", map("c", 95))] {
+        let server = Server::start(move |asked| match (asked.is_watch(), asked.nth) {
+            (false, 0) => list(10, [map("a", 1)]),
+            (false, 1) => page(20, "t", [map("a", 1)]),
+            (false, 2) => expired("newer"),
+            (false, 3) => list(90, [map("c", 3)]),
+            (false, _) => list(100, [map("c", 95)]),
+            (true, 0) => too_old(),
+            (true, 1) => {
+                let gone = event("ERROR", status_object(410, "Expired", "too old"));
+                Answer::short_watch([&said, &gone])
+            }
+            (true, _) => quiet(),
+        })
+        .await;
+        let one = One::of(&server).await;
+        eventually("listed for the third time", || {
+            (one.watch.status().lists == 3).then_some(())
+        })
+        .await;
+        assert_eq!(
+            forms(&server.lists(MAPS))[3..],
+            ["limit 500, token newer", "limit 500"]
+        );
+        one.running.stop().await;
+    }
+}
+
+/// A page that fails, and asks to wait for so long that much may happen meanwhile.
+fn busy() -> Answer {
+    let status = status_object(503, "ServiceUnavailable", "busy").to_string();
+    let headers = [("content-type", "application/json"), ("retry-after", "60")];
+    Answer::with_headers(503, &headers, status)
+}
+
+/// Its pages would take memory from others for as long as it is down.
+#[tokio::test(start_paused = true)]
+async fn a_list_of_a_cluster_that_goes_down_begins_anew() {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, 2) => busy(),
+        (false, _) => list(30, [map("c", 3)]),
+        (true, 0) => too_old(),
+        (true, _) => quiet(),
+    });
+    let long = |settings: &mut FleetSettings| {
+        Arc::make_mut(&mut settings.watch).retry_cap = Duration::from_secs(600);
+    };
+    let one = One::with(&server, Running::start_with(long)).await;
+    eventually("a page has failed", || {
+        one.log
+            .problems()
+            .iter()
+            .any(|problem| problem.contains("503"))
+            .then_some(())
+    })
+    .await;
+    server.fall_silent();
+    eventually("it is down", || (!one.cluster.state().is_ready()).then_some(())).await;
+    server.speak_again();
+    mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed again", || {
+        (one.watch.status().lists == 2).then_some(())
+    })
+    .await;
+    assert_eq!(
+        forms(&server.lists(MAPS))[1..],
+        ["limit 500", "limit 500, token t", "limit 500"]
+    );
+    one.running.stop().await;
+}
+
+/// The other endpoint may not know the token, and its versions may be others.
+#[tokio::test(start_paused = true)]
+async fn a_list_begins_anew_at_another_endpoint() {
+    let server = Server::in_memory(|asked| match (asked.is_watch(), asked.nth) {
+        (false, 0) => list(10, [map("a", 1)]),
+        (false, 1) => page(20, "t", [map("a", 1)]),
+        (false, _) => busy(),
+        (true, 0) => too_old(),
+        (true, _) => quiet(),
+    });
+    let one = One::of(&server).await;
+    eventually("a page has failed", || {
+        (server.lists(MAPS).len() == 3).then_some(())
+    })
+    .await;
+    let other = Server::in_memory(|asked| match asked.is_watch() {
+        false => list(30, [map("c", 3)]),
+        true => quiet(),
+    });
+    let spec = ClusterSpec::new(name("a"), other.access());
+    one.running.clusters.add(spec);
+    mcr_testkit::waiting::eventually(Duration::from_secs(300), "listed there", || {
+        (one.watch.status().lists == 2).then_some(())
+    })
+    .await;
+    let first = &forms(&other.lists(MAPS))[0];
+    assert!(!first.contains("token"), "{first}");
+    one.log.becomes(&["+a", "+c", "-a"]).await;
+    one.running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
     let (server, one) = repeated(|_, nth| match nth {
@@ -131,19 +326,21 @@ async fn an_expired_list_goes_on_and_is_watched_from_its_first_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_list_without_a_newer_token_begins_anew_in_one_piece() {
-    let (server, one) = repeated(|_, nth| match nth {
-        0 => page(20, "t", [map("a", 1)]),
-        1 => too_old(),
-        _ => list(30, [map("a", 1), map("c", 3)]),
-    })
-    .await;
-    listed_again(&one).await;
-    one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
-    assert_eq!(
-        forms(&server.lists(MAPS))[1..],
-        ["limit 500", "limit 500, token t", ""]
-    );
-    one.running.stop().await;
+    for without in [too_old(), expired("")] {
+        let (server, one) = repeated(move |_, nth| match nth {
+            0 => page(20, "t", [map("a", 1)]),
+            1 => without.clone(),
+            _ => list(30, [map("a", 1), map("c", 3)]),
+        })
+        .await;
+        listed_again(&one).await;
+        one.log.becomes(&["+a", "+b", "+c", "-b"]).await;
+        assert_eq!(
+            forms(&server.lists(MAPS))[1..],
+            ["limit 500", "limit 500, token t", ""]
+        );
+        one.running.stop().await;
+    }
 }
 
 /// Its objects count: each is as new as its page. What changed between the pages is unknown, so another list follows.

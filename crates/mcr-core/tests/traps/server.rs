@@ -271,6 +271,12 @@ impl Server {
         if self.address.port() != 0 {
             return Access::kubeconfig(self.kubeconfig(), Trust::Trusted);
         }
+        Access::from(self.client())
+    }
+
+    /// A client of one in memory.
+    pub(crate) fn client(&self) -> kube::Client {
+        assert_eq!(self.address.port(), 0);
         let shared = self.shared.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let shared = shared.clone();
@@ -283,7 +289,7 @@ impl Server {
                 sender.send_request(request).await
             }
         });
-        Access::from(kube::Client::new(service, "default"))
+        kube::Client::new(service, "default")
     }
 
     pub(crate) fn kubeconfig(&self) -> String {

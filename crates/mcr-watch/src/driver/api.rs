@@ -5,12 +5,24 @@ use std::time::{Duration, SystemTime};
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use mcr_client::{ResponseBody, internal::jitter};
+use mcr_client::{
+    ResponseBody,
+    internal::{HeadTimeout, jitter},
+};
 use mcr_store::parse_status;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{env::DriverEnv, listing::Source};
 use crate::{WatchError, WatchRequest};
+
+/// How much longer than the watch itself its head may take.
+const HEAD_AFTER_END: Duration = Duration::from_secs(30);
+
+/// The time without a head after which an API server is probed that no supervisor probes. As for the clusters of a fleet.
+const PROBE_AFTER: Duration = Duration::from_secs(20);
+
+/// How long such a probe may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a page is asked for by.
 #[derive(Clone, Copy)]
@@ -83,10 +95,35 @@ pub(super) async fn start_watch(
         ("resourceVersion", resource_version),
         ("timeoutSeconds", &seconds),
     ];
-    let response = env.transport.send(get(kind, kind.accept_watch(), query)?).await;
+    let mut request = get(kind, kind.accept_watch(), query)?;
+    // Some servers send the head only with the end of the watch.
+    request
+        .extensions_mut()
+        .insert(HeadTimeout(lifetime + HEAD_AFTER_END));
+    let response = env.transport.send(request).await;
     let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
     let accepted = check_status(response).await;
     Ok(accepted.map(Response::into_body).map_err(|refusal| refusal.error))
+}
+
+/// Resolves when the API server answers nothing any more. For a watch that waits for its head, if no supervisor probes the
+/// cluster.
+pub(super) async fn silent(env: &DriverEnv, kind: &WatchRequest) -> WatchError {
+    loop {
+        sleep(PROBE_AFTER).await;
+        let probe = PageRequest {
+            kind,
+            source: Source::Pages,
+            size: 1,
+            continue_token: None,
+        };
+        // A server that refuses is not silent.
+        match timeout(PROBE_TIMEOUT, send_list(env, probe)).await {
+            Err(_) => return WatchError::Timeout(PROBE_AFTER + PROBE_TIMEOUT),
+            Ok(Err(PageError::Refused(error @ WatchError::Transport(_)))) => return error,
+            Ok(_) => {}
+        }
+    }
 }
 
 /// Builds the GET request for a kind, with its selectors and these query parameters.

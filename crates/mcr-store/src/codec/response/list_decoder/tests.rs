@@ -109,6 +109,8 @@ fn a_list_reads_the_same_wherever_it_is_cut() {
         r#"{"a","b"}"#,
         r#"{"\ud800":1}"#,
         r#"{"a":"\ud800","items":[{"\ud800":1,"metadata":{"name":"a"}}],"metadata":{"resourceVersion":"1"}}"#,
+        // Backslashes before a quote, before a letter, and before another one, each at the end of a string and within.
+        r#"{"a":["\\","\"","\n","\\\"x","x\n"],"items":["\\",{"metadata":{"name":"a"},"data":{"k":"\n","l":"\\\"","m":"\"\\"}}],"metadata":{"resourceVersion":"1"}}"#,
         r#"[{"resourceVersion":"1"},[]]"#,
         "\"list\"",
         "12",
@@ -184,9 +186,18 @@ fn a_single_value_longer_than_16_mib_is_refused() {
         assert_eq!(endless(before, byte), Some(ListError::TooLong), "{before}");
     }
     assert_eq!(in_mib(&too_long), Err(ListError::TooLong));
+    // As long as a value may be, and one byte more, whether the first part or a later one makes it so long.
+    let opening = list_of([]).len() - 2;
     let longer = of_length(longest + 100);
-    let cut_off = &longer[..longer.len() - 4];
-    assert_eq!(in_parts([cut_off]).err(), Some(ListError::TooLong));
+    for (len, error) in [(MAX_VALUE, None), (MAX_VALUE + 1, Some(ListError::TooLong))] {
+        for first in [opening + 1, opening + len] {
+            let mut list = ListDecoder::default();
+            list.buffer().extend(&longer[..first]);
+            let begun = list.read().err();
+            list.buffer().extend(&longer[first..opening + len]);
+            assert_eq!(begun.or(list.read().err()), error, "{len} bytes, {first} first");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! The memory that lists may take together while they are read.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use mcr_core::{Cluster, FleetSettings, WatchHandle, WatchRequest};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    harness::*,
+    server::{Answer, Server, status_object},
+};
+
+const MIB: usize = 1 << 20;
+
+/// The lists of the fleet may take so much. Each begins with 1 MiB.
+fn fleet_lists(bytes: usize) -> impl FnOnce(&mut FleetSettings) {
+    move |settings| Arc::make_mut(&mut settings.watch).fleet_list_bytes = bytes
+}
+
+fn large_map(name: &str, field: &str, bytes: usize) -> Value {
+    let mut map = map(name, 1);
+    map[field] = json!({"value": "x".repeat(bytes)});
+    map
+}
+
+/// An answer that comes at once but for its end, and then a blank every 20 seconds. It ends after 160 seconds.
+fn slow(body: &Value) -> Answer {
+    let whole = body.to_string();
+    let (first, last) = whole.split_at(whole.len() - 3);
+    let blanks = (0..8).fold(Answer::begin().chunk(first), |answer, _| {
+        answer.wait(Duration::from_secs(20)).chunk(" ")
+    });
+    blanks.chunk(last).end()
+}
+
+/// Follows Secrets until their list is being read, and ConfigMaps after that.
+async fn secrets_then_maps(server: &Server, cluster: &Cluster) -> (WatchHandle, WatchHandle, Arc<Log>) {
+    let (secrets, _) = follow(cluster, WatchRequest::of::<Secret>());
+    eventually("Secrets are being listed", || {
+        (server.lists(SECRETS).len() == 1).then_some(())
+    })
+    .await;
+    for_millis(1_000).await;
+    let (maps, log) = follow(cluster, WatchRequest::of::<ConfigMap>());
+    (secrets, maps, log)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_trickles_in_gives_back_what_it_does_not_use() {
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
+        (SECRETS, false) => slow(&list_object(10, [map("slow", 1)])),
+        (_, false) => list(10, [map("a", 1)]),
+        (_, true) => quiet(),
+    });
+    let running = Running::start_with(fleet_lists(3 * MIB / 2));
+    let cluster = running.join_by("a", server.access()).await;
+    let (_secrets, maps, _) = secrets_then_maps(&server, &cluster).await;
+    let began = Instant::now();
+    synced(&maps).await;
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    running.stop().await;
+}
+
+/// Each attempt would transfer all of it again, for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_needs_more_than_is_left_waits_until_there_is_enough() {
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch()) {
+        // One object, so that its bytes wait in the buffer.
+        (SECRETS, false) => slow(&list_object(10, [large_map("slow", "data", 11 * MIB / 5)])),
+        (_, false) => list(10, [large_map("a", "data", 11 * MIB / 5)]),
+        (_, true) => quiet(),
+    });
+    let running = Running::start_with(fleet_lists(4 * MIB));
+    let cluster = running.join_by("a", server.access()).await;
+    let (secrets, maps, log) = secrets_then_maps(&server, &cluster).await;
+    let problem = problem(&log).await;
+    assert!(problem.contains("WatchSettings::fleet_list_bytes"), "{problem}");
+    for_millis(100_000).await;
+    assert_eq!(server.lists(MAPS).len(), 1);
+    assert!(!maps.status().synced);
+    mcr_testkit::waiting::eventually(Duration::from_secs(600), "all is listed", || {
+        (secrets.status().synced && maps.status().synced).then_some(())
+    })
+    .await;
+    assert_eq!(server.lists(MAPS).len(), 2);
+    running.stop().await;
+}
+
+/// Pages that have arrived keep their memory. The rest goes to others.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_pauses_between_pages_keeps_nobody_waiting() {
+    let server = Server::in_memory(|asked| match (asked.path.as_str(), asked.is_watch(), asked.nth) {
+        (SECRETS, false, 0) => page(10, "t", [map("a", 1)]),
+        (SECRETS, false, 1) => {
+            let status = status_object(503, "ServiceUnavailable", "busy").to_string();
+            let headers = [("content-type", "application/json"), ("retry-after", "60")];
+            Answer::with_headers(503, &headers, status)
+        }
+        (_, false, _) => list(10, [map("b", 1)]),
+        (_, true, _) => quiet(),
+    });
+    // Room for one list that begins, beside a page that is kept.
+    let running = Running::start_with(fleet_lists(3 * MIB / 2));
+    let cluster = running.join_by("a", server.access()).await;
+    let (secrets, log) = follow(&cluster, WatchRequest::of::<Secret>());
+    let problem = problem(&log).await;
+    assert!(problem.contains("503"), "{problem}");
+    let (maps, _) = follow(&cluster, WatchRequest::of::<ConfigMap>());
+    let began = Instant::now();
+    synced(&maps).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    mcr_testkit::waiting::eventually(Duration::from_secs(120), "Secrets are listed", || {
+        secrets.status().synced.then_some(())
+    })
+    .await;
+    log.becomes(&["+a", "+b"]).await;
+    running.stop().await;
+}
+
+/// A list takes the memory of one part of its body and of its objects, not of its body.
+#[tokio::test(start_paused = true)]
+async fn a_body_may_be_larger_than_what_a_list_may_take() {
+    let server = Server::in_memory(|asked| {
+        // Objects are kept without their managed fields.
+        let object = |name: usize| {
+            let mut object = map(&name.to_string(), 1);
+            object["metadata"]["managedFields"] = json!([{"manager": "x".repeat(MIB / 4)}]);
+            object
+        };
+        if asked.is_watch() {
+            quiet()
+        } else {
+            list(10, (0..40).map(object))
+        }
+    });
+    let running = Running::start_with(|settings| {
+        Arc::make_mut(&mut settings.watch).list_bytes = 4 * MIB;
+    });
+    let one = One::with(&server, running).await;
+    one.synced().await;
+    assert_eq!(one.log.problems(), [""; 0]);
+    one.running.stop().await;
+}
