@@ -267,8 +267,8 @@ impl Inventory {
         if let Verdict::Good(mut kubeconfig) = verdict {
             kubeconfig.settle(&self.checks.fleet_policy);
             profile.last = Some(kubeconfig.access);
+            self.settle_text(key);
         }
-        self.settle_text(key);
     }
 
     /// Drops the text of an announced kubeconfig of a Secret.
