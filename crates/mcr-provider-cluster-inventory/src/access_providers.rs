@@ -357,7 +357,8 @@ mod tests {
         assert_eq!(read(&format!("{{{EXEC}}}")).unwrap_err(), E::NoName(0));
         let twice = format!(r#"{{"name": "a", {EXEC}}}, {{"name": "a", {EXEC}}}"#);
         assert_eq!(read(&twice).unwrap_err(), E::Twice("a".into()));
-        let cut = AccessProviders::from_json(r#"{"providers": [{"name": "a", "execConfig": {"args": ["SECRET"#);
+        let cut =
+            AccessProviders::from_json(r#"{"providers": [{"name": "a", "execConfig": {"args": ["SECRET"#);
         assert!(!cut.unwrap_err().to_string().contains("SECRET"));
         assert!(matches!(
             AccessProviders::from_json(r#"{"providers": {"SECRET": 1}}"#),

@@ -16,7 +16,10 @@ use crate::facts::Facts;
 /// depends on the hub only: each replica of a program gives the same one, also after a restart, and a newer profile never takes
 /// a cluster from an older one.
 #[derive(Debug, Default)]
-pub(crate) struct Duplicates(HashMap<Group, BTreeSet<(Option<Time>, Arc<str>)>>);
+pub(crate) struct Duplicates(HashMap<Group, BTreeSet<Age>>);
+
+/// When a profile was created, and its name.
+type Age = (Option<Time>, Arc<str>);
 
 /// A namespace and a member id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -49,7 +49,9 @@ pub enum AccessProvidersError {
     )]
     Json(usize, usize),
     /// An access provider without a name. With its number, from 0.
-    #[error("providers[{0}] has no name; give it the name that ClusterProfiles have in status.accessProviders")]
+    #[error(
+        "providers[{0}] has no name; give it the name that ClusterProfiles have in status.accessProviders"
+    )]
     NoName(usize),
     /// An access provider without a command.
     #[error("the access provider {0:?} has no command; give its execConfig one, the path of the plugin")]
@@ -64,7 +66,9 @@ pub enum AccessProvidersError {
     #[error("there are two access providers {0:?}; remove one")]
     Twice(String),
     /// An unknown policy for arguments.
-    #[error("the profileSourcedCLIArgsPolicy of the access provider {0:?} is none of Ignore and Append; correct it")]
+    #[error(
+        "the profileSourcedCLIArgsPolicy of the access provider {0:?} is none of Ignore and Append; correct it"
+    )]
     ArgsPolicy(String),
     /// An unknown policy for environment variables.
     #[error(

@@ -162,10 +162,7 @@ impl Facts {
 fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
     let status = profile.status.as_ref();
     let own = [
-        (
-            VERSION_PROPERTY,
-            status.map(|status| &*status.version.kubernetes),
-        ),
+        (VERSION_PROPERTY, status.map(|status| &*status.version.kubernetes)),
         (MANAGER_PROPERTY, Some(&*profile.spec.cluster_manager.name)),
         (DISPLAY_NAME_PROPERTY, Some(&*profile.spec.display_name)),
         (NAMESPACE_PROPERTY, profile.metadata.namespace.as_deref()),

@@ -212,7 +212,11 @@ impl Inventory {
         let known = self.profiles.remove(key);
         // An earlier discovery may have announced it.
         let earlier = self.memory.forget(key);
-        if earlier || known.as_ref().is_some_and(|known| !matches!(known.said, Said::Nothing)) {
+        if earlier
+            || known
+                .as_ref()
+                .is_some_and(|known| !matches!(known.said, Said::Nothing))
+        {
             changes.extend(self.name(key).map(Change::Remove));
         }
         let Some(known) = known else { return };

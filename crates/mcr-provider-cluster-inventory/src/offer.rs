@@ -95,7 +95,10 @@ fn nothing(offered: &[AccessProvider], providers: &AccessProviders) -> String {
 
 fn kubeconfig(provider: &AccessProviderConfig, cluster: &Cluster) -> Result<Value, String> {
     let extension = |name: &str| {
-        let extension = cluster.extensions.iter().find(|extension| extension.name == name)?;
+        let extension = cluster
+            .extensions
+            .iter()
+            .find(|extension| extension.name == name)?;
         Some(&extension.extension)
     };
     let args = args(provider, extension(ARGS_EXTENSION))?;

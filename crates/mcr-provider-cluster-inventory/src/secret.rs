@@ -75,7 +75,9 @@ impl SecretFacts {
             }
         };
         let data = secret.data.and_then(|mut data| data.remove(KUBECONFIG_KEY));
-        let decoded = data.filter(|data| !data.is_empty()).map(|data| STANDARD.decode(data));
+        let decoded = data
+            .filter(|data| !data.is_empty())
+            .map(|data| STANDARD.decode(data));
         Self {
             profile: secret
                 .metadata
@@ -141,10 +143,7 @@ impl Checks {
         let mut access = KubeconfigAccess::new("", Trust::Untrusted);
         access.yaml = text;
         check_announced(&access, self.policy.as_ref(), &self.fleet_policy)?;
-        Ok(Kubeconfig {
-            access,
-            fingerprint,
-        })
+        Ok(Kubeconfig { access, fingerprint })
     }
 }
 

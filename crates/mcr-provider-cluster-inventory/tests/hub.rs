@@ -12,9 +12,7 @@ use mcr_provider_cluster_inventory::{
 };
 use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
 use serde_json::{Value, json};
-use support::{
-    Heard, PROFILES, builder, change, condition, crd, hub, hub_of, profile, providers, secret,
-};
+use support::{Heard, PROFILES, builder, change, condition, crd, hub, hub_of, profile, providers, secret};
 
 const SERVER: &str = "https://192.0.2.1:6443";
 
@@ -80,7 +78,8 @@ async fn inventory_17_hubs_of_v1alpha1_and_of_v1alpha2_are_read_as_the_newest_th
 async fn inventory_17_access_providers_win_and_credential_providers_are_a_fallback() {
     let hub = hub();
     let mut both = old_profile("both");
-    both["status"]["accessProviders"] = json!([{"name": "p", "cluster": {"server": "https://192.0.2.2:6443"}}]);
+    both["status"]["accessProviders"] =
+        json!([{"name": "p", "cluster": {"server": "https://192.0.2.2:6443"}}]);
     hub.create(both).unwrap();
     let old = builder(&hub).access_providers(providers()).v1alpha1();
     let mut heard = Heard::of(&old.build().unwrap());
@@ -92,7 +91,9 @@ async fn inventory_17_access_providers_win_and_credential_providers_are_a_fallba
     let new = Heard::of(&provider(&hub)).until("synced").await;
     assert!(
         new.contains(&"+both".to_owned())
-            && new.iter().any(|line| line.starts_with("~old: the cluster is ready, but can't be reached yet")),
+            && new
+                .iter()
+                .any(|line| line.starts_with("~old: the cluster is ready, but can't be reached yet")),
         "{new:?}"
     );
 }
@@ -239,7 +240,12 @@ async fn inventory_17_a_profile_that_goes_takes_its_cluster_along_at_once() {
 #[tokio::test]
 async fn what_is_not_selected_is_not_announced_and_leaves() {
     let hub = hub();
-    for (name, manager, region) in [("a", "ocm", "eu"), ("b", "karmada", "eu"), ("c", "ocm", "us"), ("d", "ocm", "eu")] {
+    for (name, manager, region) in [
+        ("a", "ocm", "eu"),
+        ("b", "karmada", "eu"),
+        ("c", "ocm", "us"),
+        ("d", "ocm", "eu"),
+    ] {
         let mut profile = profile("default", name, SERVER);
         profile["spec"]["clusterManager"]["name"] = manager.into();
         profile["metadata"]["labels"]["region"] = region.into();
@@ -258,7 +264,11 @@ async fn what_is_not_selected_is_not_announced_and_leaves() {
         there["metadata"]["labels"]["region"] = "us".into()
     });
     assert_eq!(heard.line().await, "-a");
-    assert!(hub.audit().events().any(|event| event.is_list("clusterprofiles") && event.uri.contains("labelSelector=region%3Deu")));
+    assert!(
+        hub.audit()
+            .events()
+            .any(|event| event.is_list("clusterprofiles") && event.uri.contains("labelSelector=region%3Deu"))
+    );
 }
 
 #[tokio::test]
@@ -313,7 +323,10 @@ async fn secrets_of_the_consumer_are_followed_and_no_others_are_asked_for() {
         .unwrap();
     let mut heard = Heard::of(&provider);
     let said = heard.until("synced").await;
-    assert!(said.len() == 2 && said[0].starts_with("~a: the cluster is ready, but"), "{said:?}");
+    assert!(
+        said.len() == 2 && said[0].starts_with("~a: the cluster is ready, but"),
+        "{said:?}"
+    );
     hub.create(secret("default", "a", kubeconfig("one"))).unwrap();
     let Change::Upsert(spec) = heard.next().await else {
         panic!()
@@ -332,9 +345,21 @@ async fn secrets_of_the_consumer_are_followed_and_no_others_are_asked_for() {
     assert!(text(&spec).contains("token: two"));
     hub.delete("secrets", "default/a-for-me").unwrap();
     let gone = heard.line().await;
-    assert!(gone.starts_with("!a: ClusterProfile default/a: no Secret in namespace default"), "{gone}");
-    for event in hub.audit().events().filter(|event| event.resource == "secrets" && event.user == "provider") {
-        assert!(event.uri.contains("labelSelector=x-k8s.io%2Fcluster-inventory-consumer%3Dme"), "{event:?}");
+    assert!(
+        gone.starts_with("!a: ClusterProfile default/a: no Secret in namespace default"),
+        "{gone}"
+    );
+    for event in hub
+        .audit()
+        .events()
+        .filter(|event| event.resource == "secrets" && event.user == "provider")
+    {
+        assert!(
+            event
+                .uri
+                .contains("labelSelector=x-k8s.io%2Fcluster-inventory-consumer%3Dme"),
+            "{event:?}"
+        );
     }
 }
 
@@ -360,7 +385,9 @@ async fn hostile_profiles_concern_only_their_own_cluster() {
     add("ca", "certificate-authority-data", |there| {
         there["status"]["accessProviders"][0]["cluster"]["certificate-authority-data"] = "c2VzYW1l".into();
     });
-    add("form", "", |there| there["status"]["accessProviders"] = "sesame".into());
+    add("form", "", |there| {
+        there["status"]["accessProviders"] = "sesame".into()
+    });
     add("deep", "", |there| {
         let mut deep = json!("sesame");
         for _ in 0..100 {
@@ -403,10 +430,7 @@ async fn a_hub_that_changes_its_version_is_listed_again() {
         heard.error().await,
         "the hub serves ClusterProfiles as v1alpha2 now, and as v1alpha1 no more; they are listed again"
     );
-    assert_eq!(
-        Heard::of(&provider).until("synced").await,
-        ["+a", "synced"]
-    );
+    assert_eq!(Heard::of(&provider).until("synced").await, ["+a", "synced"]);
 }
 
 #[tokio::test]
@@ -447,7 +471,9 @@ async fn broken_watches_change_nothing() {
 async fn wrong_options_are_refused_with_what_to_do() {
     use ClusterInventoryError as E;
     let hub = hub();
-    let error = |builder: mcr_provider_cluster_inventory::ClusterInventoryProviderBuilder| builder.build().unwrap_err();
+    let error = |builder: mcr_provider_cluster_inventory::ClusterInventoryProviderBuilder| {
+        builder.build().unwrap_err()
+    };
     let good = || builder(&hub).access_providers(providers());
     assert_eq!(
         error(ClusterInventoryProvider::builder().access_providers(providers())),
@@ -490,6 +516,12 @@ async fn the_provider_says_where_it_looks_and_shows_no_argument() {
         ),
         "{searched}"
     );
-    let shown = format!("{:?}", builder(&hub).access_providers(providers()).build().unwrap());
-    assert!(shown.contains("ControlPlaneHealthy") && shown.contains("\"p\"") && !shown.contains("SECRET"), "{shown}");
+    let shown = format!(
+        "{:?}",
+        builder(&hub).access_providers(providers()).build().unwrap()
+    );
+    assert!(
+        shown.contains("ControlPlaneHealthy") && shown.contains("\"p\"") && !shown.contains("SECRET"),
+        "{shown}"
+    );
 }

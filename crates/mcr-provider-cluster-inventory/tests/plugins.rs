@@ -10,15 +10,17 @@ use std::{fs, path::PathBuf};
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr_core::{ClusterState, Fleet, WatchRequest};
 use mcr_provider_cluster_inventory::{
-    ARGS_EXTENSION, AccessProviderConfig, AccessProviders, ArgsPolicy, ClusterInventoryProvider, ENV_EXTENSION,
-    EXEC_EXTENSION, EnvPolicy,
+    ARGS_EXTENSION, AccessProviderConfig, AccessProviders, ArgsPolicy, ClusterInventoryProvider,
+    ENV_EXTENSION, EXEC_EXTENSION, EnvPolicy,
 };
 use mcr_testkit::{
     sim::{SimCluster, SimFleet, SimRule, SimUser},
     waiting::{self, Background},
 };
 use serde_json::{Value, json};
-use support::{Folder, PATIENCE, PROFILES, base64, change, condition, extended, hub, locally, profile, timed};
+use support::{
+    Folder, PATIENCE, PROFILES, base64, change, condition, extended, hub, locally, profile, timed,
+};
 
 /// A hub, members, and a fleet that reaches them with a plugin.
 struct World {
@@ -163,8 +165,14 @@ async fn inventory_17_a_thousand_status_only_updates_engage_nothing_anew_and_lis
     let before = member.audit().mark();
     for beat in 0..1000 {
         change(&world.hub, PROFILES, "default/a", |there| {
-            let time = format!("2026-01-01T{:02}:{:02}:{:02}Z", beat / 3600, beat / 60 % 60, beat % 60);
-            there["status"]["conditions"] = json!([condition("ControlPlaneHealthy", "True", &format!("beat {beat}"))]);
+            let time = format!(
+                "2026-01-01T{:02}:{:02}:{:02}Z",
+                beat / 3600,
+                beat / 60 % 60,
+                beat % 60
+            );
+            there["status"]["conditions"] =
+                json!([condition("ControlPlaneHealthy", "True", &format!("beat {beat}"))]);
             there["status"]["conditions"][0]["lastTransitionTime"] = time.clone().into();
             there["status"]["properties"][0]["lastObservedTime"] = time.into();
         });
@@ -173,14 +181,25 @@ async fn inventory_17_a_thousand_status_only_updates_engage_nothing_anew_and_lis
         there["status"]["properties"][0]["value"] = "last".into();
     });
     eventually("the last one has arrived", || {
-        world.fleet.get("a").is_ok_and(|cluster| cluster.property("region").as_deref() == Some("last"))
+        world
+            .fleet
+            .get("a")
+            .is_ok_and(|cluster| cluster.property("region").as_deref() == Some("last"))
     })
     .await;
     let now = world.fleet.get("a").unwrap();
     assert!(now.is_same(&cluster), "it was never engaged anew");
     assert_eq!(now.state(), ClusterState::Ready);
-    assert_eq!(world.hub.audit().since(hub).count(|event| event.verb == "list"), 0, "in the hub");
-    assert_eq!(member.audit().since(before).count(|event| event.verb == "list"), 0, "in the member");
+    assert_eq!(
+        world.hub.audit().since(hub).count(|event| event.verb == "list"),
+        0,
+        "in the hub"
+    );
+    assert_eq!(
+        member.audit().since(before).count(|event| event.verb == "list"),
+        0,
+        "in the member"
+    );
     assert_eq!(world.lists("a"), 1);
     assert_eq!(world.runs(), ["get||a"]);
     drop(maps);
@@ -205,7 +224,10 @@ async fn inventory_17_a_plugin_runs_once_until_its_credential_is_refused() {
     assert!(member.remove_user(&member.admin_token()));
     member.end_watches();
     eventually("the new token is used", || {
-        member.audit().count(|event| event.user == "second" && event.is_watch_start("configmaps")) > 0
+        member
+            .audit()
+            .count(|event| event.user == "second" && event.is_watch_start("configmaps"))
+            > 0
     })
     .await;
     assert_eq!(world.runs(), ["get||a", "get||a", "get||b"]);
@@ -235,7 +257,10 @@ async fn inventory_17_a_cluster_that_is_unhealthy_for_a_while_is_the_same_one_af
     .await;
     health("True");
     world.ready("a").await;
-    assert!(world.fleet.get("a").unwrap().is_same(&cluster), "it kept what it knew");
+    assert!(
+        world.fleet.get("a").unwrap().is_same(&cluster),
+        "it kept what it knew"
+    );
     drop(maps);
     world.running.stop().await;
 }
@@ -246,7 +271,8 @@ async fn a_plugin_that_the_fleet_does_not_allow_is_never_run() {
     let ran: PathBuf = folder.0.join("ran");
     let plugin = folder.plugin(&format!("touch {}", ran.display()));
     let hub = hub();
-    hub.create(profile("default", "a", "https://192.0.2.1:1")).unwrap();
+    hub.create(profile("default", "a", "https://192.0.2.1:1"))
+        .unwrap();
     let config = AccessProviderConfig::new("p", plugin.to_str().unwrap());
     let provider = timed(ClusterInventoryProvider::builder())
         .client(hub.client())

@@ -83,10 +83,12 @@ fn each_field_of_the_published_schema_is_here_with_the_same_type_and_no_other() 
         let full = full(version);
         // A field of another type can't be decoded, and one of another name is lost.
         let decoded = match version {
-            "v1alpha1" => {
-                serde_json::to_value(serde_json::from_value::<v1alpha1::ClusterProfile>(full.clone()).unwrap())
-            }
-            _ => serde_json::to_value(serde_json::from_value::<v1alpha2::ClusterProfile>(full.clone()).unwrap()),
+            "v1alpha1" => serde_json::to_value(
+                serde_json::from_value::<v1alpha1::ClusterProfile>(full.clone()).unwrap(),
+            ),
+            _ => serde_json::to_value(
+                serde_json::from_value::<v1alpha2::ClusterProfile>(full.clone()).unwrap(),
+            ),
         };
         let (mut published, mut ours) = (BTreeSet::new(), BTreeSet::new());
         paths(&full, "", &mut published);

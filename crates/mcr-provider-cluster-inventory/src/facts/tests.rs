@@ -1,10 +1,12 @@
-
 use super::*;
 use crate::access_providers::AccessProviderConfig;
 use serde_json::{Value, json};
 
 fn lens() -> Lens {
-    let providers = [AccessProviderConfig::new("p", "/p"), AccessProviderConfig::new("q", "/q")];
+    let providers = [
+        AccessProviderConfig::new("p", "/p"),
+        AccessProviderConfig::new("q", "/q"),
+    ];
     Lens {
         served: Served::V1Alpha2,
         selection: Arc::default(),
@@ -86,7 +88,9 @@ fn ready_goes_by_the_condition_and_by_a_predicate() {
             ready,
             ..Selection::default()
         });
-        lens.of(&serde_json::from_value(profile).unwrap(), &[]).unwrap().state
+        lens.of(&serde_json::from_value(profile).unwrap(), &[])
+            .unwrap()
+            .state
     };
     let by = |type_: &str| Ready::Condition(type_.into());
     let healthy = || by("ControlPlaneHealthy");
@@ -107,10 +111,14 @@ fn ready_goes_by_the_condition_and_by_a_predicate() {
         state(json!([condition("False", ""), joined]), by("Joined")),
         State::Ready
     );
-    let yes = Ready::Predicate(Arc::new(|profile: &ClusterProfile| profile.property("region") == Some("eu")));
+    let yes = Ready::Predicate(Arc::new(|profile: &ClusterProfile| {
+        profile.property("region") == Some("eu")
+    }));
     assert_eq!(state(json!([]), yes), State::Ready);
     let no = Ready::Predicate(Arc::new(|_: &ClusterProfile| false));
-    assert!(matches!(state(json!([condition("True", "")]), no), State::Unready(why) if why.contains("ready_when")));
+    assert!(
+        matches!(state(json!([condition("True", "")]), no), State::Unready(why) if why.contains("ready_when"))
+    );
     let State::Unready(long) = state(json!([condition("False", &"x".repeat(30_000))]), healthy()) else {
         panic!()
     };
@@ -134,7 +142,10 @@ fn access_providers_win_over_credential_providers_of_the_same_name() {
     let server = |offer: Offer| match offer {
         Offer::Kubeconfig(text) => {
             let text: Value = serde_json::from_slice(&text).unwrap();
-            text["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned()
+            text["clusters"][0]["cluster"]["server"]
+                .as_str()
+                .unwrap()
+                .to_owned()
         }
         other => format!("{other:?}"),
     };
@@ -166,9 +177,13 @@ fn what_is_not_selected_has_no_facts() {
         lens.of(&serde_json::from_value(new()).unwrap(), &[]).is_some()
     };
     assert!(with(|_| {}));
-    assert!(with(|selection| selection.managers = vec!["other".into(), "ocm".into()]));
+    assert!(with(
+        |selection| selection.managers = vec!["other".into(), "ocm".into()]
+    ));
     assert!(!with(|selection| selection.managers = vec!["other".into()]));
-    assert!(!with(|selection| selection.select = Some(Arc::new(|profile| profile.property("region").is_none()))));
+    assert!(!with(
+        |selection| selection.select = Some(Arc::new(|profile| profile.property("region").is_none()))
+    ));
     let mut deleted = new();
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     assert_eq!(lens().of(&serde_json::from_value(deleted).unwrap(), &[]), None);

@@ -131,7 +131,9 @@ fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
     );
     let engaged = inventory.profile(&key("a"), ready("u", "one"));
     assert_eq!(shown(&engaged), ["+a one"]);
-    let Change::Upsert(spec) = &engaged[0] else { panic!() };
+    let Change::Upsert(spec) = &engaged[0] else {
+        panic!()
+    };
     assert_eq!(spec.identity.as_deref(), Some("u"));
     assert_eq!(spec.properties["manager"], "ocm");
     assert_eq!(
@@ -139,10 +141,19 @@ fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
         [""; 0],
         "nothing has changed"
     );
-    assert_eq!(shown(&inventory.profile(&key("a"), ready("u", "two"))), ["+a two"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "two"))),
+        ["+a two"]
+    );
     assert_eq!(shown(&inventory.profile_gone(&key("a"))), ["-a"]);
     assert_eq!(shown(&inventory.profile_gone(&key("a"))), [""; 0]);
-    assert!(inventory.profiles.is_empty() && inventory.duplicates.all(&Group::of(&key("a"), &member("u", "m", 0)).unwrap()).is_empty());
+    assert!(
+        inventory.profiles.is_empty()
+            && inventory
+                .duplicates
+                .all(&Group::of(&key("a"), &member("u", "m", 0)).unwrap())
+                .is_empty()
+    );
 }
 
 #[test]
@@ -159,14 +170,23 @@ fn health_that_goes_suspends_and_keeps_the_access_and_health_that_is_not_known_t
         shown(&suspended),
         ["~a: the condition ControlPlaneHealthy is False (Well)"]
     );
-    let Change::Upsert(spec) = &suspended[0] else { panic!() };
-    assert_eq!(server(spec), "one", "the same access, so that the fleet keeps what it knows");
+    let Change::Upsert(spec) = &suspended[0] else {
+        panic!()
+    };
+    assert_eq!(
+        server(spec),
+        "one",
+        "the same access, so that the fleet keeps what it knows"
+    );
     assert_eq!(
         shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
         ["~a: the condition ControlPlaneHealthy is Unknown (Well)"],
         "it is not engaged now"
     );
-    assert_eq!(shown(&inventory.profile(&key("a"), healthy("u", "True"))), ["+a one"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "True"))),
+        ["+a one"]
+    );
 }
 
 #[test]
@@ -175,7 +195,10 @@ fn access_that_goes_takes_nothing_from_an_engaged_cluster() {
     inventory.profile(&key("a"), ready("u", "one"));
     let gone = format!("!a: ClusterProfile fleet/a: {NO_ACCESS}");
     assert_eq!(shown(&inventory.profile(&key("a"), without_access("u"))), [gone]);
-    assert_eq!(shown(&inventory.profile(&key("a"), ready("u", "one"))), ["+a one"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
     let mut wrong = profile("u", "one");
     wrong["status"]["accessProviders"][0]["cluster"]["server"] = "SECRET".into();
     let broken = shown(&inventory.profile(&key("a"), facts(wrong)));
@@ -193,7 +216,9 @@ fn a_plugin_that_the_fleet_does_not_allow_is_explained() {
     let mut inventory = Inventory::new(false, None, Checks::default(), Arc::default());
     let broken = shown(&inventory.profile(&key("a"), ready("u", "one")));
     assert!(
-        broken[0].starts_with("!a") && broken[0].contains("/plugins/p") && broken[0].contains("FleetSettings::access_policy"),
+        broken[0].starts_with("!a")
+            && broken[0].contains("/plugins/p")
+            && broken[0].contains("FleetSettings::access_policy"),
         "{broken:?}"
     );
 }
@@ -208,13 +233,19 @@ fn a_waiting_cluster_that_is_broken_does_not_wait_any_more() {
     let mut inventory = synced();
     inventory.profile(&key("a"), without_access("u"));
     let said = shown(&inventory.profile(&key("a"), broken()));
-    assert!(said.len() == 2 && said[0] == "-a" && said[1].starts_with("!a"), "{said:?}");
+    assert!(
+        said.len() == 2 && said[0] == "-a" && said[1].starts_with("!a"),
+        "{said:?}"
+    );
     // One that was engaged goes on with what it had.
     let mut inventory = synced();
     inventory.profile(&key("a"), ready("u", "one"));
     inventory.profile(&key("a"), healthy("u", "False"));
     let said = shown(&inventory.profile(&key("a"), broken()));
-    assert!(said.len() == 2 && said[0] == "+a one" && said[1].starts_with("!a"), "{said:?}");
+    assert!(
+        said.len() == 2 && said[0] == "+a one" && said[1].starts_with("!a"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -245,7 +276,11 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
         );
         assert_eq!(
             shown(&inventory.profile_gone(&key("old"))),
-            ["-old".to_owned(), duplicate("third", "young"), "+young one".to_owned()]
+            [
+                "-old".to_owned(),
+                duplicate("third", "young"),
+                "+young one".to_owned()
+            ]
         );
         // One that turns out to be another cluster.
         assert_eq!(
@@ -268,8 +303,14 @@ fn of_two_profiles_of_the_same_cluster_the_older_counts() {
 #[test]
 fn an_empty_member_id_is_none() {
     let mut inventory = synced();
-    assert_eq!(shown(&inventory.profile(&key("a"), member("a", "", 1))), ["+a one"]);
-    assert_eq!(shown(&inventory.profile(&key("b"), member("b", "", 2))), ["+b one"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), member("a", "", 1))),
+        ["+a one"]
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("b"), member("b", "", 2))),
+        ["+b one"]
+    );
 }
 
 #[test]
@@ -315,9 +356,15 @@ fn a_profile_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
     let told = "!a: ClusterProfile fleet/a: not a ClusterProfile";
     let mut inventory = synced();
     assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
-    assert_eq!(shown(&inventory.profile(&key("a"), ready("u", "one"))), ["+a one"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
     assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
-    assert_eq!(shown(&inventory.profile(&key("a"), ready("u", "one"))), ["+a one"]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
     inventory.profile(&key("a"), unreadable());
     assert_eq!(
         shown(&inventory.profile(&key("a"), ready("v", "two"))),

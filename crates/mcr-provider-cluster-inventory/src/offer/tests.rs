@@ -131,10 +131,7 @@ fn the_environment_of_a_profile_follows_the_policy() {
         env(EnvPolicy::AppendIfNotExists, more.clone()),
         "OWN=own BOTH=own A=1 Z=z"
     );
-    assert_eq!(
-        env(EnvPolicy::Replace, more),
-        "OWN=own BOTH=theirs A=1 Z=z"
-    );
+    assert_eq!(env(EnvPolicy::Replace, more), "OWN=own BOTH=theirs A=1 Z=z");
     for policy in [EnvPolicy::AppendIfNotExists, EnvPolicy::Replace] {
         for wrong in [json!(["A=1"]), json!({"A": null}), json!({"A": {}})] {
             let why = env(policy, wrong);
@@ -157,7 +154,10 @@ fn the_plugin_gets_the_cluster_and_its_configuration_only_with_provide_cluster_i
     let without = of(&offered, std::slice::from_ref(&config));
     assert_eq!(exec(&without)["provideClusterInfo"], false);
     assert!(!text(&without).to_string().contains("clusterName"));
-    let with = of(&offered, &[config.provide_cluster_info(true).install_hint("get it")]);
+    let with = of(
+        &offered,
+        &[config.provide_cluster_info(true).install_hint("get it")],
+    );
     assert_eq!(exec(&with)["provideClusterInfo"], true);
     assert_eq!(exec(&with)["interactiveMode"], "Never");
     assert_eq!(exec(&with)["installHint"], "get it");
@@ -186,14 +186,23 @@ fn everything_of_the_cluster_is_in_the_kubeconfig() {
     );
     let providers = AccessProviders::new([config]).unwrap();
     let file = Offer::of(&[offered], &providers, |name| name == "p");
-    assert!(matches!(&file, Offer::Bad(why) if why.contains("names a file")), "{file:?}");
+    assert!(
+        matches!(&file, Offer::Bad(why) if why.contains("names a file")),
+        "{file:?}"
+    );
 }
 
 #[test]
 fn no_argument_and_no_value_is_shown() {
     let config = provider(ArgsPolicy::Append, EnvPolicy::Replace);
     let offer = of(
-        &[access("p", &[(ARGS_EXTENSION, json!(["SECRET"])), (ENV_EXTENSION, json!({"A": "SECRET"}))])],
+        &[access(
+            "p",
+            &[
+                (ARGS_EXTENSION, json!(["SECRET"])),
+                (ENV_EXTENSION, json!({"A": "SECRET"})),
+            ],
+        )],
         &[config],
     );
     assert!(text(&offer).to_string().contains("SECRET"));

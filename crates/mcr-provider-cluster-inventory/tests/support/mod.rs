@@ -40,7 +40,10 @@ pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
     AccessPolicy::default()
         .addresses(AddressPolicy::default().allow_loopback(true))
         .credential_plugins(CredentialPluginPolicy::Allowlist(
-            plugins.iter().map(|plugin| plugin.to_path_buf()).collect::<BTreeSet<_>>(),
+            plugins
+                .iter()
+                .map(|plugin| plugin.to_path_buf())
+                .collect::<BTreeSet<_>>(),
         ))
 }
 
