@@ -101,6 +101,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// In whatever order profiles come and go, the oldest of those that are there counts.
         #[test]
         fn the_oldest_counts_in_whatever_order_they_come(

@@ -255,12 +255,16 @@ async fn inventory_17_a_cluster_that_is_unhealthy_for_a_while_is_the_same_one_af
         matches!(world.state("a"), Some(ClusterState::Suspended { reason }) if reason.contains("ControlPlaneHealthy is False"))
     })
     .await;
+    let member = world.members.get("a").unwrap();
+    eventually("nothing is watched", || member.watches() == 0).await;
     health("True");
     world.ready("a").await;
     assert!(
         world.fleet.get("a").unwrap().is_same(&cluster),
         "it kept what it knew"
     );
+    eventually("its objects are watched again", || member.watches() == 1).await;
+    assert_eq!(world.lists("a"), 1, "the watch goes on where it was");
     drop(maps);
     world.running.stop().await;
 }
