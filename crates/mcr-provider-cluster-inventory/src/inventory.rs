@@ -239,7 +239,7 @@ impl Inventory {
             return;
         };
         let uid = profile.facts.uid.clone();
-        let engaged = self.memory.is_engaged(key, uid.as_ref());
+        let engaged = self.memory.is_engaged(key);
         let Some(verdict) = self.verdict(key, profile, engaged) else {
             return;
         };

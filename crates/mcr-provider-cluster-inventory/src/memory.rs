@@ -34,10 +34,8 @@ impl Memory {
         lock(&self.0).remove(key).is_some()
     }
 
-    pub(crate) fn is_engaged(&self, key: &ObjectKey, uid: Option<&Arc<str>>) -> bool {
-        lock(&self.0)
-            .get(key)
-            .is_some_and(|announced| announced.engaged && announced.uid.as_ref() == uid)
+    pub(crate) fn is_engaged(&self, key: &ObjectKey) -> bool {
+        lock(&self.0).get(key).is_some_and(|announced| announced.engaged)
     }
 
     /// Whether another ClusterProfile of this name was announced.

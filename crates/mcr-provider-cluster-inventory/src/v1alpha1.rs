@@ -1,6 +1,6 @@
 //! The kind `ClusterProfile` of `multicluster.x-k8s.io/v1alpha1`, with the fields that mean something to consumers.
 //!
-//! The provider reads it from a hub that does not serve [`v1alpha2`](crate::v1alpha2), and converts it.
+//! The provider reads it from a hub that does not serve [`v1alpha2`], and converts it.
 //!
 //! ```
 //! use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
