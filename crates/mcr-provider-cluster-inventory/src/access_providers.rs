@@ -1,0 +1,376 @@
+//! The access providers that the operator of this program has configured: which plugin to run, and what a profile may add.
+
+use std::{collections::HashSet, fmt, fs, path::Path};
+
+use mcr_core::CredentialPluginPolicy;
+use serde::Deserialize;
+
+use crate::AccessProvidersError;
+
+/// The access providers that a program knows, in the order of preference.
+///
+/// A ClusterProfile names the access providers through which its cluster can be reached. The first of this list that the profile
+/// names is used. [`from_file`](Self::from_file) reads the provider file of the Cluster Inventory API (KEP-4322), which
+/// other consumers take with `--clusterprofile-provider-file`.
+///
+/// ```
+/// use mcr_core::AccessPolicy;
+/// use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders, ArgsPolicy};
+///
+/// let providers = AccessProviders::new([
+///     AccessProviderConfig::new("kubeconfig-secretreader", "/plugins/kubeconfig-secretreader")
+///         .provide_cluster_info(true),
+///     AccessProviderConfig::new("cloud", "/plugins/cloud-login").args(["token"]).args_policy(ArgsPolicy::Append),
+/// ])?;
+/// // The fleet must allow the plugins too.
+/// let policy = AccessPolicy::default().credential_plugins(providers.plugin_policy());
+/// # Ok::<(), mcr_provider_cluster_inventory::AccessProvidersError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccessProviders(pub(crate) Vec<AccessProviderConfig>);
+
+/// One access provider: a plugin, and what a profile may add to its arguments and its environment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AccessProviderConfig {
+    pub(crate) name: String,
+    pub(crate) command: String,
+    pub(crate) api_version: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) install_hint: Option<String>,
+    pub(crate) provide_cluster_info: bool,
+    pub(crate) args_policy: ArgsPolicy,
+    pub(crate) env_policy: EnvPolicy,
+}
+
+/// Whether a profile may add arguments to the plugin, with the extension [`ARGS_EXTENSION`](crate::ARGS_EXTENSION).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgsPolicy {
+    /// The arguments of the profile are ignored.
+    #[default]
+    Ignore,
+    /// The arguments of the profile follow those of the configuration.
+    Append,
+}
+
+/// Whether a profile may set environment variables of the plugin, with the extension [`ENV_EXTENSION`](crate::ENV_EXTENSION).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EnvPolicy {
+    /// The variables of the profile are ignored.
+    #[default]
+    Ignore,
+    /// The profile adds variables. The value of the configuration counts for a variable that both have.
+    AppendIfNotExists,
+    /// The profile adds variables. The value of the profile counts for a variable that both have.
+    Replace,
+}
+
+impl AccessProviders {
+    /// These access providers, the preferred one first.
+    ///
+    /// # Errors
+    /// [`AccessProvidersError`] if one has no name or no command, or an unknown version of the protocol, or if two have the same
+    /// name.
+    pub fn new(
+        providers: impl IntoIterator<Item = AccessProviderConfig>,
+    ) -> Result<Self, AccessProvidersError> {
+        let providers: Vec<_> = providers.into_iter().collect();
+        let mut names = HashSet::new();
+        for (number, provider) in providers.iter().enumerate() {
+            let name = &provider.name;
+            if name.is_empty() {
+                return Err(AccessProvidersError::NoName(number));
+            }
+            if provider.command.is_empty() {
+                return Err(AccessProvidersError::NoCommand(name.clone()));
+            }
+            if !matches!(&*provider.api_version, V1 | V1BETA1) {
+                return Err(AccessProvidersError::ApiVersion(name.clone()));
+            }
+            if !names.insert(name) {
+                return Err(AccessProvidersError::Twice(name.clone()));
+            }
+        }
+        Ok(Self(providers))
+    }
+
+    /// Reads the JSON of a provider file. Unknown fields are ignored.
+    ///
+    /// # Errors
+    /// [`AccessProvidersError`] if this is not the JSON of a provider file, or as [`new`](Self::new). The text holds no value of
+    /// an argument or of an environment variable.
+    ///
+    /// ```
+    /// use mcr_provider_cluster_inventory::AccessProviders;
+    ///
+    /// let file = r#"{"providers": [{
+    ///     "name": "secretreader",
+    ///     "execConfig": {
+    ///         "apiVersion": "client.authentication.k8s.io/v1", "command": "/plugins/secretreader", "provideClusterInfo": true
+    ///     },
+    ///     "profileSourcedEnvVarsPolicy": "AppendIfNotExists"
+    /// }]}"#;
+    /// let providers = AccessProviders::from_json(file)?;
+    /// # Ok::<(), mcr_provider_cluster_inventory::AccessProvidersError>(())
+    /// ```
+    pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, AccessProvidersError> {
+        let file: File = serde_json::from_slice(json.as_ref())
+            .map_err(|error| AccessProvidersError::Json(error.line(), error.column()))?;
+        let mut providers = Vec::new();
+        for provider in file.providers.unwrap_or_default() {
+            let Some(exec) = provider.exec_config else {
+                return Err(AccessProvidersError::NoCommand(provider.name));
+            };
+            let args_policy = match &*provider.args_policy {
+                "" | "Ignore" => ArgsPolicy::Ignore,
+                "Append" => ArgsPolicy::Append,
+                _ => return Err(AccessProvidersError::ArgsPolicy(provider.name)),
+            };
+            let env_policy = match &*provider.env_policy {
+                "" | "Ignore" => EnvPolicy::Ignore,
+                "AppendIfNotExists" => EnvPolicy::AppendIfNotExists,
+                "Replace" => EnvPolicy::Replace,
+                _ => return Err(AccessProvidersError::EnvPolicy(provider.name)),
+            };
+            let env = exec.env.into_iter().flatten();
+            providers.push(AccessProviderConfig {
+                name: provider.name,
+                command: exec.command,
+                api_version: exec.api_version,
+                args: exec.args.unwrap_or_default(),
+                env: env.map(|variable| (variable.name, variable.value)).collect(),
+                install_hint: exec.install_hint.filter(|hint| !hint.is_empty()),
+                provide_cluster_info: exec.provide_cluster_info,
+                args_policy,
+                env_policy,
+            });
+        }
+        Self::new(providers)
+    }
+
+    /// Reads a provider file. Blocks.
+    ///
+    /// The file is read once: a change of the file needs another provider.
+    ///
+    /// # Errors
+    /// [`AccessProvidersError`] if the file can't be read, or as [`from_json`](Self::from_json).
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, AccessProvidersError> {
+        let path = path.as_ref();
+        let json = fs::read(path)
+            .map_err(|error| AccessProvidersError::Read(path.display().to_string(), error.kind()))?;
+        Self::from_json(json)
+    }
+
+    /// Allows the plugins of these access providers and no others, for `FleetSettings::access_policy`.
+    pub fn plugin_policy(&self) -> CredentialPluginPolicy {
+        CredentialPluginPolicy::allowlist(self.0.iter().map(|provider| &*provider.command))
+    }
+}
+
+const V1: &str = "client.authentication.k8s.io/v1";
+const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
+
+impl AccessProviderConfig {
+    /// An access provider of this name, which runs this command: an absolute path, or a name to look up in `PATH`. The plugin
+    /// speaks `client.authentication.k8s.io/v1`, and gets nothing from profiles.
+    pub fn new(name: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            command: command.into(),
+            api_version: V1.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            install_hint: None,
+            provide_cluster_info: false,
+            args_policy: ArgsPolicy::Ignore,
+            env_policy: EnvPolicy::Ignore,
+        }
+    }
+
+    /// Sets the version of the protocol: `client.authentication.k8s.io/v1` or `client.authentication.k8s.io/v1beta1`.
+    #[must_use]
+    pub fn api_version(mut self, version: impl Into<String>) -> Self {
+        self.api_version = version.into();
+        self
+    }
+
+    /// Adds arguments of the plugin.
+    #[must_use]
+    pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds an environment variable of the plugin. The plugin also gets the environment of this process.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the advice in the error text if the plugin does not exist.
+    #[must_use]
+    pub fn install_hint(mut self, hint: impl Into<String>) -> Self {
+        self.install_hint = Some(hint.into());
+        self
+    }
+
+    /// Sets whether the plugin gets the cluster in `KUBERNETES_EXEC_INFO`, with the extension
+    /// [`EXEC_EXTENSION`](crate::EXEC_EXTENSION) of the profile as its configuration. Default: no.
+    #[must_use]
+    pub fn provide_cluster_info(mut self, on: bool) -> Self {
+        self.provide_cluster_info = on;
+        self
+    }
+
+    /// Sets whether a profile may add arguments. Default: it may not.
+    #[must_use]
+    pub fn args_policy(mut self, policy: ArgsPolicy) -> Self {
+        self.args_policy = policy;
+        self
+    }
+
+    /// Sets whether a profile may set environment variables. Default: it may not.
+    #[must_use]
+    pub fn env_policy(mut self, policy: EnvPolicy) -> Self {
+        self.env_policy = policy;
+        self
+    }
+}
+
+// Arguments and environment can contain secrets.
+impl fmt::Debug for AccessProviderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessProviderConfig")
+            .field("name", &self.name)
+            .field("command", &self.command)
+            .field("args_policy", &self.args_policy)
+            .field("env_policy", &self.env_policy)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    providers: Option<Vec<Provider>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Provider {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    exec_config: Option<Exec>,
+    #[serde(default, rename = "profileSourcedCLIArgsPolicy")]
+    args_policy: String,
+    #[serde(default, rename = "profileSourcedEnvVarsPolicy")]
+    env_policy: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Exec {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    args: Option<Vec<String>>,
+    #[serde(default)]
+    env: Option<Vec<Variable>>,
+    #[serde(default)]
+    install_hint: Option<String>,
+    #[serde(default)]
+    provide_cluster_info: bool,
+}
+
+#[derive(Deserialize)]
+struct Variable {
+    name: String,
+    #[serde(default)]
+    value: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(provider: &str) -> Result<AccessProviders, AccessProvidersError> {
+        AccessProviders::from_json(format!("{{\"providers\": [{provider}]}}"))
+    }
+
+    const EXEC: &str =
+        r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/x"}"#;
+
+    #[test]
+    fn a_provider_file_is_read_in_its_order_and_with_its_policies() {
+        let file = r#"{"providers": [
+            {"name": "a", "unknown": 1, "profileSourcedCLIArgsPolicy": "Append", "profileSourcedEnvVarsPolicy": "Replace",
+             "execConfig": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "a", "args": ["1", "2"],
+                            "env": [{"name": "A", "value": "1"}], "installHint": "get it", "provideClusterInfo": true,
+                            "interactiveMode": "Always"}},
+            {"name": "b", "profileSourcedCLIArgsPolicy": "Ignore", "profileSourcedEnvVarsPolicy": "AppendIfNotExists",
+             "execConfig": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/b", "args": null, "env": null}}
+        ]}"#;
+        let a = AccessProviderConfig::new("a", "a")
+            .api_version(V1BETA1)
+            .args(["1", "2"])
+            .env("A", "1")
+            .install_hint("get it")
+            .provide_cluster_info(true)
+            .args_policy(ArgsPolicy::Append)
+            .env_policy(EnvPolicy::Replace);
+        let b = AccessProviderConfig::new("b", "/b").env_policy(EnvPolicy::AppendIfNotExists);
+        let read = AccessProviders::from_json(file).unwrap();
+        assert_eq!(read, AccessProviders::new([a, b]).unwrap());
+        assert_eq!(
+            read.plugin_policy(),
+            CredentialPluginPolicy::allowlist(["a", "/b"])
+        );
+        for empty in ["{}", r#"{"providers": []}"#, r#"{"providers": null}"#] {
+            assert_eq!(
+                AccessProviders::from_json(empty),
+                Ok(AccessProviders::default()),
+                "{empty}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_provider_file_is_explained_and_none_of_its_values_is_shown() {
+        use AccessProvidersError as E;
+        let named = |more: &str| read(&format!("{{\"name\": \"a\", {more}}}")).unwrap_err();
+        assert_eq!(named("\"x\": 1"), E::NoCommand("a".into()));
+        assert_eq!(named("\"execConfig\": null"), E::NoCommand("a".into()));
+        let no_command = r#""execConfig": {"apiVersion": "client.authentication.k8s.io/v1"}"#;
+        assert_eq!(named(no_command), E::NoCommand("a".into()));
+        let v2 = r#""execConfig": {"apiVersion": "v2", "command": "x"}"#;
+        assert_eq!(named(v2), E::ApiVersion("a".into()));
+        let args = format!(r#"{EXEC}, "profileSourcedCLIArgsPolicy": "Replace""#);
+        assert_eq!(named(&args), E::ArgsPolicy("a".into()));
+        let env = format!(r#"{EXEC}, "profileSourcedEnvVarsPolicy": "Append""#);
+        assert_eq!(named(&env), E::EnvPolicy("a".into()));
+        assert_eq!(read(&format!("{{{EXEC}}}")).unwrap_err(), E::NoName(0));
+        let twice = format!(r#"{{"name": "a", {EXEC}}}, {{"name": "a", {EXEC}}}"#);
+        assert_eq!(read(&twice).unwrap_err(), E::Twice("a".into()));
+        let cut =
+            AccessProviders::from_json(r#"{"providers": [{"name": "a", "execConfig": {"args": ["SECRET"#);
+        assert!(!cut.unwrap_err().to_string().contains("SECRET"));
+        assert!(matches!(
+            AccessProviders::from_json(r#"{"providers": {"SECRET": 1}}"#),
+            Err(E::Json(1, _))
+        ));
+        assert!(matches!(
+            AccessProviders::from_file("/nowhere.json"),
+            Err(E::Read(..))
+        ));
+        let secret = AccessProviderConfig::new("a", "b")
+            .args(["SECRET"])
+            .env("A", "SECRET");
+        assert!(!format!("{secret:?}").contains("SECRET"));
+    }
+}

@@ -1,0 +1,267 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use kube::Client;
+use mcr_core::{AccessPolicy, WatchSettings};
+
+use crate::{
+    AccessProviders, ClusterInventoryError, ClusterInventoryProvider,
+    config::{Access, Config, Times},
+    memory::Memory,
+    selection::{Ready, Selection},
+    served::Served,
+    v1alpha2::ClusterProfile,
+};
+
+/// Builds a [`ClusterInventoryProvider`]. [`ClusterInventoryProvider::builder`] creates it.
+///
+/// The closures run in the task that watches the hub: they must be quick and must not block. If one panics, the panic is logged,
+/// and the cluster stays as it is until its ClusterProfile changes.
+#[derive(Clone)]
+pub struct ClusterInventoryProviderBuilder {
+    name: Arc<str>,
+    client: Option<Client>,
+    namespace: Namespaces,
+    labels: Option<String>,
+    selection: Selection,
+    providers: Option<Arc<AccessProviders>>,
+    consumer: Option<Arc<str>>,
+    policy: Option<AccessPolicy>,
+    times: Times,
+    only: Option<Served>,
+}
+
+#[derive(Debug, Clone)]
+enum Namespaces {
+    Default,
+    One(String),
+    All,
+}
+
+impl ClusterInventoryProvider {
+    /// A builder. [`client`](ClusterInventoryProviderBuilder::client) and
+    /// [`access_providers`](ClusterInventoryProviderBuilder::access_providers) are required; all other options have defaults.
+    pub fn builder() -> ClusterInventoryProviderBuilder {
+        ClusterInventoryProviderBuilder {
+            name: "cluster-inventory".into(),
+            client: None,
+            namespace: Namespaces::Default,
+            labels: None,
+            selection: Selection::default(),
+            providers: None,
+            consumer: None,
+            policy: None,
+            times: Times::default(),
+            only: None,
+        }
+    }
+}
+
+impl ClusterInventoryProviderBuilder {
+    /// Sets the provider's name. Default: `cluster-inventory`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the client of the hub: the cluster that has the ClusterProfiles.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Sets the plugins with which clusters are reached. The policy of the fleet must allow them: see
+    /// [`AccessProviders::plugin_policy`].
+    #[must_use]
+    pub fn access_providers(mut self, providers: AccessProviders) -> Self {
+        self.providers = Some(Arc::new(providers));
+        self
+    }
+
+    /// Takes the kubeconfigs of clusters from Secrets instead, which cluster managers write for the consumer of this name.
+    ///
+    /// The Cluster Inventory API has deprecated such Secrets in favour of access providers. A Secret is in the namespace of its
+    /// ClusterProfile, and has the labels [`CONSUMER_LABEL`](crate::CONSUMER_LABEL) and [`PROFILE_LABEL`](crate::PROFILE_LABEL)
+    /// and the key [`KUBECONFIG_KEY`](crate::KUBECONFIG_KEY). A ClusterProfile may have one such Secret. The client needs the
+    /// right to list and watch Secrets.
+    #[must_use]
+    pub fn consumer_secrets(mut self, consumer: impl Into<Arc<str>>) -> Self {
+        self.consumer = Some(consumer.into());
+        self
+    }
+
+    /// Sets the namespace of the inventory. Default: the default namespace of the client; in a pod, the namespace of the pod. A
+    /// cluster has the name of its ClusterProfile.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Namespaces::One(namespace.into());
+        self
+    }
+
+    /// Uses the inventories of all namespaces instead of one. The name of a cluster is `<namespace>/<profile>`.
+    ///
+    /// Inventories are never merged: a cluster that two namespaces list is in the fleet twice. For a few inventories, use one
+    /// provider for each.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.namespace = Namespaces::All;
+        self
+    }
+
+    /// Selects ClusterProfiles by their labels, such as `region=eu,tier!=test`. The API server applies the selector and sends no
+    /// other ClusterProfiles. One that does not match any more leaves the fleet.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Selects the ClusterProfiles of these cluster managers, by `spec.clusterManager.name`. Default: all.
+    #[must_use]
+    pub fn managers<M: Into<String>>(mut self, managers: impl IntoIterator<Item = M>) -> Self {
+        self.selection.managers = managers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Selects ClusterProfiles by a predicate. It is asked at each change of a ClusterProfile; one that it does not take any more
+    /// leaves the fleet.
+    #[must_use]
+    pub fn select(mut self, select: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
+        self.selection.select = Some(Arc::new(select));
+        self
+    }
+
+    /// Sets the condition by which a cluster is ready, such as `Joined`. Default: `ControlPlaneHealthy`.
+    ///
+    /// `True`: the cluster is engaged. `False`: it is suspended. `Unknown`, or no such condition: a cluster that is engaged stays
+    /// so, and another one waits.
+    #[must_use]
+    pub fn ready_condition(mut self, type_: impl Into<Arc<str>>) -> Self {
+        self.selection.ready = Ready::Condition(type_.into());
+        self
+    }
+
+    /// Sets when a cluster is ready by a predicate instead. It is asked at each change of a ClusterProfile. A cluster that is not
+    /// ready any more is suspended.
+    #[must_use]
+    pub fn ready_when(mut self, ready: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
+        self.selection.ready = Ready::Predicate(Arc::new(ready));
+        self
+    }
+
+    /// Sets what the ClusterProfiles and Secrets of this provider may use. Default: the policy of the fleet,
+    /// `FleetSettings::access_policy`.
+    ///
+    /// The provider announces an access that the policy forbids as broken. The fleet always checks its own policy before it
+    /// connects, so this option can forbid more than the fleet does, but never allow more.
+    #[must_use]
+    pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Reads ClusterProfiles as v1alpha1 also from a hub that serves v1alpha2.
+    ///
+    /// For cluster managers that write the deprecated `credentialProviders` and no `accessProviders`: v1alpha2 does not show
+    /// these.
+    #[must_use]
+    pub fn v1alpha1(mut self) -> Self {
+        self.only = Some(Served::V1Alpha1);
+        self
+    }
+
+    /// Times that tests shorten: those of the watches of the hub, how long the hub has to forbid them before it is told that
+    /// this will not end by itself, and how long it may take to tell its versions. Not part of the API.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn times(
+        mut self,
+        watch: impl Into<Arc<WatchSettings>>,
+        blocked_for: Duration,
+        ask: Duration,
+    ) -> Self {
+        self.times = Times {
+            watch: watch.into(),
+            blocked_for,
+            ask,
+        };
+        self
+    }
+
+    /// Builds the provider. Opens no connection yet.
+    ///
+    /// # Errors
+    /// [`ClusterInventoryError`] if there is no client, if there is not exactly one way to reach clusters, or if the namespace,
+    /// the label selector or the consumer is invalid.
+    pub fn build(self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
+        let client = self.client.ok_or(ClusterInventoryError::NoHub)?;
+        let access = match (self.providers, self.consumer) {
+            (Some(providers), None) => Access::Plugins(providers),
+            (None, Some(consumer)) if is_label_value(&consumer) => Access::Secrets(consumer),
+            (None, Some(consumer)) => return Err(ClusterInventoryError::Consumer(consumer.to_string())),
+            (None, None) => return Err(ClusterInventoryError::NoAccess),
+            (Some(_), Some(_)) => return Err(ClusterInventoryError::TwoAccesses),
+        };
+        let namespace = match self.namespace {
+            Namespaces::Default => Some(client.default_namespace().to_owned()),
+            Namespaces::One(namespace) => Some(namespace),
+            Namespaces::All => None,
+        };
+        if let Some(namespace) = namespace.as_ref().filter(|namespace| !is_dns_label(namespace)) {
+            return Err(ClusterInventoryError::Namespace(namespace.clone()));
+        }
+        if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
+            return Err(ClusterInventoryError::Labels(labels.clone()));
+        }
+        Ok(ClusterInventoryProvider {
+            name: self.name,
+            config: Arc::new(Config {
+                client,
+                namespace,
+                labels: self.labels,
+                selection: Arc::new(self.selection),
+                access,
+                policy: self.policy,
+                memory: Arc::new(Memory::default()),
+                times: self.times,
+                only: self.only,
+            }),
+        })
+    }
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= 63
+        && text.bytes().all(fits)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn is_label_value(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63 && bytes.iter().copied().all(fits) && ends(bytes.first()) && ends(bytes.last())
+}
+
+/// The API server checks the rest. An empty selector would take all ClusterProfiles.
+fn is_selector(text: &str) -> bool {
+    !text.trim().is_empty() && !text.chars().any(char::is_control)
+}
+
+impl fmt::Debug for ClusterInventoryProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterInventoryProviderBuilder")
+            .field("name", &self.name)
+            .field("namespace", &self.namespace)
+            .field("labels", &self.labels)
+            .field("selection", &self.selection)
+            .field("access_providers", &self.providers)
+            .field("consumer", &self.consumer)
+            .field("access_policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! What is wrong with the options of a provider.
+
+use std::io;
+
+/// The error of building a [`ClusterInventoryProvider`](crate::ClusterInventoryProvider): an invalid option.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClusterInventoryError {
+    /// There is no client of the hub.
+    #[error("there is no hub; give the client of the cluster that has the inventory with `client`")]
+    NoHub,
+    /// There is no strategy to reach clusters.
+    #[error(
+        "there is no way to reach the clusters; give `access_providers`, or `consumer_secrets` for kubeconfigs in Secrets"
+    )]
+    NoAccess,
+    /// There are two strategies to reach clusters.
+    #[error("`access_providers` and `consumer_secrets` exclude each other; leave one of them out")]
+    TwoAccesses,
+    /// An invalid name of a namespace.
+    #[error(
+        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it, \
+         or leave `namespace` out to take the client's default namespace"
+    )]
+    Namespace(String),
+    /// An empty or unprintable label selector.
+    #[error(
+        "{0:?} can't be a label selector; give `labels` one such as \"region=eu\", or leave it out to take all ClusterProfiles"
+    )]
+    Labels(String),
+    /// A name of a consumer that can't be the value of a label.
+    #[error(
+        "{0:?} can't be the name of a consumer, which has 1 to 63 letters, digits, hyphens, underscores and dots; correct \
+         `consumer_secrets`"
+    )]
+    Consumer(String),
+}
+
+/// The error of reading [`AccessProviders`](crate::AccessProviders).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessProvidersError {
+    /// The file can't be read.
+    #[error("the provider file {0:?} can't be read: {1}; check the path and the rights of this process")]
+    Read(String, io::ErrorKind),
+    /// Not the JSON of a provider file. With line and column.
+    #[error(
+        "the provider file is no JSON of the form {{\"providers\": [...]}} (line {0}, column {1}); correct it there"
+    )]
+    Json(usize, usize),
+    /// An access provider without a name. With its number, from 0.
+    #[error(
+        "providers[{0}] has no name; give it the name that ClusterProfiles have in status.accessProviders"
+    )]
+    NoName(usize),
+    /// An access provider without a command.
+    #[error("the access provider {0:?} has no command; give its execConfig one, the path of the plugin")]
+    NoCommand(String),
+    /// An access provider with an unknown version of the protocol.
+    #[error(
+        "the execConfig of the access provider {0:?} has an apiVersion that is none of client.authentication.k8s.io/v1 and \
+         v1beta1; write the one that the plugin speaks"
+    )]
+    ApiVersion(String),
+    /// Two access providers of one name.
+    #[error("there are two access providers {0:?}; remove one")]
+    Twice(String),
+    /// An unknown policy for arguments.
+    #[error(
+        "the profileSourcedCLIArgsPolicy of the access provider {0:?} is none of Ignore and Append; correct it"
+    )]
+    ArgsPolicy(String),
+    /// An unknown policy for environment variables.
+    #[error(
+        "the profileSourcedEnvVarsPolicy of the access provider {0:?} is none of Ignore, AppendIfNotExists and Replace; \
+         correct it"
+    )]
+    EnvPolicy(String),
+}

@@ -1,0 +1,211 @@
+//! The facts of a ClusterProfile that the provider needs, as the watch of the hub keeps them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mcr_core::{DecodeError, Object};
+
+use crate::{
+    access_providers::AccessProviders,
+    offer::Offer,
+    selection::{Ready, Selection},
+    served::Served,
+    v1alpha1,
+    v1alpha2::ClusterProfile,
+};
+
+/// The label that two ClusterProfiles of one namespace share if they describe the same cluster.
+pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
+
+/// The property with the version of Kubernetes: `version`.
+pub const VERSION_PROPERTY: &str = "version";
+/// The property with the name of the cluster manager: `manager`.
+pub const MANAGER_PROPERTY: &str = "manager";
+/// The property with the name for people: `display-name`.
+pub const DISPLAY_NAME_PROPERTY: &str = "display-name";
+/// The property with the namespace of the ClusterProfile in the hub: `namespace`.
+pub const NAMESPACE_PROPERTY: &str = "namespace";
+/// The property with the name of the ClusterProfile in the hub: `profile`.
+pub const PROFILE_PROPERTY: &str = "profile";
+
+/// A reason is cut to so many characters. Cluster managers write parts of it.
+const LONGEST_REASON: usize = 300;
+
+/// The facts of a ClusterProfile that belongs to the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// None if the hub has no UIDs.
+    pub(crate) uid: Option<Arc<str>>,
+    pub(crate) created: Option<Time>,
+    /// The value of the [`MEMBER_ID_LABEL`]. Empty is invalid.
+    pub(crate) member_id: Option<Box<str>>,
+    pub(crate) labels: Pairs,
+    pub(crate) properties: Pairs,
+    pub(crate) state: State,
+    pub(crate) offer: Offer,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    Ready,
+    /// The cluster manager says that the cluster is not ready. With the reason.
+    Unready(Arc<str>),
+    /// The cluster manager does not know. With the reason.
+    Unknown(Arc<str>),
+    /// The profile can't be decoded. With the reason.
+    Unreadable(Arc<str>),
+}
+
+/// Names and values. A map would take at least 544 bytes.
+pub(crate) type Pairs = Box<[(Box<str>, Box<str>)]>;
+
+/// How to look at profiles.
+#[derive(Debug, Clone)]
+pub(crate) struct Lens {
+    pub(crate) served: Served,
+    pub(crate) selection: Arc<Selection>,
+    /// None: kubeconfigs are in Secrets.
+    pub(crate) providers: Option<Arc<AccessProviders>>,
+}
+
+impl Lens {
+    /// The facts of an object of the hub. None if it does not belong to the fleet.
+    pub(crate) fn read(&self, object: &Object) -> Option<Arc<Facts>> {
+        let read = match self.served {
+            Served::V1Alpha2 => object.decode().map(|profile| self.of(&profile, &[])),
+            Served::V1Alpha1 => object.decode().map(|old| self.of_old(old)),
+        };
+        let unreadable = |error: DecodeError| {
+            Some(Facts {
+                uid: None,
+                created: None,
+                member_id: None,
+                labels: Pairs::default(),
+                properties: Pairs::default(),
+                state: State::Unreadable(error.to_string().into()),
+                offer: Offer::Nothing("it can't be read".into()),
+            })
+        };
+        read.unwrap_or_else(unreadable).map(Arc::new)
+    }
+
+    pub(crate) fn of_old(&self, old: v1alpha1::ClusterProfile) -> Option<Facts> {
+        let names_file: Vec<String> = old
+            .status
+            .iter()
+            .flat_map(|status| status.all_access_providers())
+            .filter(|access| {
+                !access.cluster.certificate_authority.is_empty()
+                    && access.cluster.certificate_authority_data.is_empty()
+            })
+            .map(|access| access.name.clone())
+            .collect();
+        self.of(&old.into(), &names_file)
+    }
+
+    /// `names_file`: the access providers whose certificate authority is the path of a file.
+    pub(crate) fn of(&self, profile: &ClusterProfile, names_file: &[String]) -> Option<Facts> {
+        if !self.selection.takes(profile) {
+            return None;
+        }
+        let metadata = &profile.metadata;
+        let labels = metadata.labels.as_ref();
+        let status = profile.status.as_ref();
+        let offered = status.map_or(&[][..], |status| &status.access_providers);
+        let names_file = |name: &str| names_file.iter().any(|named| named == name);
+        Some(Facts {
+            uid: metadata
+                .uid
+                .as_deref()
+                .filter(|uid| !uid.is_empty())
+                .map(Arc::from),
+            created: metadata.creation_timestamp.clone(),
+            member_id: labels
+                .and_then(|labels| labels.get(MEMBER_ID_LABEL))
+                .map(|id| id.as_str().into()),
+            labels: pairs(labels.into_iter().flatten()),
+            properties: pairs(&properties(profile)),
+            state: state(profile, &self.selection.ready),
+            offer: match &self.providers {
+                Some(providers) => Offer::of(offered, providers, names_file),
+                None => Offer::Secret,
+            },
+        })
+    }
+}
+
+fn pairs<'a>(of: impl IntoIterator<Item = (&'a String, &'a String)>) -> Pairs {
+    of.into_iter()
+        .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+        .collect()
+}
+
+pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(name, value)| (String::from(&**name), String::from(&**value)))
+        .collect()
+}
+
+impl Facts {
+    pub(crate) fn is_readable(&self) -> bool {
+        !matches!(self.state, State::Unreadable(_))
+    }
+
+    /// Whether both describe a cluster in the same way.
+    pub(crate) fn same_description(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.labels == other.labels && self.properties == other.properties
+    }
+}
+
+/// Those of the profile, and over them those of this provider.
+fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
+    let status = profile.status.as_ref();
+    let own = [
+        (VERSION_PROPERTY, status.map(|status| &*status.version.kubernetes)),
+        (MANAGER_PROPERTY, Some(&*profile.spec.cluster_manager.name)),
+        (DISPLAY_NAME_PROPERTY, Some(&*profile.spec.display_name)),
+        (NAMESPACE_PROPERTY, profile.metadata.namespace.as_deref()),
+        (PROFILE_PROPERTY, profile.metadata.name.as_deref()),
+    ];
+    let own = own
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)));
+    let of_profile = status.into_iter().flat_map(|status| &status.properties);
+    of_profile
+        .map(|property| (&*property.name, &*property.value))
+        .chain(own)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn state(profile: &ClusterProfile, ready: &Ready) -> State {
+    let type_ = match ready {
+        Ready::Predicate(ready) if ready(profile) => return State::Ready,
+        Ready::Predicate(_) => {
+            return State::Unready("the ClusterProfile is not ready by the provider's `ready_when`".into());
+        }
+        Ready::Condition(type_) => type_,
+    };
+    let Some(condition) = profile.condition(type_) else {
+        return State::Unknown(format!("the ClusterProfile has no condition {type_} yet").into());
+    };
+    if condition.status == "True" {
+        return State::Ready;
+    }
+    let mut why = format!("the condition {type_} is {}", condition.status);
+    if !condition.reason.is_empty() {
+        why.push_str(&format!(" ({})", condition.reason));
+    }
+    if !condition.message.is_empty() {
+        why.push_str(&format!(": {}", condition.message));
+    }
+    let why = why.chars().take(LONGEST_REASON).collect::<String>().into();
+    match &*condition.status {
+        "False" => State::Unready(why),
+        _ => State::Unknown(why),
+    }
+}
+
+#[cfg(test)]
+mod tests;

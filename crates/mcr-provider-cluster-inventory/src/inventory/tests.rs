@@ -1,0 +1,403 @@
+use mcr_core::{Access as ClusterAccess, AccessPolicy, Availability, ClusterSpec, CredentialPluginPolicy};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    access_providers::{AccessProviderConfig, AccessProviders},
+    facts::Lens,
+    secret::Text,
+    served::Served,
+};
+
+mod secrets;
+mod world;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("fleet", name)
+}
+
+fn checks() -> Checks {
+    Checks {
+        policy: None,
+        fleet_policy: AccessPolicy::default()
+            .credential_plugins(CredentialPluginPolicy::allowlist(["/plugins/p"])),
+    }
+}
+
+fn inventory() -> Inventory {
+    with(Arc::default())
+}
+
+fn with(memory: Arc<Memory>) -> Inventory {
+    Inventory::new(false, None, checks(), memory)
+}
+
+/// An inventory of a hub whose watch has listed nothing.
+fn synced() -> Inventory {
+    let mut inventory = inventory();
+    assert_eq!(shown(&inventory.profiles_synced()), ["synced"]);
+    inventory
+}
+
+/// A ready ClusterProfile at this address.
+fn profile(uid: &str, server: &str) -> Value {
+    json!({
+        "metadata": {"name": "a", "namespace": "fleet", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"clusterManager": {"name": "ocm"}},
+        "status": {
+            "conditions": [{
+                "type": "ControlPlaneHealthy", "status": "True", "reason": "Well", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "accessProviders": [{"name": "p", "cluster": {"server": format!("https://{server}.example")}}],
+        },
+    })
+}
+
+fn facts(profile: Value) -> Arc<Facts> {
+    let lens = Lens {
+        served: Served::V1Alpha2,
+        selection: Arc::default(),
+        providers: Some(Arc::new(
+            AccessProviders::new([AccessProviderConfig::new("p", "/plugins/p")]).unwrap(),
+        )),
+    };
+    Arc::new(lens.of(&serde_json::from_value(profile).unwrap(), &[]).unwrap())
+}
+
+fn ready(uid: &str, server: &str) -> Arc<Facts> {
+    facts(profile(uid, server))
+}
+
+fn healthy(uid: &str, status: &str) -> Arc<Facts> {
+    let mut profile = profile(uid, "one");
+    profile["status"]["conditions"][0]["status"] = status.into();
+    facts(profile)
+}
+
+fn member(uid: &str, id: &str, created: u8) -> Arc<Facts> {
+    let mut profile = profile(uid, "one");
+    profile["metadata"]["labels"] = json!({MEMBER_ID_LABEL: id});
+    profile["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{created:02}Z").into();
+    facts(profile)
+}
+
+fn without_access(uid: &str) -> Arc<Facts> {
+    let mut profile = profile(uid, "one");
+    profile["status"]["accessProviders"] = json!([]);
+    facts(profile)
+}
+
+fn shown(changes: &[Change]) -> Vec<String> {
+    let change = |change: &Change| match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{} {}", spec.name, server(spec)),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
+    };
+    changes.iter().map(change).collect()
+}
+
+/// The host of the cluster, without its end.
+fn server(spec: &ClusterSpec) -> String {
+    match &spec.access {
+        ClusterAccess::Kubeconfig(access) => {
+            let yaml = String::from_utf8(access.yaml.to_vec()).unwrap();
+            let host = yaml.split("https://").nth(1).unwrap_or("nowhere");
+            host.split('.').next().unwrap().to_owned()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const NO_ACCESS: &str = "it has no access providers; its cluster manager, or an add-on of it, writes them";
+
+#[test]
+fn a_cluster_is_engaged_once_it_is_ready_and_can_be_reached() {
+    let mut inventory = synced();
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), without_access("u"))),
+        [format!(
+            "~a: the cluster is ready, but can't be reached yet: {NO_ACCESS}"
+        )]
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        ["~a: the condition ControlPlaneHealthy is Unknown (Well)"]
+    );
+    let engaged = inventory.profile(&key("a"), ready("u", "one"));
+    assert_eq!(shown(&engaged), ["+a one"]);
+    let Change::Upsert(spec) = &engaged[0] else {
+        panic!()
+    };
+    assert_eq!(spec.identity.as_deref(), Some("u"));
+    assert_eq!(spec.properties["manager"], "ocm");
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        [""; 0],
+        "nothing has changed"
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "two"))),
+        ["+a two"]
+    );
+    assert_eq!(shown(&inventory.profile_gone(&key("a"))), ["-a"]);
+    assert_eq!(shown(&inventory.profile_gone(&key("a"))), [""; 0]);
+    assert!(
+        inventory.profiles.is_empty()
+            && inventory
+                .duplicates
+                .all(&Group::of(&key("a"), &member("u", "m", 0)).unwrap())
+                .is_empty()
+    );
+}
+
+#[test]
+fn health_that_goes_suspends_and_keeps_the_access_and_health_that_is_not_known_takes_nothing() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), healthy("u", "True"));
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        [""; 0],
+        "the manager has trouble, not the cluster"
+    );
+    let suspended = inventory.profile(&key("a"), healthy("u", "False"));
+    assert_eq!(
+        shown(&suspended),
+        ["~a: the condition ControlPlaneHealthy is False (Well)"]
+    );
+    let Change::Upsert(spec) = &suspended[0] else {
+        panic!()
+    };
+    assert_eq!(
+        server(spec),
+        "one",
+        "the same access, so that the fleet keeps what it knows"
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        ["~a: the condition ControlPlaneHealthy is Unknown (Well)"],
+        "it is not engaged now"
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "True"))),
+        ["+a one"]
+    );
+}
+
+#[test]
+fn access_that_goes_takes_nothing_from_an_engaged_cluster() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready("u", "one"));
+    let gone = format!("!a: ClusterProfile fleet/a: {NO_ACCESS}");
+    assert_eq!(shown(&inventory.profile(&key("a"), without_access("u"))), [gone]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
+    let mut wrong = profile("u", "one");
+    wrong["status"]["accessProviders"][0]["cluster"]["server"] = "SECRET".into();
+    let broken = shown(&inventory.profile(&key("a"), facts(wrong)));
+    assert!(
+        broken.len() == 1
+            && broken[0].starts_with("!a: ClusterProfile fleet/a, status.accessProviders: ")
+            && broken[0].contains("has no scheme")
+            && !broken[0].contains("SECRET"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn a_plugin_that_the_fleet_does_not_allow_is_explained() {
+    let mut inventory = Inventory::new(false, None, Checks::default(), Arc::default());
+    let broken = shown(&inventory.profile(&key("a"), ready("u", "one")));
+    assert!(
+        broken[0].starts_with("!a")
+            && broken[0].contains("/plugins/p")
+            && broken[0].contains("FleetSettings::access_policy"),
+        "{broken:?}"
+    );
+}
+
+#[test]
+fn a_waiting_cluster_that_is_broken_does_not_wait_any_more() {
+    let broken = || {
+        let mut wrong = profile("u", "one");
+        wrong["status"]["accessProviders"][0]["cluster"]["server"] = "x".into();
+        facts(wrong)
+    };
+    let mut inventory = synced();
+    inventory.profile(&key("a"), without_access("u"));
+    let said = shown(&inventory.profile(&key("a"), broken()));
+    assert!(
+        said.len() == 2 && said[0] == "-a" && said[1].starts_with("!a"),
+        "{said:?}"
+    );
+    // One that was engaged goes on with what it had.
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready("u", "one"));
+    inventory.profile(&key("a"), healthy("u", "False"));
+    let said = shown(&inventory.profile(&key("a"), broken()));
+    assert!(
+        said.len() == 2 && said[0] == "+a one" && said[1].starts_with("!a"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn of_two_profiles_of_the_same_cluster_the_older_counts() {
+    let duplicate = |of: &str, first: &str| {
+        format!(
+            "~{of}: ClusterProfile {first} is older and describes the same cluster: both have the label \
+             multicluster.x-k8s.io/inventory-member-id=m. The fleet has the cluster once, as {first}; to take this one, select it \
+             with `labels` or `managers`"
+        )
+    };
+    // In whatever order the first list has them.
+    for order in [["young", "old"], ["old", "young"]] {
+        let mut inventory = inventory();
+        for name in order {
+            let created = if name == "old" { 1 } else { 2 };
+            let said = inventory.profile(&key(name), member(name, "m", created));
+            assert_eq!(shown(&said), [""; 0], "the other may come yet");
+        }
+        let mut said = shown(&inventory.profiles_synced());
+        assert_eq!(said.pop().unwrap(), "synced");
+        said.sort();
+        assert_eq!(said, ["+old one".to_owned(), duplicate("young", "old")]);
+        // A third one changes nothing, and the next one takes over.
+        assert_eq!(
+            shown(&inventory.profile(&key("third"), member("third", "m", 3))),
+            [duplicate("third", "old")]
+        );
+        assert_eq!(
+            shown(&inventory.profile_gone(&key("old"))),
+            [
+                "-old".to_owned(),
+                duplicate("third", "young"),
+                "+young one".to_owned()
+            ]
+        );
+        // One that turns out to be another cluster.
+        assert_eq!(
+            shown(&inventory.profile(&key("young"), member("young", "n", 2))),
+            ["+third one".to_owned(), "+young one".to_owned()]
+        );
+    }
+    // One that is labelled later: it is disengaged before the other could be engaged twice.
+    let mut inventory = synced();
+    inventory.profile(&key("a"), member("a", "m", 2));
+    inventory.profile(&key("b"), ready("b", "one"));
+    let mut labelled = profile("b", "one");
+    labelled["metadata"]["labels"] = json!({MEMBER_ID_LABEL: "m"});
+    assert_eq!(
+        shown(&inventory.profile(&key("b"), facts(labelled))),
+        [duplicate("a", "b"), "+b one".to_owned()]
+    );
+}
+
+#[test]
+fn an_empty_member_id_is_none() {
+    let mut inventory = synced();
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), member("a", "", 1))),
+        ["+a one"]
+    );
+    assert_eq!(
+        shown(&inventory.profile(&key("b"), member("b", "", 2))),
+        ["+b one"]
+    );
+}
+
+#[test]
+fn inventories_of_two_namespaces_are_never_merged() {
+    let mut inventory = Inventory::new(true, None, checks(), Arc::default());
+    inventory.profiles_synced();
+    let other = ObjectKey::namespaced("other", "a");
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), member("u", "m", 1))),
+        ["+fleet/a one"]
+    );
+    assert_eq!(
+        shown(&inventory.profile(&other, member("v", "m", 2))),
+        ["+other/a one"]
+    );
+    assert_eq!(shown(&inventory.profile_gone(&key("a"))), ["-fleet/a"]);
+}
+
+#[test]
+fn another_uid_is_another_cluster() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready("u", "one"));
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("v", "Unknown"))),
+        ["-a", "~a: the condition ControlPlaneHealthy is Unknown (Well)"],
+        "it has nothing of the old one"
+    );
+    // A hub without UIDs has clusters without identity.
+    let mut inventory = synced();
+    let engaged = inventory.profile(&key("a"), ready("", "one"));
+    assert!(matches!(&engaged[0], Change::Upsert(spec) if spec.identity.is_none()));
+    assert_eq!(shown(&inventory.profile(&key("a"), ready("", "one"))), [""; 0]);
+}
+
+#[test]
+fn a_profile_that_cannot_be_decoded_is_broken_and_keeps_what_it_has() {
+    let unreadable = || {
+        let mut facts = Facts::clone(&ready("u", "one"));
+        facts.uid = None;
+        facts.state = State::Unreadable("not a ClusterProfile".into());
+        Arc::new(facts)
+    };
+    let told = "!a: ClusterProfile fleet/a: not a ClusterProfile";
+    let mut inventory = synced();
+    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
+    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("u", "one"))),
+        ["+a one"]
+    );
+    inventory.profile(&key("a"), unreadable());
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("v", "two"))),
+        ["-a", "+a two"]
+    );
+    // A new discovery that sees it unreadable first.
+    let mut inventory = with(inventory.memory.clone());
+    inventory.profiles_synced();
+    assert_eq!(shown(&inventory.profile(&key("a"), unreadable())), [told]);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), ready("w", "one"))),
+        ["-a", "+a one"]
+    );
+}
+
+/// After a failure of the hub, a cluster whose access is missing at that moment keeps its connection.
+#[test]
+fn a_new_discovery_takes_nothing_from_a_cluster_that_is_engaged() {
+    let memory = Arc::new(Memory::default());
+    with(memory.clone()).profile(&key("a"), ready("u", "one"));
+    let mut inventory = with(memory.clone());
+    let gone = format!("!a: ClusterProfile fleet/a: {NO_ACCESS}");
+    assert_eq!(shown(&inventory.profile(&key("a"), without_access("u"))), [gone]);
+    assert_eq!(shown(&inventory.profiles_synced()), ["synced"]);
+    let mut inventory = with(memory.clone());
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("u", "Unknown"))),
+        ["+a one"]
+    );
+    // Another ClusterProfile of the name gets nothing of it.
+    let mut inventory = with(memory);
+    assert_eq!(
+        shown(&inventory.profile(&key("a"), healthy("v", "Unknown"))),
+        ["-a", "~a: the condition ControlPlaneHealthy is Unknown (Well)"]
+    );
+}

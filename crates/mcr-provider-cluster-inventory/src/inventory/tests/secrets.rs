@@ -1,0 +1,143 @@
+//! The deprecated Secrets of a consumer.
+
+use super::*;
+
+fn inventory() -> Inventory {
+    Inventory::new(false, Some("me".into()), Checks::default(), Arc::default())
+}
+
+fn synced() -> Inventory {
+    let mut inventory = inventory();
+    assert_eq!(shown(&inventory.profiles_synced()), [""; 0]);
+    assert_eq!(shown(&inventory.secrets_synced()), ["synced"]);
+    inventory
+}
+
+fn ready() -> Arc<Facts> {
+    let mut facts = Facts::clone(&super::ready("u", "unused"));
+    facts.offer = Offer::Secret;
+    Arc::new(facts)
+}
+
+fn secret(profile: &str, server: &str) -> Option<Arc<SecretFacts>> {
+    let kubeconfig = format!(
+        "current-context: x\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: 'https://{server}.example'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n"
+    );
+    text(profile, kubeconfig.into_bytes())
+}
+
+fn text(profile: &str, text: Vec<u8>) -> Option<Arc<SecretFacts>> {
+    Some(Arc::new(SecretFacts {
+        profile: Some(profile.into()),
+        kubeconfig: Ok(Arc::new(Text::new(text))),
+    }))
+}
+
+const NO_SECRET: &str = "no Secret in namespace fleet has the labels x-k8s.io/cluster-inventory-consumer=me and \
+                         x-k8s.io/cluster-profile=a";
+
+#[test]
+fn a_secret_and_its_profile_may_come_in_any_order() {
+    let mut inventory = synced();
+    assert_eq!(shown(&inventory.secret(&key("s"), secret("a", "one"))), [""; 0]);
+    assert_eq!(shown(&inventory.profile(&key("a"), ready())), ["+a one"]);
+    assert_eq!(
+        shown(&inventory.secret(&key("s"), secret("a", "two"))),
+        ["+a two"]
+    );
+
+    let mut inventory = synced();
+    let waits = format!("~a: the cluster is ready, but can't be reached yet: {NO_SECRET}");
+    assert_eq!(shown(&inventory.profile(&key("a"), ready())), [waits]);
+    assert_eq!(
+        shown(&inventory.secret(&key("s"), secret("a", "one"))),
+        ["+a one"]
+    );
+
+    // At the start nothing is missing until the list of Secrets is complete.
+    let mut inventory = self::inventory();
+    assert_eq!(shown(&inventory.profile(&key("a"), ready())), [""; 0]);
+    assert_eq!(shown(&inventory.profiles_synced()), [""; 0]);
+    assert_eq!(shown(&inventory.secret(&key("s"), secret("a", "one"))), [""; 0]);
+    assert_eq!(shown(&inventory.secrets_synced()), ["+a one", "synced"]);
+}
+
+#[test]
+fn exactly_one_secret_is_needed() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready());
+    inventory.secret(&key("s"), secret("a", "one"));
+    assert_eq!(
+        shown(&inventory.secret(&key("t"), secret("a", "two"))),
+        [
+            "!a: ClusterProfile fleet/a: the Secrets s and t both have the labels x-k8s.io/cluster-inventory-consumer=me \
+             and x-k8s.io/cluster-profile=a; delete one"
+        ]
+    );
+    assert_eq!(shown(&inventory.secret(&key("s"), None)), ["+a two"]);
+    let gone = format!("!a: ClusterProfile fleet/a: {NO_SECRET}");
+    assert_eq!(
+        shown(&inventory.secret(&key("t"), None)),
+        [gone],
+        "an engaged cluster goes on with what it has"
+    );
+    assert!(inventory.secrets.of_profile.is_empty() && inventory.secrets.profiles.is_empty());
+}
+
+#[test]
+fn a_secret_counts_for_the_profile_of_its_label_and_its_namespace() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready());
+    let elsewhere = ObjectKey::namespaced("other", "s");
+    assert_eq!(shown(&inventory.secret(&elsewhere, secret("a", "one"))), [""; 0]);
+    assert_eq!(shown(&inventory.secret(&key("s"), secret("b", "one"))), [""; 0]);
+    assert_eq!(
+        shown(&inventory.secret(&key("s"), secret("a", "one"))),
+        ["+a one"]
+    );
+    let moved = shown(&inventory.secret(&key("s"), secret("b", "one")));
+    assert!(moved.len() == 1 && moved[0].starts_with("!a"), "{moved:?}");
+}
+
+#[test]
+fn a_broken_secret_is_explained_and_repaired() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready());
+    inventory.secret(&key("s"), secret("a", "one"));
+    let broken = shown(&inventory.secret(&key("s"), text("a", b"clusters: [".to_vec())));
+    assert!(
+        broken.len() == 1 && broken[0].starts_with("!a: Secret fleet/s, key \"Config\": "),
+        "{broken:?}"
+    );
+    let missing = Some(Arc::new(SecretFacts {
+        profile: Some("a".into()),
+        kubeconfig: Err("the key is missing".into()),
+    }));
+    assert_eq!(
+        shown(&inventory.secret(&key("s"), missing)),
+        ["!a: Secret fleet/s, key \"Config\": the key is missing"]
+    );
+    assert_eq!(
+        shown(&inventory.secret(&key("s"), secret("a", "one"))),
+        ["+a one"]
+    );
+    // What was parsed is enough, so the text is gone.
+    let Some((_, Ok(kept))) = inventory.secrets.of_profile[&key("a")].first_key_value() else {
+        panic!()
+    };
+    assert!(kept.access.yaml.is_empty());
+    let last = inventory.profiles[&key("a")].last.as_ref();
+    assert!(last.is_some_and(|last| last.yaml.is_empty()));
+}
+
+#[test]
+fn a_text_that_was_taken_is_judged_as_before() {
+    let mut inventory = synced();
+    inventory.profile(&key("a"), ready());
+    let same = secret("a", "one");
+    assert_eq!(shown(&inventory.secret(&key("s"), same.clone())), ["+a one"]);
+    assert_eq!(shown(&inventory.secret(&key("s"), same)), [""; 0]);
+}

@@ -1,0 +1,39 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// The types of the Cluster Inventory API.
+pub mod v1alpha1;
+pub mod v1alpha2;
+
+// Options.
+mod access_providers;
+mod builder;
+mod config;
+mod error;
+mod selection;
+
+// Decisions without I/O: what a ClusterProfile offers, and what to announce.
+mod duplicates;
+mod facts;
+mod inventory;
+mod memory;
+mod offer;
+mod profile;
+mod secret;
+
+// I/O.
+mod provider;
+mod served;
+
+pub use access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy};
+pub use builder::ClusterInventoryProviderBuilder;
+pub use error::{AccessProvidersError, ClusterInventoryError};
+pub use facts::{
+    DISPLAY_NAME_PROPERTY, MANAGER_PROPERTY, MEMBER_ID_LABEL, NAMESPACE_PROPERTY, PROFILE_PROPERTY,
+    VERSION_PROPERTY,
+};
+pub use offer::{ARGS_EXTENSION, ENV_EXTENSION, EXEC_EXTENSION};
+pub use provider::ClusterInventoryProvider;
+pub use secret::{CONSUMER_LABEL, KUBECONFIG_KEY, PROFILE_LABEL};

@@ -1,0 +1,121 @@
+//! One ClusterProfile, and what is to be said of it. No I/O.
+
+use std::sync::Arc;
+
+use mcr_core::{
+    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, Trust,
+    internal::KubeconfigProblem,
+};
+
+use crate::{
+    facts::{Facts, map},
+    offer::Offer,
+    secret::{Checks, Kubeconfig},
+};
+
+#[derive(Debug)]
+pub(crate) struct Profile {
+    pub(crate) facts: Arc<Facts>,
+    /// Why the profile can't be decoded any more. The facts are those from before.
+    pub(crate) unreadable: Option<Arc<str>>,
+    /// The kubeconfig that it offers by itself.
+    pub(crate) offered: Option<Result<Kubeconfig, KubeconfigProblem>>,
+    /// The access of the cluster since it is engaged. A suspended cluster keeps it, and with it what the fleet knows.
+    pub(crate) last: Option<KubeconfigAccess>,
+    pub(crate) said: Said,
+}
+
+/// What was announced last.
+#[derive(Debug, Clone)]
+pub(crate) enum Said {
+    Nothing,
+    Waiting(Arc<Facts>, Arc<str>),
+    Good(Arc<Facts>, Fingerprint),
+    Broken(Arc<str>),
+}
+
+/// What is to be said of a cluster.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Good(Kubeconfig),
+    Waiting(Arc<str>),
+    /// The object at fault, and why.
+    Broken(String, Arc<str>),
+}
+
+impl Profile {
+    pub(crate) fn new(facts: Arc<Facts>, checks: &Checks) -> Self {
+        let mut new = Self {
+            unreadable: None,
+            offered: None,
+            last: None,
+            said: Said::Nothing,
+            facts: facts.clone(),
+        };
+        new.check(&facts, checks);
+        new
+    }
+
+    /// Parses a kubeconfig only if it differs from the last one.
+    pub(crate) fn update(&mut self, facts: Arc<Facts>, checks: &Checks) {
+        self.unreadable = None;
+        if self.facts.offer != facts.offer {
+            self.check(&facts, checks);
+        }
+        self.facts = facts;
+    }
+
+    fn check(&mut self, facts: &Facts, checks: &Checks) {
+        self.offered = match &facts.offer {
+            Offer::Kubeconfig(text) => Some(checks.check(text.clone())),
+            _ => None,
+        };
+    }
+
+    /// The change that says it, and what is said then. None if that was said last.
+    pub(crate) fn announcement(&self, name: ClusterName, verdict: &Verdict) -> Option<(Said, Change)> {
+        let facts = &self.facts;
+        let said = match verdict {
+            Verdict::Good(kubeconfig) => Said::Good(facts.clone(), kubeconfig.fingerprint),
+            Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
+            Verdict::Broken(_, why) => Said::Broken(why.clone()),
+        };
+        if said.is(&self.said) {
+            return None;
+        }
+        let change = match verdict {
+            Verdict::Good(kubeconfig) => Change::Upsert(facts.spec(name, kubeconfig.access.clone())),
+            Verdict::Waiting(why) => {
+                let nowhere = || KubeconfigAccess::new("", Trust::Untrusted);
+                let access = self.last.clone().unwrap_or_else(nowhere);
+                Change::Upsert(facts.spec(name, access).suspended(why.clone()))
+            }
+            Verdict::Broken(object, why) => {
+                Change::Broken(BrokenCluster::new(name, object.clone(), why.clone()))
+            }
+        };
+        Some((said, change))
+    }
+}
+
+impl Said {
+    /// Whether both say the same.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Waiting(a, why), Self::Waiting(b, other)) => why == other && a.same_description(b),
+            (Self::Good(a, access), Self::Good(b, other)) => access == other && a.same_description(b),
+            (Self::Broken(why), Self::Broken(other)) => why == other,
+            _ => false,
+        }
+    }
+}
+
+impl Facts {
+    pub(crate) fn spec(&self, name: ClusterName, access: KubeconfigAccess) -> ClusterSpec {
+        let mut spec = ClusterSpec::new(name, access.into());
+        spec.identity.clone_from(&self.uid);
+        spec.labels = map(&self.labels);
+        spec.properties = map(&self.properties);
+        spec
+    }
+}

@@ -1,0 +1,231 @@
+//! What the tests share: a simulated hub with the CRD of the Cluster Inventory API, and its objects.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test file uses its part"
+)]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use mcr_core::{
+    AccessPolicy, AddressPolicy, Availability, Change, CredentialPluginPolicy, Discovery, Provider,
+    WatchSettings,
+};
+use mcr_provider_cluster_inventory::{
+    AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
+    ClusterInventoryProviderBuilder, PROFILE_LABEL,
+};
+use mcr_testkit::sim::{SimBuilder, SimCluster};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
+
+/// What clusters may do here, where all of them are on this machine.
+pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
+    AccessPolicy::default()
+        .addresses(AddressPolicy::default().allow_loopback(true))
+        .credential_plugins(CredentialPluginPolicy::Allowlist(
+            plugins
+                .iter()
+                .map(|plugin| plugin.to_path_buf())
+                .collect::<BTreeSet<_>>(),
+        ))
+}
+
+pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// The CRD of the kind ClusterProfile, which serves these versions and stores the first one.
+pub(crate) fn crd(versions: &[&str]) -> Value {
+    let version = |name: &&str| {
+        json!({
+            "name": name, "served": true, "storage": name == &versions[0],
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": PROFILES},
+        "spec": {
+            "group": "multicluster.x-k8s.io", "scope": "Namespaced",
+            "names": {
+                "kind": "ClusterProfile", "listKind": "ClusterProfileList", "plural": "clusterprofiles",
+                "singular": "clusterprofile",
+            },
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// A hub with the Cluster Inventory API.
+pub(crate) fn hub() -> SimCluster {
+    hub_of(SimCluster::builder(), &["v1alpha1", "v1alpha2"])
+}
+
+pub(crate) fn hub_of(builder: SimBuilder, versions: &[&str]) -> SimCluster {
+    let hub = builder.build();
+    hub.create(crd(versions)).unwrap();
+    hub
+}
+
+/// A ClusterProfile of v1alpha1 that is ready, and offers access at this address by the access provider `p`.
+pub(crate) fn profile(namespace: &str, name: &str, server: &str) -> Value {
+    json!({
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ClusterProfile",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"x-k8s.io/cluster-manager": "ocm"}},
+        "spec": {"displayName": name, "clusterManager": {"name": "ocm"}},
+        "status": {
+            "conditions": [condition("ControlPlaneHealthy", "True", "")],
+            "version": {"kubernetes": "v1.36.1"},
+            "properties": [{"name": "region", "value": "eu", "lastObservedTime": "2026-01-01T00:00:00Z"}],
+            "accessProviders": [{"name": "p", "cluster": {"server": server}}],
+        },
+    })
+}
+
+pub(crate) fn condition(type_: &str, status: &str, message: &str) -> Value {
+    json!({
+        "type": type_, "status": status, "reason": "Why", "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// The same with these extensions.
+pub(crate) fn extended(mut profile: Value, extensions: &[(&str, Value)]) -> Value {
+    let extensions = extensions
+        .iter()
+        .map(|(name, extension)| json!({"name": name, "extension": extension}));
+    profile["status"]["accessProviders"][0]["cluster"]["extensions"] = extensions.collect();
+    profile
+}
+
+/// The Secret of a ClusterProfile for the consumer `me`.
+pub(crate) fn secret(namespace: &str, profile: &str, kubeconfig: impl AsRef<[u8]>) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {
+            "name": format!("{profile}-for-me"), "namespace": namespace,
+            "labels": {CONSUMER_LABEL: "me", PROFILE_LABEL: profile},
+        },
+        "data": {"Config": base64(kubeconfig)},
+    })
+}
+
+pub(crate) fn change(hub: &SimCluster, resource: &str, key: &str, change: impl FnOnce(&mut Value)) {
+    let mut there = hub.get(resource, key).unwrap();
+    change(&mut there);
+    hub.update(there).unwrap();
+}
+
+/// The plugin of the access provider `p`, which is never run.
+pub(crate) fn providers() -> AccessProviders {
+    AccessProviders::new([AccessProviderConfig::new("p", "/plugins/p")]).unwrap()
+}
+
+/// A provider whose pauses are short.
+pub(crate) fn builder(hub: &SimCluster) -> ClusterInventoryProviderBuilder {
+    timed(ClusterInventoryProvider::builder())
+        .client(hub.client())
+        .access_policy(locally(&[Path::new("/plugins/p")]))
+}
+
+pub(crate) fn timed(builder: ClusterInventoryProviderBuilder) -> ClusterInventoryProviderBuilder {
+    let mut watch = WatchSettings::default();
+    watch.retry_cap = Duration::from_millis(200);
+    builder.times(watch, PATIENCE, PATIENCE)
+}
+
+/// A folder that goes with its owner.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("mcr-inventory-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// A plugin with this text, for `sh`.
+    pub(crate) fn plugin(&self, text: &str) -> PathBuf {
+        let path = self.0.join("plugin");
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A discovery that is followed.
+pub(crate) struct Heard(pub(crate) Discovery);
+
+impl Heard {
+    pub(crate) fn of(provider: &impl Provider) -> Self {
+        Self(provider.discover(CancellationToken::new()))
+    }
+
+    /// The next announcement.
+    pub(crate) async fn next(&mut self) -> Change {
+        timeout(PATIENCE, self.0.next())
+            .await
+            .expect("an announcement")
+            .unwrap()
+            .unwrap()
+    }
+
+    /// The next announcement, in short.
+    pub(crate) async fn line(&mut self) -> String {
+        line(&self.next().await)
+    }
+
+    /// The next announcements until this one.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+
+    /// The error that ends the discovery.
+    pub(crate) async fn error(mut self) -> String {
+        let item = timeout(PATIENCE, self.0.next()).await.expect("an error").unwrap();
+        item.unwrap_err().to_string()
+    }
+}
+
+pub(crate) fn line(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{}", spec.name),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,127 @@
+//! The types of the Cluster Inventory API, compared with its published schema.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+
+use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
+use serde_json::{Map, Value, json};
+
+/// The paths and types of the published schema: of the CRD with v1alpha1, and of the types of v1alpha2.
+const SCHEMA: &str = include_str!("data/schema.txt");
+
+/// Sets the value at a path, with a sample of its type.
+fn put(object: &mut Value, path: &str, type_: &str) {
+    let (first, rest) = path
+        .split_once('.')
+        .map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (name, in_list) = first
+        .strip_suffix("[]")
+        .map_or((first, false), |name| (name, true));
+    let mut at = object.as_object_mut().unwrap().entry(name).or_insert(Value::Null);
+    if in_list {
+        if at.as_array().is_none_or(Vec::is_empty) {
+            *at = json!([{}]);
+        }
+        at = &mut at[0];
+    }
+    match rest {
+        Some(rest) => put(at, rest, type_),
+        None if at.is_null() => {
+            *at = match type_ {
+                "object" => Value::Object(Map::new()),
+                "array" => json!([]),
+                "string" | "string:byte" => "text".into(),
+                "string:date-time" => "2026-01-01T00:00:00Z".into(),
+                "boolean" => true.into(),
+                "integer:int64" => 8.into(),
+                other => panic!("{path} {other}"),
+            }
+        }
+        None => {}
+    }
+}
+
+fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+    if !at.is_empty() {
+        found.insert(at.to_owned());
+    }
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let path = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                paths(field, &path, found);
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| paths(item, &format!("{at}[]"), found)),
+        _ => {}
+    }
+}
+
+fn full(version: &str) -> Value {
+    let mut full = json!({
+        "apiVersion": format!("multicluster.x-k8s.io/{version}"), "kind": "ClusterProfile", "metadata": {"name": "a"},
+    });
+    for line in SCHEMA.lines() {
+        let mut words = line.split(' ');
+        if words.next() == Some(version) {
+            put(&mut full, words.next().unwrap(), words.next().unwrap());
+        }
+    }
+    full
+}
+
+#[test]
+fn each_field_of_the_published_schema_is_here_with_the_same_type_and_no_other() {
+    for version in ["v1alpha1", "v1alpha2"] {
+        let full = full(version);
+        // A field of another type can't be decoded, and one of another name is lost.
+        let decoded = match version {
+            "v1alpha1" => serde_json::to_value(
+                serde_json::from_value::<v1alpha1::ClusterProfile>(full.clone()).unwrap(),
+            ),
+            _ => serde_json::to_value(
+                serde_json::from_value::<v1alpha2::ClusterProfile>(full.clone()).unwrap(),
+            ),
+        };
+        let (mut published, mut ours) = (BTreeSet::new(), BTreeSet::new());
+        paths(&full, "", &mut published);
+        paths(&decoded.unwrap(), "", &mut ours);
+        assert!(published.len() > 30, "{published:?}");
+        assert_eq!(ours, published, "in {version}");
+    }
+}
+
+#[test]
+fn a_profile_is_the_same_in_both_versions_but_for_what_v1alpha2_has_dropped() {
+    let new: v1alpha2::ClusterProfile = serde_json::from_value(full("v1alpha2")).unwrap();
+    let old: v1alpha1::ClusterProfile = serde_json::from_value(full("v1alpha1")).unwrap();
+    let mut converted = v1alpha2::ClusterProfile::from(old);
+    assert_eq!(converted.spec, new.spec);
+    assert_eq!(converted.status, new.status);
+    converted.metadata = new.metadata.clone();
+    assert_eq!(converted, new);
+    assert_eq!(new.condition("text").unwrap().status, "text");
+    assert_eq!(new.property("text"), Some("text"));
+    assert_eq!((new.condition("other"), new.property("other")), (None, None));
+}
+
+#[test]
+fn what_a_cluster_manager_may_leave_out_may_be_missing() {
+    for profile in [
+        json!({"apiVersion": "multicluster.x-k8s.io/v1alpha2", "kind": "ClusterProfile", "metadata": {}, "spec": {}}),
+        json!({
+            "apiVersion": "multicluster.x-k8s.io/v1alpha2", "kind": "ClusterProfile", "metadata": {},
+            "spec": {"clusterManager": {"name": "a"}}, "status": {"accessProviders": [{"name": "p"}]},
+        }),
+    ] {
+        serde_json::from_value::<v1alpha2::ClusterProfile>(profile.clone()).unwrap();
+        serde_json::from_value::<v1alpha1::ClusterProfile>(profile).unwrap();
+    }
+}
