@@ -257,7 +257,12 @@ mod tests {
 
     #[test]
     fn a_credential_that_does_not_tell_its_end_is_used_for_a_minute() {
-        for token in ["opaque", "a.b.c", &jwt("{}"), &jwt(r#"{"exp": 18446744073709551615}"#)] {
+        for token in [
+            "opaque",
+            "a.b.c",
+            &jwt("{}"),
+            &jwt(r#"{"exp": 18446744073709551615}"#),
+        ] {
             let status = &of_token(token).unwrap()["status"];
             assert_eq!(status["expirationTimestamp"], at(1_800_000_060), "{token}");
         }
@@ -281,10 +286,16 @@ mod tests {
     #[test]
     fn the_end_of_time_is_a_time() {
         let year_9999 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-        assert_eq!(timestamp(year_9999), Timestamp::from_second(Timestamp::MAX.as_second()).unwrap());
+        assert_eq!(
+            timestamp(year_9999),
+            Timestamp::from_second(Timestamp::MAX.as_second()).unwrap()
+        );
         let status = &of_token(&jwt(r#"{"exp": 999999999999}"#)).unwrap()["status"];
         let written = status["expirationTimestamp"].as_str().unwrap();
-        assert!(written.starts_with("9999-12-30T") && written.ends_with('Z'), "{written}");
+        assert!(
+            written.starts_with("9999-12-30T") && written.ends_with('Z'),
+            "{written}"
+        );
     }
 
     #[test]

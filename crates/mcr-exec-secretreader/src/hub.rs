@@ -84,9 +84,7 @@ fn kubeconfig() -> anyhow::Result<Option<KubeconfigAccess>> {
             Ok(Some(access))
         }
         None if found.is_empty() => Ok(None),
-        None => bail!(
-            "the hub's kubeconfig has no current context; set one with kubectl config use-context"
-        ),
+        None => bail!("the hub's kubeconfig has no current context; set one with kubectl config use-context"),
     }
 }
 
@@ -122,7 +120,9 @@ fn told(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => {
             let advice = match status.code {
-                401 => "the hub refuses the credentials of this program; check its kubeconfig or ServiceAccount",
+                401 => {
+                    "the hub refuses the credentials of this program; check its kubeconfig or ServiceAccount"
+                }
                 403 => "allow this program to get Secrets in that namespace, and there only",
                 404 => "create it, or correct its name and namespace in the extension of the cluster",
                 _ => "check the hub",
@@ -133,7 +133,8 @@ fn told(error: &kube::Error) -> String {
             "the hub's answer is not a Secret; check that the address is that of an API server".to_owned()
         }
         error if is_login_error(error) => {
-            "the credentials of the hub's kubeconfig can't be loaded; try them with kubectl auth whoami".to_owned()
+            "the credentials of the hub's kubeconfig can't be loaded; try them with kubectl auth whoami"
+                .to_owned()
         }
         error => explain_error(error),
     }

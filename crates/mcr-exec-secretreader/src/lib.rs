@@ -48,8 +48,8 @@ async fn credential() -> anyhow::Result<String> {
     let read = tokio::time::timeout(LIMIT, hub::read(&request))
         .await
         .map_err(|_| anyhow!("the hub did not answer within {} s; check the network between this program and the hub, and the hub's load", LIMIT.as_secs()))??;
-    let answer = Answer::find(&request.content, &read.data, SystemTime::now())
-        .with_context(|| read.place.clone())?;
+    let answer =
+        Answer::find(&request.content, &read.data, SystemTime::now()).with_context(|| read.place.clone())?;
     answer
         .to_json(request.version)
         .context("the credential can't be written as JSON")

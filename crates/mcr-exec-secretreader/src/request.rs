@@ -26,10 +26,7 @@ pub(crate) enum Content {
     /// The key `token` has a bearer token.
     Token,
     /// A key has a kubeconfig. `context: None` means its current context.
-    Kubeconfig {
-        key: String,
-        context: Option<String>,
-    },
+    Kubeconfig { key: String, context: Option<String> },
 }
 
 /// Why there is no valid request. The texts quote no part of it, since it comes from whoever describes the cluster.
@@ -47,7 +44,9 @@ pub(crate) enum RequestError {
          cluster"
     )]
     Json { line: usize, column: usize },
-    #[error("KUBERNETES_EXEC_INFO holds an object whose kind is not ExecCredential; call this program as an exec credential plugin")]
+    #[error(
+        "KUBERNETES_EXEC_INFO holds an object whose kind is not ExecCredential; call this program as an exec credential plugin"
+    )]
     Kind,
     #[error(
         "the request is in none of the versions v1 and v1beta1 of client.authentication.k8s.io; set one of them as the apiVersion of \

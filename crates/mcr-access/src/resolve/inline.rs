@@ -193,7 +193,8 @@ mod tests {
 
     #[test]
     fn the_context_can_be_chosen() {
-        let yaml = b"contexts: [{name: a, context: {user: u}}, {name: c}]\nusers: [{name: u, user: {token: t}}]";
+        let yaml =
+            b"contexts: [{name: a, context: {user: u}}, {name: c}]\nusers: [{name: u, user: {token: t}}]";
         assert!(inline_credential(yaml, Some("a")).is_ok());
         let fails = |context| inline_credential(yaml, context).unwrap_err().to_string();
         assert!(fails(None).starts_with("current-context: is missing and no context was chosen"));
@@ -206,7 +207,11 @@ mod tests {
         let (chain, _) = certificate_and_key();
         let chain = STANDARD.encode(chain);
         for (user, field, problem) in [
-            ("client-certificate: /x, client-key: /y", "client-certificate", "names a file"),
+            (
+                "client-certificate: /x, client-key: /y",
+                "client-certificate",
+                "names a file",
+            ),
             (
                 &format!("client-certificate-data: {chain}, client-key: /y"),
                 "client-key",
