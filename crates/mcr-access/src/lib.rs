@@ -21,7 +21,8 @@ mod resolved;
 mod policy;
 mod trust;
 
-// Credentials: the trait for sources, static credentials, files, exec plugins, certificates.
+// Credentials: the trait for sources, static credentials, files, exec plugins, certificates, tokens.
+mod claims;
 mod credential;
 mod exec;
 mod file_source;
@@ -65,12 +66,16 @@ pub mod internal {
         error::list_names,
         exec::output as exec_output,
         kubeconfig_problem::{KubeconfigProblem, check_announced},
-        resolve::resolve_with,
+        resolve::{InlineCertificate, InlineCredential, inline_credential, resolve_with},
         sync::lock,
         time::{rfc3339, rfc3339_option},
         unprintable::is_format,
         weak_cache::WeakCache,
     };
+
+    pub mod claims {
+        pub use crate::claims::{Claims, of};
+    }
 
     pub mod namespace {
         pub use crate::namespace::{default_name, interned, is_valid};

@@ -4,7 +4,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod app;
-mod claims;
 mod cli;
 mod clusters;
 mod colour;

@@ -111,6 +111,8 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "mcr" => Some(&["mcr-core", "mcr-lease"]),
         "mcr-testkit" => Some(&["mcr-core"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
+        // A plugin runs once for each credential. It starts without the parts of a controller.
+        _ if name.starts_with("mcr-exec-") => Some(&["mcr-access", "mcr-client"]),
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod entry;
+mod inline;
 mod user;
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use crate::{
     trust::Trust,
 };
 use entry::{Entry, filled};
+
+pub use inline::{InlineCertificate, InlineCredential, inline_credential};
 
 /// Finds the endpoint and the credentials of a kubeconfig's context.
 ///

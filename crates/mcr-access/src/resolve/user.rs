@@ -81,14 +81,14 @@ pub(super) fn credential_source(
     }
 }
 
-struct Certificate {
-    chain: PemSource,
-    key: PemSource,
+pub(super) struct Certificate {
+    pub(super) chain: PemSource,
+    pub(super) key: PemSource,
     /// `None` if one of the two is in a file that is not read now.
-    parsed: Option<ClientCertificate>,
+    pub(super) parsed: Option<ClientCertificate>,
 }
 
-fn check_token(entry: &Entry<'_>, token: &str) -> Result<(), AccessError> {
+pub(super) fn check_token(entry: &Entry<'_>, token: &str) -> Result<(), AccessError> {
     if token.trim().bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(())
     } else {
@@ -130,7 +130,7 @@ fn impersonation(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Impersonat
 }
 
 /// Returns the client certificate and its key. Parses them if both are inline, or in files that are read now.
-fn certificate(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
+pub(super) fn certificate(entry: &Entry<'_>, user: &User<'_>) -> Result<Option<Certificate>, AccessError> {
     let chain = pem_source(
         entry,
         "client-certificate",

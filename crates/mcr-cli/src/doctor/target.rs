@@ -5,11 +5,9 @@ use std::{fmt, path::PathBuf, time::SystemTime};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use kube::config::{AuthInfo, Kubeconfig};
-use mcr_core::{Access, Endpoint, KubeconfigAccess, Trust};
+use mcr_core::{Access, Endpoint, KubeconfigAccess, Trust, internal::claims};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use secrecy::ExposeSecret;
-
-use crate::claims;
 
 /// The address of a cluster's access, and the properties of its credentials. Never the credentials themselves.
 #[derive(Clone)]

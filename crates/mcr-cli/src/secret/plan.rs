@@ -6,13 +6,13 @@ use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::{core::v1::Secret, rbac::v1::PolicyRule};
 use kube::config::Kubeconfig;
-use mcr_core::KubeconfigAccess;
+use mcr_core::{KubeconfigAccess, internal::claims};
 
 use super::{
     args::{CreateArgs, RoleType},
     rules,
 };
-use crate::{claims, doctor::target, values};
+use crate::{doctor::target, values};
 
 /// The name of the ServiceAccount, as in Go's script.
 const ACCOUNT: &str = "multicluster-kubeconfig-provider";

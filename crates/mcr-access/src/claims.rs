@@ -1,5 +1,4 @@
-//! Reads the claims of a service account's token. Does not verify the token: show the claims to people, and never trust
-//! them.
+//! Reads the claims of a token. Does not verify the token: never grant anything because of a claim.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,14 +7,15 @@ use serde::Deserialize;
 
 /// The useful claims of a token, without the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claims {
-    pub(crate) expires: Option<SystemTime>,
+pub struct Claims {
+    /// The time at which the token expires: the claim `exp`.
+    pub expires: Option<SystemTime>,
     /// Namespace and name of the ServiceAccount.
-    pub(crate) account: Option<(String, String)>,
+    pub account: Option<(String, String)>,
 }
 
 /// The claims of a token. `None` if it is no JSON Web Token.
-pub(crate) fn of(token: &str) -> Option<Claims> {
+pub fn of(token: &str) -> Option<Claims> {
     #[derive(Deserialize)]
     struct Payload {
         exp: Option<u64>,

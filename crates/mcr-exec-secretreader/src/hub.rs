@@ -1,0 +1,152 @@
+//! Reading the Secret in the hub.
+
+use std::{collections::BTreeMap, env, error::Error, io::ErrorKind, path::PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client, Config,
+    client::AuthError,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use mcr_access::{AccessPolicy, KubeconfigAccess, KubeconfigFile, check, contexts};
+use mcr_client::explain_error;
+
+use crate::request::Request;
+
+/// A Secret that was read. It has no Debug output.
+pub(crate) struct ReadSecret {
+    pub(crate) data: BTreeMap<String, ByteString>,
+    /// The Secret in words, for errors.
+    pub(crate) place: String,
+}
+
+/// Reads the Secret of a request.
+///
+/// # Errors
+/// The text contains nothing of the Secret and of the hub's credentials.
+pub(crate) async fn read(request: &Request) -> anyhow::Result<ReadSecret> {
+    let client = client().await?;
+    let namespace = request
+        .namespace
+        .clone()
+        .unwrap_or_else(|| client.default_namespace().to_owned());
+    let place = format!("Secret {namespace}/{}", request.name);
+    let secrets: Api<Secret> = Api::namespaced(client, &namespace);
+    let secret = secrets
+        .get(&request.name)
+        .await
+        .map_err(|error| anyhow!("{place}: {}", told(&error)))?;
+    Ok(ReadSecret {
+        data: secret.data.unwrap_or_default(),
+        place,
+    })
+}
+
+/// A client of the hub: the current context of the kubeconfig that kubectl would use, or else the cluster of the Pod.
+async fn client() -> anyhow::Result<Client> {
+    let config = match kubeconfig()? {
+        Some(access) => from_kubeconfig(&access).await?,
+        None => Config::incluster().map_err(|error| {
+            anyhow!(
+                "there is no kubeconfig and this is no Pod ({error}); name the hub's kubeconfig in KUBECONFIG, in the environment of the \
+                 caller or under env of the exec configuration"
+            )
+        })?,
+    };
+    Client::try_from(config).map_err(|error| anyhow!("the hub can't be used: {}", told(&error)))
+}
+
+/// The current context. `None` if there are no contexts.
+fn kubeconfig() -> anyhow::Result<Option<KubeconfigAccess>> {
+    let mut files = Vec::new();
+    for path in paths() {
+        match std::fs::read(&path) {
+            Ok(bytes) => files.push(KubeconfigFile::new(path, bytes)),
+            // As kubectl: some of the files may be missing.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => bail!(
+                "the hub's kubeconfig {} can't be read: {}; check that this user may read it",
+                path.display(),
+                error.kind()
+            ),
+        }
+    }
+    let found = contexts(&files);
+    let unreadable = || found.iter().find(|entry| entry.context.is_none());
+    match found.iter().find(|entry| entry.current).or_else(unreadable) {
+        Some(entry) => {
+            let access = entry.access.clone().and_then(|access| {
+                check(&access, &AccessPolicy::default())?;
+                Ok(access)
+            });
+            let access = access.with_context(|| format!("the hub's kubeconfig {}", entry.file.display()))?;
+            Ok(Some(access))
+        }
+        None if found.is_empty() => Ok(None),
+        None => bail!("the hub's kubeconfig has no current context; set one with kubectl config use-context"),
+    }
+}
+
+fn paths() -> Vec<PathBuf> {
+    match env::var_os("KUBECONFIG").filter(|list| !list.is_empty()) {
+        Some(list) => env::split_paths(&list)
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect(),
+        None => env::home_dir()
+            .map(|home| home.join(".kube").join("config"))
+            .into_iter()
+            .collect(),
+    }
+}
+
+async fn from_kubeconfig(access: &KubeconfigAccess) -> anyhow::Result<Config> {
+    // The texts of kube's errors can quote the kubeconfig. They are not used.
+    let unusable =
+        "the hub's kubeconfig can't be used, although it is well-formed; try it with kubectl --kubeconfig";
+    let text = std::str::from_utf8(&access.yaml).map_err(|_| anyhow!(unusable))?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| anyhow!(unusable))?;
+    let options = KubeConfigOptions {
+        context: access.context.as_deref().map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|_| anyhow!(unusable))
+}
+
+/// Says why a request failed, without the text of an error that can quote a Secret or the output of a login program.
+fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let advice = match status.code {
+                401 => {
+                    "the hub refuses the credentials of this program; check its kubeconfig or ServiceAccount"
+                }
+                403 => "allow this program to get Secrets in that namespace, and there only",
+                404 => "create it, or correct its name and namespace in the extension of the cluster",
+                _ => "check the hub",
+            };
+            format!("{} ({}); {advice}", status.message, status.code)
+        }
+        kube::Error::SerdeError(_) => {
+            "the hub's answer is not a Secret; check that the address is that of an API server".to_owned()
+        }
+        error if is_login_error(error) => {
+            "the credentials of the hub's kubeconfig can't be loaded; try them with kubectl auth whoami"
+                .to_owned()
+        }
+        error => explain_error(error),
+    }
+}
+
+fn is_login_error(error: &kube::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<AuthError>() {
+            return true;
+        }
+        next = error.source();
+    }
+    matches!(error, kube::Error::Auth(_))
+}

@@ -1,0 +1,372 @@
+//! The program, run as an exec plugin: by itself, and by a fleet. The hub and the members are simulated.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use mcr_core::{Access, ApiVersion, Fleet, KubeconfigAccess, Trust, internal::claims};
+use mcr_provider_single::SingleProvider;
+use mcr_testkit::{
+    sim::{SimAuditEvent, SimCluster, SimRule, SimServer, SimUser},
+    waiting::{Background, OrFail, eventually},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mcr-exec-secretreader");
+const READER: &str = "reader-token";
+const CANARY: &str = "QQCANARYQQ";
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A hub with a namespace `fleet`, in which the user of the kubeconfig has exactly the rights of the manifest.
+struct Hub {
+    server: SimServer,
+    dir: TempDir,
+}
+
+impl Hub {
+    async fn new() -> Self {
+        let hub = SimCluster::builder()
+            .name("hub")
+            .user(READER, Self::reader())
+            .build();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet"}});
+        hub.create(namespace).or_fail();
+        let server = hub.serve().await.or_fail();
+        let dir = tempfile::tempdir().unwrap();
+        let mut kubeconfig: Value = serde_saphyr::from_str(&server.kubeconfig_with_token(READER)).unwrap();
+        kubeconfig["contexts"][0]["context"]["namespace"] = "fleet".into();
+        std::fs::write(dir.path().join("hub"), kubeconfig.to_string()).unwrap();
+        Self { server, dir }
+    }
+
+    fn reader() -> SimUser {
+        let role: Value = serde_saphyr::from_str(include_str!("../deploy/rbac.yaml")).unwrap();
+        let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+        let rules = role["rules"].as_array().unwrap().iter().map(|rule| {
+            SimRule::new(
+                texts(&rule["apiGroups"]),
+                texts(&rule["resources"]),
+                texts(&rule["verbs"]),
+            )
+            .in_namespace("fleet")
+        });
+        rules.fold(SimUser::new("reader"), SimUser::rule)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("hub")
+    }
+
+    fn set(&self, name: &str, key: &str, value: &str) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "fleet"},
+            "data": {key: STANDARD.encode(value)},
+        });
+        self.server.cluster().apply(secret).or_fail();
+    }
+
+    /// The requests of the program.
+    fn requests(&self) -> Vec<SimAuditEvent> {
+        let audit = self.server.cluster().audit();
+        let of_reader = audit
+            .events()
+            .filter(|event| event.user == "reader" && event.is_start());
+        of_reader.cloned().collect()
+    }
+
+    /// Runs the program with this extension of the cluster.
+    async fn run(&self, config: Value) -> Output {
+        run(Some(&info(ApiVersion::V1, config)), self.kubeconfig()).await
+    }
+}
+
+fn version(version: ApiVersion) -> &'static str {
+    match version {
+        ApiVersion::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+        _ => "client.authentication.k8s.io/v1",
+    }
+}
+
+fn info(api_version: ApiVersion, config: Value) -> String {
+    json!({
+        "kind": "ExecCredential", "apiVersion": version(api_version),
+        "spec": {"interactive": false, "cluster": {"server": "https://member", "config": config}},
+    })
+    .to_string()
+}
+
+struct Output {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+async fn run(info: Option<&str>, kubeconfig: PathBuf) -> Output {
+    let mut command = tokio::process::Command::new(PROGRAM);
+    command
+        .env_remove("KUBERNETES_EXEC_INFO")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("RUST_LOG", "trace")
+        .env("KUBECONFIG", kubeconfig);
+    if let Some(info) = info {
+        command.env("KUBERNETES_EXEC_INFO", info);
+    }
+    let output = tokio::time::timeout(LIMIT, command.output())
+        .await
+        .unwrap()
+        .unwrap();
+    Output {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Output {
+    #[track_caller]
+    fn status(&self, api_version: ApiVersion) -> Value {
+        assert_eq!((self.code, self.err.as_str()), (Some(0), ""));
+        let mut answer: Value = serde_json::from_str(&self.out).unwrap();
+        assert_eq!(answer["kind"], "ExecCredential");
+        assert_eq!(answer["apiVersion"], version(api_version));
+        answer["status"].take()
+    }
+
+    /// It failed with one line that has this part, and shows nothing secret.
+    #[track_caller]
+    fn fails(&self, part: &str) {
+        assert_eq!((self.code, self.out.as_str()), (Some(1), ""), "{}", self.err);
+        assert!(
+            self.err.starts_with("mcr-exec-secretreader: "),
+            "{part}: {}",
+            self.err
+        );
+        assert!(self.err.contains(part), "no {part:?} in {}", self.err);
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        assert!(
+            !self.err.contains(CANARY) && !self.err.contains(READER),
+            "{}",
+            self.err
+        );
+    }
+}
+
+/// A token that ends `after` this time. Returns the end, too.
+fn token(name: &str, after: Duration) -> (String, SystemTime) {
+    let end = SystemTime::now() + after;
+    let seconds = end.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let payload = URL_SAFE_NO_PAD.encode(json!({"exp": seconds, "name": name}).to_string());
+    let token = format!("e30.{payload}.{CANARY}");
+    let end = claims::of(&token).unwrap().expires.unwrap();
+    (token, end)
+}
+
+fn kubeconfig_of(token: &str) -> String {
+    json!({
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"user": "a"}}, {"name": "b", "context": {"user": "b"}}],
+        "users": [{"name": "a", "user": {"token": token}}, {"name": "b", "user": {"token": "of-b"}}],
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_get_of_one_secret_answers_both_versions_of_the_protocol() {
+    let hub = Hub::new().await;
+    hub.set("eu-1", "value", &kubeconfig_of("of-a"));
+    hub.set("eu-2", "token", "plain\n");
+    for api_version in [ApiVersion::V1, ApiVersion::V1Beta1] {
+        for (config, token) in [
+            (json!({"name": "eu-1", "key": "value"}), "of-a"),
+            (
+                json!({"name": "eu-1", "key": "value", "namespace": "fleet", "context": "b"}),
+                "of-b",
+            ),
+            (json!({"clusterName": "eu-2"}), "plain"),
+        ] {
+            let before = hub.requests().len();
+            let ran = run(Some(&info(api_version, config)), hub.kubeconfig()).await;
+            assert_eq!(ran.status(api_version)["token"], token);
+            let requests = hub.requests().split_off(before);
+            let sent: Vec<_> = requests
+                .iter()
+                .map(|event| (event.verb.as_str(), event.resource.as_str(), event.code))
+                .collect();
+            assert_eq!(sent, [("get", "secrets", 200)]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_say_what_to_do_and_show_nothing_secret() {
+    let hub = Hub::new().await;
+    let name = |name: &str| json!({"name": name, "key": "value"});
+    run(None, hub.kubeconfig())
+        .await
+        .fails("KUBERNETES_EXEC_INFO is not set");
+    hub.run(json!(null)).await.fails("add the extension");
+    hub.run(name("missing"))
+        .await
+        .fails("Secret fleet/missing: secrets \"missing\" not found (404); create it");
+    hub.run(json!({"name": "eu-1", "key": "value", "namespace": "kube-system"}))
+        .await
+        .fails("allow this program to get Secrets in that namespace");
+
+    hub.set("other-key", "config", CANARY);
+    hub.run(name("other-key"))
+        .await
+        .fails("Secret fleet/other-key: it has no key \"value\"");
+    for (secret, value, part) in [
+        ("text", CANARY.to_owned(), "the kubeconfig can't be read"),
+        (
+            "cut-off",
+            format!("users: [{{name: a, user: {{token: {CANARY}"),
+            "the kubeconfig can't be read",
+        ),
+        (
+            "spaces",
+            kubeconfig_of(&format!("a {CANARY}")),
+            "users[name=\"a\"].user.token: holds spaces",
+        ),
+    ] {
+        hub.set(secret, "value", &value);
+        hub.run(name(secret)).await.fails(part);
+    }
+    let (expired, _) = token("expired", Duration::ZERO);
+    hub.set("expired", "value", &kubeconfig_of(&expired));
+    hub.run(name("expired"))
+        .await
+        .fails("Secret fleet/expired: the token expired at ");
+
+    let with = async |kubeconfig: String| {
+        let file = hub.dir.path().join("broken");
+        std::fs::write(&file, kubeconfig).unwrap();
+        run(Some(&info(ApiVersion::V1, name("eu-1"))), file).await
+    };
+    with(format!("{CANARY}: ["))
+        .await
+        .fails("the kubeconfig can't be read");
+    let whole = std::fs::read_to_string(hub.kubeconfig()).unwrap();
+    with(whole.replace(READER, "unknown"))
+        .await
+        .fails("the hub refuses the credentials");
+    let mut login: Value = serde_json::from_str(&whole).unwrap();
+    login["users"][0]["user"] = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "sh", "args": ["-c", format!("echo {CANARY}; exit 1")],
+    }});
+    with(login.to_string())
+        .await
+        .fails("the credentials of the hub's kubeconfig can't be loaded");
+    drop(hub.server);
+    let refused = run(
+        Some(&info(ApiVersion::V1, name("eu-1"))),
+        hub.dir.path().join("hub"),
+    )
+    .await;
+    refused.fails("Secret fleet/eu-1: connection refused");
+}
+
+/// Access to the member by a kubeconfig whose user runs the program.
+fn access(hub: &Hub, member: &SimServer, api_version: ApiVersion, secret: &str) -> Access {
+    let mut kubeconfig: Value = serde_saphyr::from_str(&member.kubeconfig_with_token("unused")).unwrap();
+    kubeconfig["clusters"][0]["cluster"]["extensions"] = json!([{
+        "name": "client.authentication.k8s.io/exec",
+        "extension": {"name": secret, "key": "value"},
+    }]);
+    kubeconfig["users"][0]["user"] = json!({"exec": {
+        "apiVersion": version(api_version), "interactiveMode": "Never", "provideClusterInfo": true,
+        "command": PROGRAM, "env": [{"name": "KUBECONFIG", "value": hub.kubeconfig()}],
+    }});
+    KubeconfigAccess::new(kubeconfig.to_string(), Trust::Trusted).into()
+}
+
+fn start(access: Access) -> (Fleet, Background<()>) {
+    let provider = SingleProvider::named("member", access).or_fail();
+    let fleet = Fleet::builder().provider(provider).build();
+    let running = Background::start({
+        let fleet = fleet.clone();
+        |stop| async move { fleet.run(stop).await }
+    });
+    (fleet, running)
+}
+
+/// Waits until the credential in use expires at this time.
+async fn uses(fleet: &Fleet, limit: Duration, end: SystemTime) {
+    eventually(limit, "the credential is in use", || {
+        let snapshot = fleet.snapshot();
+        let cluster = snapshot.clusters.first()?;
+        (cluster.credential_expires == Some(end)).then_some(())
+    })
+    .await;
+}
+
+fn users(member: &SimServer) -> Vec<String> {
+    let audit = member.cluster().audit();
+    let mut users: Vec<String> = audit.events().map(|event| event.user.clone()).collect();
+    users.dedup();
+    users
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_uses_the_token_and_renews_it_by_its_exp() {
+    let hub = Hub::new().await;
+    let member = SimCluster::builder().name("member").build();
+    let (first, first_end) = token("first", Duration::from_secs(20));
+    let (second, second_end) = token("second", Duration::from_secs(3600));
+    member.set_user(&first, SimUser::new("first").rule(SimRule::all()));
+    member.set_user(&second, SimUser::new("second").rule(SimRule::all()));
+    let member = member.serve().await.or_fail();
+    hub.set("eu-1", "value", &kubeconfig_of(&first));
+
+    let (fleet, running) = start(access(&hub, &member, ApiVersion::V1, "eu-1"));
+    uses(&fleet, LIMIT, first_end).await;
+    assert_eq!(users(&member), ["first"]);
+    assert_eq!(
+        hub.requests().len(),
+        1,
+        "one run, though the token was used several times"
+    );
+
+    hub.set("eu-1", "value", &kubeconfig_of(&second));
+    uses(&fleet, LIMIT, second_end).await;
+    assert_eq!(users(&member), ["first", "second"]);
+    assert_eq!(hub.requests().len(), 2);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_uses_the_client_certificate() {
+    let hub = Hub::new().await;
+    let member = SimCluster::builder()
+        .name("member")
+        .build()
+        .serve()
+        .await
+        .or_fail();
+    let certificate = member.tls().client_certificate("robot").or_fail();
+    let user = SimUser::new("robot").rule(SimRule::all());
+    member.cluster().set_certificate_user(&certificate, user);
+    hub.set("eu-1", "value", &member.kubeconfig_with_certificate(&certificate));
+
+    let (fleet, running) = start(access(&hub, &member, ApiVersion::V1Beta1, "eu-1"));
+    eventually(LIMIT, "the cluster is ready", || {
+        let snapshot = fleet.snapshot();
+        let ready = snapshot
+            .clusters
+            .first()
+            .is_some_and(|cluster| cluster.credential_expires.is_some());
+        (ready && !users(&member).is_empty()).then_some(())
+    })
+    .await;
+    assert_eq!(users(&member), ["robot"]);
+    running.stop().await;
+}
