@@ -225,7 +225,11 @@ pub(crate) async fn removed_after_the_move<F>(
 {
     let waits = || {
         let cluster = workspace.get(LOGICAL_CLUSTERS, "cluster");
-        cluster.is_some_and(|cluster| cluster["status"][list].as_array().is_some_and(|names| !names.is_empty()))
+        cluster.is_some_and(|cluster| {
+            cluster["status"][list]
+                .as_array()
+                .is_some_and(|names| !names.is_empty())
+        })
     };
     let removed = async {
         while waits() {

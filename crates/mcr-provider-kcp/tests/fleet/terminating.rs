@@ -10,7 +10,7 @@ use kube::{
 use mcr_core::{ClusterState, Provider};
 use mcr_provider_kcp::{LifecycleError, Removal, TerminatingWorkspaces, Terminator};
 use mcr_testkit::{
-    kcp::{KcpDelays, Kcp, KcpMove, KcpUser, KcpWorkspace},
+    kcp::{Kcp, KcpDelays, KcpMove, KcpUser, KcpWorkspace},
     sim::SimRule,
 };
 use serde_json::json;
@@ -38,12 +38,19 @@ async fn release(client: kube::Client) {
     let map = maps.get("content").await.or_fail();
     assert!(map.metadata.deletion_timestamp.is_some());
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    maps.patch("content", &PatchParams::default(), &patch).await.or_fail();
+    maps.patch("content", &PatchParams::default(), &patch)
+        .await
+        .or_fail();
 }
 
 async fn gone(stages: &Stages, workspace: &KcpWorkspace) {
     eventually(PATIENCE, "the workspace is gone", || {
-        stages.server.kcp().workspace(workspace.id()).is_none().then_some(())
+        stages
+            .server
+            .kcp()
+            .workspace(workspace.id())
+            .is_none()
+            .then_some(())
     })
     .await;
 }
@@ -105,15 +112,33 @@ async fn kcp_a_terminator_that_fails_for_a_while_holds_the_workspace_until_it_le
 
     // Without the right.
     let rule = |verb: &str| SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], [verb]);
-    kcp.set_user("token", KcpUser::new("someone").rule(stages.home.id(), rule("initialize")));
+    kcp.set_user(
+        "token",
+        KcpUser::new("someone").rule(stages.home.id(), rule("initialize")),
+    );
     let client = stages.client_at("terminatingworkspaces", "managed", a.id(), "token");
-    let error = terminator(&provider).remove(&client).await.expect_err("the right is missing");
-    assert!(matches!(error, LifecycleError::Forbidden { verb: "terminate", .. }), "{error:?}");
+    let error = terminator(&provider)
+        .remove(&client)
+        .await
+        .expect_err("the right is missing");
+    assert!(
+        matches!(
+            error,
+            LifecycleError::Forbidden {
+                verb: "terminate",
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     // Without its shard.
     stages.server.stop_shard("root");
     let is_unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
     reaches(&in_a, is_unreachable).await;
-    let error = terminator(&provider).remove(&in_a.client()).await.expect_err("the shard is down");
+    let error = terminator(&provider)
+        .remove(&in_a.client())
+        .await
+        .expect_err("the shard is down");
     assert!(matches!(error, LifecycleError::Failed { .. }), "{error:?}");
     stages.server.start_shard("root").await.or_fail();
     reaches(&in_a, ClusterState::is_ready).await;
@@ -131,7 +156,10 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
     let stages = Stages::with_shards(1, json!({"terminator": true})).await;
     stages.of_type("other", json!({"terminator": true}));
     let providers = ["managed", "other"].map(|of_type| {
-        let builder = stages.terminating().workspace_type(of_type).provider_name(of_type);
+        let builder = stages
+            .terminating()
+            .workspace_type(of_type)
+            .provider_name(of_type);
         builder.build().or_fail()
     });
     let mut heard = providers.each_ref().map(Heard::of);
@@ -149,11 +177,20 @@ async fn kcp_a_deletion_waits_for_two_terminators() {
     let token = stages.server.kcp().admin_token();
     let client = |of_type| stages.client_at("terminatingworkspaces", of_type, a.id(), token);
     let (first, last) = (client("managed"), client("other"));
-    assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Removed);
+    assert_eq!(
+        terminator(&providers[0]).remove(&first).await.or_fail(),
+        Removal::Removed
+    );
     heard[0].says(&[leaves(&a)]).await;
-    assert_eq!(terminator(&providers[0]).remove(&first).await.or_fail(), Removal::Absent);
+    assert_eq!(
+        terminator(&providers[0]).remove(&first).await.or_fail(),
+        Removal::Absent
+    );
     release(last.clone()).await;
-    assert_eq!(terminator(&providers[1]).remove(&last).await.or_fail(), Removal::Removed);
+    assert_eq!(
+        terminator(&providers[1]).remove(&last).await.or_fail(),
+        Removal::Removed
+    );
     heard[1].says(&[leaves(&a)]).await;
     gone(&stages, &a).await;
 }
@@ -175,8 +212,15 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
         let in_a = running.ready(a.id()).await;
         let seen = Arc::new(Witness::of(&in_a, clusters()));
         sees_its_cluster(&seen).await;
-        stages.server.kcp().move_workspace(a.id(), "shard-1", order).or_fail();
-        eventually(PATIENCE, "the content is copied", || a.get("configmaps", "default/content")).await;
+        stages
+            .server
+            .kcp()
+            .move_workspace(a.id(), "shard-1", order)
+            .or_fail();
+        eventually(PATIENCE, "the content is copied", || {
+            a.get("configmaps", "default/content")
+        })
+        .await;
         release(stages.server.kcp().client(a.id())).await;
         removed_after_the_move(&running, &a, "terminators", |client| {
             let own = terminator(&provider);
