@@ -194,13 +194,13 @@ impl Running {
             Err(error) if !self.synced => {
                 return Err(format!("{}: {error}", shown(self.credentials.server())).into());
             }
-            Err(error) => (
-                BTreeSet::new(),
-                Some(format!(
-                    "{error}. If it was deleted, or the APIExport of a slice, create it again; its workspaces are \
-                     unreachable until then"
-                )),
-            ),
+            Err(error) => {
+                let deleted = self.config.api.stage().map_or("it or its APIExport", |_| "it");
+                let text = format!(
+                    "{error}. If {deleted} was deleted, create it again; its workspaces are unreachable until then"
+                );
+                (BTreeSet::new(), Some(text))
+            }
         };
         if urls.is_empty() && problem.is_none() && (!self.synced || !self.members.in_slice().is_empty()) {
             let when = match self.config.api.stage() {
