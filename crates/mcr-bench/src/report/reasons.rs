@@ -18,7 +18,8 @@ const REASONS: [(&str, &str, &str); 7] = [
     (
         "fleet",
         "CPU of 5,000 idle clusters",
-        "the same probes. Their rate is limited to 100 a second for the whole fleet.",
+        "the same probes, of which the fleet sends at most 100 a second. They are not all of it: with the connections of the probes kept open it \
+         was as much, and the rest is not known.",
     ),
     (
         "work",
