@@ -31,6 +31,7 @@ use mcr_core::{Cluster, ClusterState, Fleet, WatchHandle, WatchRequest};
 use mcr_provider_cluster_inventory::{AccessProviders, ClusterInventoryProvider};
 use mcr_testkit::{
     control_plane::{AuditEvent, AuditMark, ControlPlane, policy_rule},
+    e2e::skipped,
     waiting::{self, Background, OrFail},
 };
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ const FLEET: &str = "fleet";
 fn folder(test: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("MCR_UPSTREAM_INVENTORY").map(PathBuf::from);
     if folder.is_none() {
-        eprintln!("SKIPPED {test}: MCR_UPSTREAM_INVENTORY names no folder with the programs");
+        skipped(test, "MCR_UPSTREAM_INVENTORY names no folder with the programs");
     }
     folder
 }

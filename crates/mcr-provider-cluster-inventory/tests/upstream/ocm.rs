@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use kube::api::DeleteParams;
+use mcr_core::ClusterState;
 use mcr_provider_cluster_inventory::{AccessProviderConfig, AccessProviders, EXEC_EXTENSION};
 use mcr_testkit::{
     control_plane::{ControlPlane, Program},
@@ -81,6 +82,15 @@ fn joined(available: &str, message: &str, region: &str) -> Value {
     })
 }
 
+/// Waits until the claim of the ManagedCluster has this value in the fleet.
+async fn region(running: &Running, value: &str) {
+    eventually(&format!("the region is {value}"), || {
+        let cluster = running.fleet.get("m1").ok();
+        cluster.is_some_and(|cluster| cluster.property("region.example.com").as_deref() == Some(value))
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding() {
     let Some(folder) = folder("ocm") else { return };
@@ -141,13 +151,7 @@ async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding(
         status(&clusters, "m1", joined("True", &format!("beat {beat}"), "eu")).await;
     }
     status(&clusters, "m1", joined("True", "last", "us")).await;
-    eventually("the last update has arrived", || {
-        running
-            .fleet
-            .get("m1")
-            .is_ok_and(|cluster| cluster.property("region.example.com").as_deref() == Some("us"))
-    })
-    .await;
+    region(&running, "us").await;
     assert!(
         running.fleet.get("m1").unwrap().is_same(&cluster),
         "it was never engaged anew"
@@ -174,10 +178,12 @@ async fn a_managed_cluster_joins_when_it_has_access_and_leaves_with_its_binding(
     assert_eq!(fs::read_to_string(scratch.0.join("runs")).unwrap(), "ran\n");
 
     // The cluster manager loses its agent, and finds it again.
-    status(&clusters, "m1", joined("Unknown", "lost", "us")).await;
-    status(&clusters, "m1", joined("False", "down", "us")).await;
+    status(&clusters, "m1", joined("Unknown", "lost", "asia")).await;
+    region(&running, "asia").await;
+    assert_eq!(running.state("m1"), Some(ClusterState::Ready), "it stays engaged");
+    status(&clusters, "m1", joined("False", "down", "asia")).await;
     running.waits("m1", "ControlPlaneHealthy is False").await;
-    status(&clusters, "m1", joined("True", "up", "us")).await;
+    status(&clusters, "m1", joined("True", "up", "asia")).await;
     assert!(
         running.ready("m1").await.is_same(&cluster),
         "it kept what it knew"
