@@ -163,10 +163,10 @@ fn kubeconfigs() -> Vec<(&'static str, String, Outcome)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_upstream_plugins_and_this_program_differ_only_as_the_readme_says() {
     let Some(folder) = std::env::var_os("MCR_UPSTREAM_INVENTORY") else {
-        eprintln!(
-            "SKIPPED: MCR_UPSTREAM_INVENTORY names no folder with the plugins of the Cluster Inventory API"
+        return skipped(
+            "upstream plugins",
+            "MCR_UPSTREAM_INVENTORY names no folder with them",
         );
-        return;
     };
     let of_kubeconfig = Path::new(&folder).join("kubeconfig-secretreader");
     let of_token = Path::new(&folder).join("secretreader");
