@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod upstream;
+
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
@@ -52,7 +54,7 @@ impl Hub {
     }
 
     fn reader() -> SimUser {
-        let role: Value = serde_saphyr::from_str(include_str!("../deploy/rbac.yaml")).unwrap();
+        let role: Value = serde_saphyr::from_str(include_str!("../../deploy/rbac.yaml")).unwrap();
         let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
         let rules = role["rules"].as_array().unwrap().iter().map(|rule| {
             SimRule::new(
@@ -114,7 +116,11 @@ struct Output {
 }
 
 async fn run(info: Option<&str>, kubeconfig: PathBuf) -> Output {
-    let mut command = tokio::process::Command::new(PROGRAM);
+    run_program(PROGRAM.as_ref(), info, kubeconfig).await
+}
+
+async fn run_program(program: &Path, info: Option<&str>, kubeconfig: PathBuf) -> Output {
+    let mut command = tokio::process::Command::new(program);
     command
         .env_remove("KUBERNETES_EXEC_INFO")
         .env_remove("KUBERNETES_SERVICE_HOST")
