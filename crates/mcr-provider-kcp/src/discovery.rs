@@ -194,6 +194,13 @@ impl Running {
             Err(error) if !self.synced => {
                 return Err(format!("{}: {error}", shown(self.credentials.server())).into());
             }
+            // kcp goes on to show the workspaces that wait, and lets controllers finish.
+            Err(error) if self.config.api.stage().is_some() => (
+                self.members.in_slice().clone(),
+                Some(format!(
+                    "{error}. If it was deleted, create it again; until then kcp refuses the content of the workspaces that wait"
+                )),
+            ),
             Err(error) => (
                 BTreeSet::new(),
                 Some(format!(

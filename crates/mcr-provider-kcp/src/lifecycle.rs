@@ -131,8 +131,8 @@ impl Hook {
     async fn remove(&self, client: &Client) -> Result<Removal, LifecycleError> {
         let api: Api<LogicalCluster> = Api::all(client.clone());
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        let mut gone = 0;
-        for _ in 0..ATTEMPTS {
+        let (mut attempts, mut gone) = (0, 0);
+        loop {
             let error = match self.attempt(&api).await {
                 Ok(removal) => return Ok(removal),
                 Err(error) => error,
@@ -148,12 +148,12 @@ impl Hook {
             if gone == GONE {
                 return Ok(Removal::Left);
             }
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(self.error(error));
+            }
             tokio::time::sleep(backoff.pause()).await;
         }
-        Err(LifecycleError::Conflict {
-            name: self.name.clone(),
-            attempts: ATTEMPTS,
-        })
     }
 
     async fn attempt(&self, api: &Api<LogicalCluster>) -> Result<Removal, kube::Error> {
@@ -180,6 +180,10 @@ impl Hook {
                     name,
                 }
             }
+            kube::Error::Api(status) if status.code == 409 => LifecycleError::Conflict {
+                name,
+                attempts: ATTEMPTS,
+            },
             error => LifecycleError::Failed {
                 name,
                 error: Box::new(error),
@@ -220,8 +224,8 @@ macro_rules! hook {
 
             #[doc = concat!("Removes its name from `status.", $list, "`, and no other name.")]
             ///
-            /// `client` is the client of the cluster. Several controllers may do this at the same time: each attempt reads
-            /// the list and fails if another one has changed the object meanwhile, and ten attempts are made.
+            /// `client` is the client of the cluster. Several controllers may do this at the same time: an attempt reads
+            /// the list, and fails if somebody else changes the object meanwhile. It is repeated up to nine times.
             ///
             /// No [`Removal`] is a failure. With [`Removal::Absent`], kcp may no longer show the workspace here because the
             /// workspace is on its way to another shard. It comes back with the name, and the controller is called again.
@@ -245,7 +249,7 @@ macro_rules! hook {
 }
 
 hook! {
-    /// The initializer of a WorkspaceType: kcp lets nobody enter a new workspace before all its initializers are removed.
+    /// The initializer of a WorkspaceType: kcp opens a new workspace to its users when all its initializers are removed.
     ///
     /// ```no_run
     /// use mcr_core::Cluster;
@@ -260,7 +264,8 @@ hook! {
 }
 
 hook! {
-    /// The terminator of a WorkspaceType: kcp keeps the content of a deleted workspace until all its terminators are removed.
+    /// The terminator of a WorkspaceType: kcp keeps a deleted workspace until all its terminators are removed. It deletes the
+    /// content at once, except for objects with finalizers.
     ///
     /// ```
     /// use mcr_provider_kcp::Terminator;
@@ -321,13 +326,19 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_right_that_is_missing() {
+    fn a_failure_says_what_to_do_and_blames_others_for_a_conflict_only() {
         let hook = Terminator::new("system:admin", "managed").unwrap().0;
-        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
-        let error = hook.error(kube::Error::Api(status.boxed())).to_string();
-        assert!(
-            error.contains("the verb terminate on workspacetypes.tenancy.kcp.io with the name managed in workspace system:admin"),
-            "{error}"
-        );
+        for (code, expected) in [
+            (
+                403,
+                "the verb terminate on workspacetypes.tenancy.kcp.io with the name managed in workspace system:admin",
+            ),
+            (409, "others changed the LogicalCluster during 10 attempts"),
+            (422, "can't be removed: the words of kcp"),
+        ] {
+            let status = kube::core::Status::failure("the words of kcp", "Reason").with_code(code);
+            let error = hook.error(kube::Error::Api(status.boxed())).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

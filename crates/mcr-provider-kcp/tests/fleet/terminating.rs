@@ -233,6 +233,44 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
     }
 }
 
+/// kcp refuses new objects in a workspace that is being deleted. It is the shard of the workspace that refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_recorder_in_a_terminating_workspace_is_refused_by_the_shard_to_which_it_has_moved() {
+    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
+        let stages = Stages::with_shards(2, json!({"terminator": true})).await;
+        let running = Running::start(stages.terminating().build().or_fail());
+        let a = stages.deleted("a", "root");
+        let in_a = running.ready(a.id()).await;
+        let recorder = in_a.recorder();
+        let refused_by = |shard: &str| {
+            let shard = stages.server.kcp().shard(shard).expect("it exists");
+            let audit = shard.audit();
+            audit.count(|event| {
+                (&*event.verb, &*event.resource) == ("create", "events")
+                    && event.uri.contains("/services/terminatingworkspaces/")
+                    && matches!(event.code, 403 | 404)
+            }) > 0
+        };
+        assert!(publish(&recorder, "CleanedUp").await.is_err());
+        assert!(refused_by("root") && !refused_by("shard-1"));
+        stages
+            .server
+            .kcp()
+            .move_workspace(a.id(), "shard-1", order)
+            .or_fail();
+        publish_until(&recorder, "CleanedUp", |published| {
+            assert!(published.is_err());
+            refused_by("shard-1")
+        })
+        .await;
+        assert!(
+            running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
+            "{order:?}"
+        );
+        running.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kcp_a_new_process_finds_the_workspaces_that_are_terminating() {
     let stages = Stages::with_shards(1, json!({"terminator": true})).await;

@@ -259,6 +259,29 @@ async fn an_initializer_sees_its_workspaces_until_it_has_removed_itself() {
 }
 
 #[tokio::test]
+async fn a_type_that_is_deleted_leaves_its_workspaces_and_closes_their_content() {
+    for world in worlds(1).await {
+        let (home, url) = of_type(&world, "orphans", json!({ "initializer": true })).await;
+        let (id, _) = waiting(&world, "one", &home).await;
+        let one = world.at(&format!("{url}/clusters/{id}"));
+        let own = json!([format!("{}:waits", home.id)]);
+        until(&one, CLUSTER, |answer| {
+            answer.json["status"]["initializers"] == own
+        })
+        .await;
+        let at = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes/waits";
+        assert_eq!(delete(&home.client, at).await.code, 200);
+        let content = until(&one, MAPS, |answer| answer.code == 503).await;
+        assert!(content.text.contains("WorkspaceType not found"), "{content:?}");
+        let all = world.at(&format!("{url}/clusters/*"));
+        assert_eq!(names(&get(&all, CLUSTERS).await), ["cluster"]);
+        let done = remove(&one, "initializers", 0).await;
+        assert_eq!(done.code, 200, "{done:?}");
+        until(&one, CLUSTER, |answer| answer.code == 404).await;
+    }
+}
+
+#[tokio::test]
 async fn a_terminator_sees_a_workspace_first_as_modified_and_holds_it() {
     for world in worlds(1).await {
         let (home, url) = of_type(&world, "terminating", json!({ "terminator": true })).await;
