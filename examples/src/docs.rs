@@ -282,6 +282,35 @@ mod tests {
         format!("1.{first} – 1.{last}")
     }
 
+    /// The commands that publish a first release, and those that yank one, name each published crate.
+    #[test]
+    fn a_release_forgets_no_crate() {
+        let page = read("RELEASING.md");
+        let named = |command: &str, name: &str| {
+            let mut lines = page.lines().filter(|line| line.contains(command));
+            lines.any(|line| {
+                let (words, rest) = line.split_once(';').unwrap_or((line, ""));
+                let prefix = match rest.contains("mcr-provider-$crate") {
+                    true => "mcr-provider-",
+                    false => "",
+                };
+                let mut words = words.split_whitespace();
+                words.any(|word| format!("{prefix}{word}") == name)
+            })
+        };
+        for readme in readmes() {
+            let folder = readme.trim_end_matches("/README.md");
+            let name = folder.trim_start_matches("crates/");
+            let is_published = !read(&format!("{folder}/Cargo.toml")).contains("publish = false");
+            for command in ["cargo publish -p", "cargo yank"] {
+                assert!(
+                    !is_published || named(command, name),
+                    "RELEASING.md: {command} leaves out {name}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn every_link_between_the_documents_leads_somewhere() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

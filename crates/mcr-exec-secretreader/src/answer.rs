@@ -36,7 +36,8 @@ pub(crate) enum AnswerError {
     #[error("it has no key {key:?}, or the key is empty ({has}); add the key, or name the right one")]
     NoKey { key: String, has: String },
     #[error(
-        "the key \"token\" holds no token but spaces or characters that don't fit into a header; copy the token again"
+        "the value of the key \"token\" is no token: it is blank, or has spaces or characters that don't fit into a header; copy \
+         the token again"
     )]
     Token,
     #[error("key {key:?}: {source}")]

@@ -19,6 +19,10 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcr-exec-secretreader");
 const READER: &str = "reader-token";
@@ -273,6 +277,52 @@ async fn failures_say_what_to_do_and_show_nothing_secret() {
     )
     .await;
     refused.fails("Secret fleet/eu-1: connection refused");
+}
+
+/// The kubeconfig of a server that answers each request with this, or with nothing.
+async fn strange_hub(answer: Option<&'static str>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = [0; 8192];
+            let _ = connection.read(&mut request).await;
+            match answer {
+                Some(answer) => {
+                    let length = answer.len();
+                    let head = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+                    );
+                    let _ = connection.write_all(format!("{head}{answer}").as_bytes()).await;
+                }
+                None => std::future::pending().await,
+            }
+        }
+    });
+    json!({
+        "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": format!("http://{address}")}}],
+        "users": [{"name": "a", "user": {"token": READER}}],
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_answers_nonsense_or_nothing_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let request = info(ApiVersion::V1, json!({"name": "eu-1", "key": "value"}));
+    let with = async |answer| {
+        let file = dir.path().join("strange");
+        std::fs::write(&file, strange_hub(answer).await).unwrap();
+        run(Some(&request), file).await
+    };
+    with(Some(
+        r#"{"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": "QQCANARYQQ"}"#,
+    ))
+    .await
+    .fails("Secret default/eu-1: the hub's answer is not a Secret");
+    with(None).await.fails("the hub did not answer within 20 s");
 }
 
 /// Access to the member by a kubeconfig whose user runs the program.

@@ -38,8 +38,9 @@ enum Namespaces {
 }
 
 impl ClusterInventoryProvider {
-    /// A builder. [`client`](ClusterInventoryProviderBuilder::client) and
-    /// [`access_providers`](ClusterInventoryProviderBuilder::access_providers) are required; all other options have defaults.
+    /// A builder. [`client`](ClusterInventoryProviderBuilder::client) is required, and either
+    /// [`access_providers`](ClusterInventoryProviderBuilder::access_providers) or
+    /// [`consumer_secrets`](ClusterInventoryProviderBuilder::consumer_secrets). All other options have defaults.
     pub fn builder() -> ClusterInventoryProviderBuilder {
         ClusterInventoryProviderBuilder {
             name: "cluster-inventory".into(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mcr_core::{DecodeError, Object};
+use mcr_core::{DISPLAY_NAME, DecodeError, Object};
 
 use crate::{
     access_providers::AccessProviders,
@@ -21,8 +21,6 @@ pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
 pub const VERSION_PROPERTY: &str = "version";
 /// The property with the name of the cluster manager: `manager`.
 pub const MANAGER_PROPERTY: &str = "manager";
-/// The property with the name for people: `display-name`.
-pub const DISPLAY_NAME_PROPERTY: &str = "display-name";
 /// The property with the namespace of the ClusterProfile in the hub: `namespace`.
 pub const NAMESPACE_PROPERTY: &str = "namespace";
 /// The property with the name of the ClusterProfile in the hub: `profile`.
@@ -164,7 +162,7 @@ fn properties(profile: &ClusterProfile) -> BTreeMap<String, String> {
     let own = [
         (VERSION_PROPERTY, status.map(|status| &*status.version.kubernetes)),
         (MANAGER_PROPERTY, Some(&*profile.spec.cluster_manager.name)),
-        (DISPLAY_NAME_PROPERTY, Some(&*profile.spec.display_name)),
+        (DISPLAY_NAME, Some(&*profile.spec.display_name)),
         (NAMESPACE_PROPERTY, profile.metadata.namespace.as_deref()),
         (PROFILE_PROPERTY, profile.metadata.name.as_deref()),
     ];

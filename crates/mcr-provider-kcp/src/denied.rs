@@ -1,4 +1,4 @@
-//! What can be the matter when kcp denies access to the content of a workspace.
+//! The possible reasons for which kcp denies access to the content of a workspace.
 
 use http::{Response, StatusCode, header};
 use http_body::Body;
@@ -38,9 +38,9 @@ fn explained(answer: &[u8], export: &str) -> Option<String> {
         return None;
     }
     status["message"] = format!(
-        "{message}: APIExport{export} may neither export nor claim the kind, the APIBinding of the workspace may not have \
-         accepted the claim, or the right to this verb on apiexports/content may be missing; add the kind to spec.resources \
-         or to spec.permissionClaims of the export, accept the claim, or grant the right"
+        "{message}. Possible reasons: APIExport{export} neither exports nor claims the kind; the APIBinding of \
+         the workspace does not accept the claim; the right to this verb on apiexports/content is missing. Add the kind to \
+         spec.resources or to spec.permissionClaims of the export, accept the claim in the binding, or grant the right"
     )
     .into();
     Some(status.to_string())
@@ -76,7 +76,7 @@ mod tests {
             let explained = explained["message"].as_str().unwrap();
             for part in [
                 denied,
-                "APIExport sites may neither export nor claim",
+                "APIExport sites neither exports nor claims the kind;",
                 "spec.permissionClaims",
             ] {
                 assert!(explained.contains(part), "{explained}");

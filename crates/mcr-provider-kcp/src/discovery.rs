@@ -204,8 +204,7 @@ impl Running {
             Err(error) => (
                 BTreeSet::new(),
                 Some(format!(
-                    "{error}. If it was deleted, or the APIExport of a slice, create it again; its workspaces are \
-                     unreachable until then"
+                    "{error}. If it or its APIExport was deleted, create it again; its workspaces are unreachable until then"
                 )),
             ),
         };

@@ -34,16 +34,19 @@ fn is_gone(error: &kube::Error) -> bool {
         .is_some_and(TransportError::is_gone)
 }
 
-/// What a removal has found.
+/// The result of a removal. None of them is a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Removal {
-    /// The name was in the list, and it is removed.
+    /// The name was in the list and is removed.
     Removed,
-    /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace.
+    /// There was nothing to remove: the list lacks the name, or kcp no longer shows the workspace here.
+    ///
+    /// A workspace on its way to another shard is not shown for a moment. It comes back with the name, and the controller is
+    /// called again.
     Absent,
-    /// The cluster left the fleet before the answer came. Usually it left because the name is removed; if the name is not,
-    /// the workspace is a cluster again later.
+    /// The cluster left the fleet before kcp answered. Usually it left because the name is removed. Otherwise the workspace
+    /// becomes a cluster again later, and the controller is called again.
     Left,
 }
 
@@ -199,10 +202,11 @@ macro_rules! hook {
         pub struct $name(Hook);
 
         impl $name {
-            /// That of a WorkspaceType, by the id of the workspace that has the type, and the name of the type.
+            /// Makes it from the id of the workspace that has the WorkspaceType, and from the name of the type.
             ///
             /// # Errors
-            /// [`KcpError::Name`] if there can be no such type. A path such as `root:org` is no id; `root` is both.
+            /// [`KcpError::Name`] if `cluster` can't be an id, or `of_type` can't be the name of a type. A path such as
+            /// `root:org` is no id; `root` is both.
             pub fn new(cluster: &str, of_type: &str) -> Result<Self, KcpError> {
                 Hook::new(Stage::$stage, cluster, of_type).map(Self)
             }
@@ -224,11 +228,8 @@ macro_rules! hook {
 
             #[doc = concat!("Removes its name from `status.", $list, "`, and no other name.")]
             ///
-            /// `client` is the client of the cluster. Several controllers may do this at the same time: an attempt reads
-            /// the list, and fails if somebody else changes the object meanwhile. It is repeated up to nine times.
-            ///
-            /// No [`Removal`] is a failure. With [`Removal::Absent`], kcp may no longer show the workspace here because the
-            /// workspace is on its way to another shard. It comes back with the name, and the controller is called again.
+            /// `client` is the client of the cluster. Several controllers may remove their names at the same time: if another
+            /// one changes the object after it was read, the method reads it again and makes up to ten attempts.
             ///
             /// # Cancellation
             /// If the future is dropped, the name may be removed or not. Call it again.
@@ -249,7 +250,7 @@ macro_rules! hook {
 }
 
 hook! {
-    /// The initializer of a WorkspaceType: kcp opens a new workspace to its users when all its initializers are removed.
+    /// The initializer of a WorkspaceType. kcp opens a new workspace when all its initializers are removed.
     ///
     /// ```no_run
     /// use mcr_core::Cluster;
@@ -264,8 +265,8 @@ hook! {
 }
 
 hook! {
-    /// The terminator of a WorkspaceType: kcp keeps a deleted workspace until all its terminators are removed. It deletes the
-    /// content at once, except for objects with finalizers.
+    /// The terminator of a WorkspaceType. kcp keeps a deleted workspace until all its terminators are removed. It deletes the
+    /// content of the workspace at once, except for objects with finalizers.
     ///
     /// ```
     /// use mcr_provider_kcp::Terminator;

@@ -53,6 +53,8 @@ impl<P> LifecycleBuilder<P> {
     }
 
     /// Sets the WorkspaceType whose workspaces become clusters. Workspaces of types that extend it are among them.
+    ///
+    /// The name of the type needs two characters or more: kcp never initializes the workspaces of a type with a shorter name.
     #[must_use]
     pub fn workspace_type(mut self, name: impl Into<Arc<str>>) -> Self {
         self.of_type = Some(name.into());
@@ -170,7 +172,7 @@ macro_rules! lifecycle_provider {
 }
 
 lifecycle_provider! {
-    /// A provider that makes each workspace that waits for the initializer of a WorkspaceType a cluster of the fleet.
+    /// A provider whose clusters are the new workspaces that wait for the initializer of a WorkspaceType.
     ///
     /// A controller watches `logicalclusters.core.kcp.io`, prepares the workspace with the client of its cluster, and
     /// [removes](Initializer::remove) the initializer. The workspace then leaves the fleet. It also leaves when somebody else
@@ -197,14 +199,14 @@ lifecycle_provider! {
 }
 
 lifecycle_provider! {
-    /// A provider that makes each deleted workspace that waits for the terminator of a WorkspaceType a cluster of the fleet.
+    /// A provider whose clusters are the deleted workspaces that wait for the terminator of a WorkspaceType.
     ///
     /// A controller watches `logicalclusters.core.kcp.io`, cleans up, and [removes](Terminator::remove) the terminator. The
     /// workspace then leaves the fleet. That is no deletion of its objects.
     ///
     /// kcp deletes the content of the workspace at once, and nothing can be created in its namespaces, so no Kubernetes event
-    /// either. It waits for the terminators only with the workspace itself. Put a finalizer on the objects that a controller
-    /// needs for its clean-up.
+    /// either. Only the workspace itself waits for the terminators. Put a finalizer on the objects that a controller needs for
+    /// its clean-up.
     ///
     /// Across all workspaces kcp shows LogicalClusters only, so other kinds can't be watched. The client of a cluster reads
     /// and writes all kinds of its workspace. Name the kinds: in such a workspace kcp's discovery lists `core.kcp.io` only.

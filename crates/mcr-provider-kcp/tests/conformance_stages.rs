@@ -21,26 +21,52 @@ use serde_json::json;
 struct World<const TERMINATING: bool> {
     server: KcpServer,
     provider: Arc<dyn Provider>,
-    /// The initializer or terminator.
-    name: String,
+    /// The id of the workspace that has the types.
+    home: String,
     workspaces: HashMap<usize, KcpWorkspace>,
 }
 
 impl<const TERMINATING: bool> World<TERMINATING> {
-    /// A second one keeps a workspace that is being deleted.
+    /// Says, as somebody else, whether the workspace waits. It waits for the type `another` all the time: otherwise it would
+    /// be ready, or gone, and never wait again.
     async fn set(&self, workspace: &KcpWorkspace, waits: bool) {
         let list = if TERMINATING {
             "terminators"
         } else {
             "initializers"
         };
-        let own = waits.then_some(&*self.name);
-        let names: Vec<&str> = own.into_iter().chain(["root:another"]).collect();
+        let own = waits.then(|| self.name_of("managed"));
+        let names: Vec<String> = [self.name_of("another")].into_iter().chain(own).collect();
         let api = Api::<LogicalCluster>::all(self.server.kcp().client(workspace.id()));
         let patch = Patch::Merge(json!({"status": {list: names}}));
         api.patch_status("cluster", &PatchParams::default(), &patch)
             .await
             .unwrap();
+    }
+
+    /// The initializer or terminator of a type.
+    fn name_of(&self, of_type: &str) -> String {
+        format!("{}:{of_type}", self.home)
+    }
+
+    /// A new workspace that waits.
+    fn workspace(&self, draft: &Draft) -> KcpWorkspace {
+        let kcp = self.server.kcp();
+        let shard = ["root", "shard-1"][draft.number() % 2];
+        let root = kcp.workspace("root").unwrap();
+        root.create(json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": draft.name()},
+            "spec": {
+                "type": {"name": "managed", "path": "root:types"},
+                "location": {"selector": {"matchLabels": {"name": shard}}},
+            },
+        }))
+        .unwrap();
+        let path = format!("root:{}", draft.name());
+        if TERMINATING {
+            kcp.delete_workspace(&path).unwrap();
+        }
+        kcp.workspace(&path).unwrap()
     }
 }
 
@@ -51,11 +77,17 @@ impl<const TERMINATING: bool> Subject for World<TERMINATING> {
     async fn start() -> Self {
         let server = Kcp::builder().shards(2).serve().await.unwrap();
         let home = server.kcp().create_workspace("root:types").unwrap();
-        home.create(json!({
-            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "managed"},
-            "spec": {"initializer": !TERMINATING, "terminator": TERMINATING},
-        }))
-        .unwrap();
+        for (name, extended) in [("another", &[][..]), ("managed", &["another"])] {
+            let extended: Vec<_> = extended
+                .iter()
+                .map(|name| json!({"name": name, "path": "root:types"}))
+                .collect();
+            home.create(json!({
+                "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": name},
+                "spec": {"initializer": !TERMINATING, "terminator": TERMINATING, "extend": {"with": extended}},
+            }))
+            .unwrap();
+        }
         let access = Access::kubeconfig(server.kubeconfig("root:types"), Trust::Trusted);
         let provider: Arc<dyn Provider> = if TERMINATING {
             let builder = TerminatingWorkspaces::builder().access(access);
@@ -67,7 +99,7 @@ impl<const TERMINATING: bool> Subject for World<TERMINATING> {
         Self {
             server,
             provider,
-            name: format!("{}:managed", home.id()),
+            home: home.id().to_owned(),
             workspaces: HashMap::new(),
         }
     }
@@ -77,21 +109,13 @@ impl<const TERMINATING: bool> Subject for World<TERMINATING> {
     }
 
     async fn add(&mut self, draft: &Draft) -> ClusterName {
-        let known = self.workspaces.get(&draft.number()).cloned();
-        let workspace = match known {
-            Some(workspace) => workspace,
-            None => {
-                let shard = ["root", "shard-1"][draft.number() % 2];
-                let path = format!("root:{}", draft.name());
-                let workspace = self.server.kcp().create_workspace_on(&path, shard).unwrap();
-                if TERMINATING {
-                    self.set(&workspace, false).await;
-                    self.server.kcp().delete_workspace(&path).unwrap();
-                }
-                workspace
+        let workspace = match self.workspaces.get(&draft.number()).cloned() {
+            Some(known) => {
+                self.set(&known, true).await;
+                known
             }
+            None => self.workspace(draft),
         };
-        self.set(&workspace, true).await;
         let name = ClusterName::new(workspace.id()).unwrap();
         self.workspaces.insert(draft.number(), workspace);
         name

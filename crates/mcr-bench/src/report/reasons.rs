@@ -7,35 +7,37 @@ const REASONS: [(&str, &str, &str); 7] = [
     (
         "fleet",
         "time until all is synced, of go-concurrent's",
-        "it differs from run to run, and there is little left: the floor, which only opens connections and reads, takes nearly half of \
-         go-concurrent's time as well.",
+        "there is little left to win. The floor only opens connections and reads, and it takes nearly half of go-concurrent's time, too. \
+         Whether mcr meets the target differs from run to run.",
     ),
     (
         "fleet",
         "CPU of 500 idle clusters",
-        "each probe of a silent cluster opens a connection of its own, with a TLS handshake. [A decision](design/decisions.md#connections-and-tls) says why that stays.",
+        "each probe of a silent cluster opens a connection of its own, with a TLS handshake. [A decision](design/decisions.md#connections-and-tls) says why this stays.",
     ),
     (
         "fleet",
         "CPU of 5,000 idle clusters",
-        "the same probes. Their rate is limited to 100 a second for the whole fleet.",
+        "the same probes, of which the fleet sends at most 100 a second. They are not all of it: with the connections of the probes kept open it \
+         was as much, and the rest is not known.",
     ),
     (
         "work",
         "reconciles a second",
-        "the machine is the limit: with each subject, the server and the subject together keep 1.7 of its 2 cores busy. So the rate \
-         follows their CPU, and most of that is the server's. Why the server takes more CPU for as many applies of mcr is not known. \
-         One run of each is compared, and equal programs differ by up to 15 % here.",
+        "the machine is the limit. With each subject, the server and the subject together keep 1.7 of its 2 cores busy. So the rate \
+         depends on their CPU time, most of which is the server's. The server takes more CPU time for the applies of mcr than for as many \
+         of kube-rs, and it is not known why. One run of each is compared, and equal programs differ by up to 15 % here.",
     ),
     (
         "work",
         "CPU of all reconciles, of kube-rs-tuned's",
-        "not known. The difference is 18 us for each reconcile, in one run of each.",
+        "the reason is not known. The difference is 18 us for each reconcile, in one run of each.",
     ),
     (
         "workspaces",
         "time to engage one more",
-        "one more workspace costs a round trip of the watches of two shards.",
+        "the reason is not known. The time begins with the first announcement. If the APIBinding is not ready then, the workspace is \
+         engaged only after another event of the shard.",
     ),
     (
         "queue",

@@ -53,8 +53,8 @@ fn properties_and_version_become_properties_and_those_of_the_provider_win() {
     assert_eq!(
         properties,
         [
-            "display-name=Alpha",
             "manager=ocm",
+            "mcr.dev/display-name=Alpha",
             "namespace=fleet",
             "profile=a",
             "region=eu",

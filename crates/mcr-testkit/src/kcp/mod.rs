@@ -1,7 +1,7 @@
 //! A double of kcp, in memory, over the [simulator](crate::sim).
 //!
-//! A [`Kcp`] has a front proxy, one or more shards, logical clusters, the virtual workspaces of APIExports and a small
-//! control plane. [`Kcp::client`] calls it without sockets; [`KcpBuilder::serve`] puts it behind TLS: one port for the
+//! A [`Kcp`] has a front proxy, one or more shards, logical clusters, the virtual workspaces of APIExports and
+//! WorkspaceTypes, and a small control plane. [`Kcp::client`] calls it without sockets; [`KcpBuilder::serve`] puts it behind TLS: one port for the
 //! front proxy, one for each shard.
 //!
 //! ```

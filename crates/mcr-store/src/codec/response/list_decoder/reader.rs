@@ -262,7 +262,8 @@ impl ListReader {
     /// A short text in the place of all that was read: serde_json reads the rest behind it in the same way.
     fn substitute(&self) -> String {
         let in_items = matches!(self.place, Place::FirstItem | Place::Item | Place::BehindItem);
-        let mut fields = vec![r#""":0"#];
+        // Not numbers, which a following point or letter `e` would continue.
+        let mut fields = vec![r#""":null"#];
         if self.metadata.is_some() {
             fields.push(r#""metadata":null"#);
         }
@@ -279,8 +280,8 @@ impl ListReader {
             Place::Value(ListField::Other) => format!(r#"{{{fields},"":"#),
             Place::BehindField => format!("{{{fields}"),
             Place::FirstItem => format!(r#"{{{fields},"items":["#),
-            Place::Item => format!(r#"{{{fields},"items":[0,"#),
-            Place::BehindItem => format!(r#"{{{fields},"items":[0"#),
+            Place::Item => format!(r#"{{{fields},"items":[null,"#),
+            Place::BehindItem => format!(r#"{{{fields},"items":[null"#),
             Place::End => format!("{{{fields}}}"),
         }
     }

@@ -111,6 +111,9 @@ fn a_list_reads_the_same_wherever_it_is_cut() {
         r#"{"a":"\ud800","items":[{"\ud800":1,"metadata":{"name":"a"}}],"metadata":{"resourceVersion":"1"}}"#,
         // Backslashes before a quote, before a letter, and before another one, each at the end of a string and within.
         r#"{"a":["\\","\"","\n","\\\"x","x\n"],"items":["\\",{"metadata":{"name":"a"},"data":{"k":"\n","l":"\\\"","m":"\"\\"}}],"metadata":{"resourceVersion":"1"}}"#,
+        // Characters that would continue a number.
+        r#"{"type":"ADDED"."items":[]}"#,
+        r#"{"type":"ADDED","items":[{"metadata":{"name":"a"}}e1]}"#,
         r#"[{"resourceVersion":"1"},[]]"#,
         "\"list\"",
         "12",
