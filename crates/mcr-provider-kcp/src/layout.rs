@@ -142,16 +142,19 @@ impl ScopeLayout for Layout {
         upstream: Upstream,
     ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
         let refused = !self.allow_apply && is_apply(request.method(), request.headers());
-        let export = self.stage.is_none().then(|| self.export.clone());
+        let (stage, export) = (self.stage, self.export.clone());
         Box::pin(async move {
             if refused {
                 return Ok(refusal());
             }
             let prefix = format!("/clusters/{place}");
             let response = upstream.send_below(&prefix, request).await?;
-            match export {
-                Some(export) if response.status() == StatusCode::FORBIDDEN => {
-                    denied::explain(response, &spaced(&export)).await
+            match (stage, response.status()) {
+                (None, StatusCode::FORBIDDEN) => {
+                    denied::explain(response, |message| denied::of_export(message, &spaced(&export))).await
+                }
+                (Some(Stage::Terminating), StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) => {
+                    denied::explain(response, denied::while_terminating).await
                 }
                 _ => Ok(response),
             }

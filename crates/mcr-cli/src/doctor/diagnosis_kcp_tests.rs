@@ -11,6 +11,8 @@ use crate::doctor::{
     finding::Finding,
 };
 
+const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
+const CONTENT: &str = "apiexports.apis.kcp.io/content";
 const ADDRESS: &str = "https://kcp:6443/clusters/root:provider";
 const URL: &str = "https://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/widgets";
 
@@ -57,6 +59,7 @@ fn endpoint(bindings: Vec<KcpBinding>) -> KcpEndpoint {
 /// A hub without problems.
 fn facts() -> KcpHub {
     KcpHub {
+        api: KcpApi::Export,
         address: ADDRESS.into(),
         is_workspace: true,
         connection: Some(connection(ADDRESS)),

@@ -174,10 +174,10 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
             items.len() == 1 && items[0]["metadata"]["deletionTimestamp"].is_string()
         })
         .await;
-        assert!(matches!(
-            post(&two, MAPS, &config_map("late")).await.code,
-            403 | 404
-        ));
+        let late = post(&two, MAPS, &config_map("late")).await;
+        let why = late.json["message"].as_str().unwrap();
+        assert_eq!(late.code, 403, "{late:?}");
+        assert!(why.ends_with("because it is being terminated"), "{why}");
 
         for answer in remove_second(&one, "terminators", &both[0]).await {
             assert_eq!(answer.code, 422, "{answer:?}");
@@ -204,6 +204,9 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
             answer.json["metadata"]["finalizers"] == json!(["kcp.io/has-terminators"])
         })
         .await;
+        let late = post(&two, MAPS, &config_map("late")).await;
+        let why = "namespaces \"default\" not found";
+        assert_eq!((late.code, &late.json["message"]), (404, &why.into()));
         assert_eq!(get(&root, &at).await.json["status"]["phase"], "Terminating");
         let done = remove(&two, "terminators", 0).await;
         assert_eq!(done.code, 200, "{done:?}");
