@@ -198,7 +198,7 @@ impl Running {
             Err(error) if self.config.api.stage().is_some() => (
                 self.members.in_slice().clone(),
                 Some(format!(
-                    "{error}. If it was deleted, create it again; until then kcp refuses the content of the workspaces that wait"
+                    "{error}. If it was deleted, create it again: without it, kcp soon refuses the content of the workspaces that wait"
                 )),
             ),
             Err(error) => (
