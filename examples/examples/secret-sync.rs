@@ -41,7 +41,7 @@ fn copies_in(event: &FleetEvent, fleet: &Fleet) -> Result<Vec<RequestKey>, BoxEr
     let (FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster)) = event else {
         return Ok(Vec::new());
     };
-    let originals = fleet.get(HUB)?.store::<Secret>()?.keys()?;
+    let originals = fleet.get(HUB)?.store::<Secret>()?.keys_unsynced()?;
     let copy = |original| RequestKey::new(cluster.name().clone(), original);
     Ok(originals.into_iter().map(copy).collect())
 }

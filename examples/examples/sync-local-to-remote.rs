@@ -110,13 +110,13 @@ fn members_of(fleet: &Fleet) -> impl Iterator<Item = ClusterName> {
         .filter(|name| *name != HUB)
 }
 
-/// For a member that joins every original there is. For another hub (it was replaced) every copy there is; the
-/// first listing of its originals asks for the rest.
+/// For a member that joins every original there is so far. For another hub (it was replaced) every copy there is so far. The
+/// objects that come later ask for the rest.
 fn all_of(joined: &Cluster, fleet: &Fleet) -> Vec<RequestKey> {
     let keys = |cluster: &Cluster, watch: &WatchRequest| {
         let store = cluster.store_of::<ConfigMap>(watch);
         store
-            .and_then(|store| store.keys())
+            .and_then(|store| store.keys_unsynced())
             .unwrap_or_default()
             .into_iter()
     };

@@ -221,8 +221,27 @@ impl<K> Store<K> {
     /// # Errors
     /// [`StoreError::NotListed`] before the first complete list, [`StoreError::Gone`] if the cluster has left.
     pub fn keys(&self) -> Result<Vec<ObjectKey>, StoreError> {
-        let objects = self.listed()?.store().all();
-        Ok(objects.iter().map(|object| object.key().clone()).collect())
+        self.listed().map(|cache| keys(&cache))
+    }
+
+    /// The keys of the objects that are there so far, in no particular order. For a mapper of fleet events: it reads the keys for
+    /// a cluster that joins, and each object that comes later is a change, which has a mapper of its own. With
+    /// [`keys`](Self::keys) the objects that were mapped before the cluster joined are lost if the first list is not complete.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use mcr_store::ObjectKey;
+    /// use mcr_watch::{Store, StoreError};
+    ///
+    /// fn copies_in_a_cluster_that_joins(originals: &Store<Secret>) -> Result<Vec<ObjectKey>, StoreError> {
+    ///     originals.keys_unsynced()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`] if the cluster has left.
+    pub fn keys_unsynced(&self) -> Result<Vec<ObjectKey>, StoreError> {
+        self.cache().map(|cache| keys(&cache))
     }
 
     fn cache(&self) -> Result<Arc<Cache>, StoreError> {
@@ -258,6 +277,11 @@ impl<K> Store<K> {
             cluster: self.cluster.clone(),
         }
     }
+}
+
+fn keys(cache: &Cache) -> Vec<ObjectKey> {
+    let objects = cache.store().all();
+    objects.iter().map(|object| object.key().clone()).collect()
 }
 
 impl<K: DeserializeOwned> Store<K> {

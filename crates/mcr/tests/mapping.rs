@@ -14,8 +14,8 @@ use std::{
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::{ResourceExt, api::ListParams, core::PartialObjectMeta};
 use mcr::{
-    BoxError, ClusterSelector, Controller, FleetEvent, ObjectChange, ObjectKey, OwnsOptions, Predicate,
-    Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
+    BoxError, ClusterSelector, Controller, Fleet, FleetEvent, ObjectChange, ObjectKey, OwnsOptions,
+    Predicate, Request, RequestKey, RequestObject, WatchOptions, WatchRequest, Watched,
     core::{ChangeSink, WatchStatus},
 };
 use serde_json::json;
@@ -196,6 +196,61 @@ async fn the_api_of_a_request_is_in_its_cluster_and_its_namespace() {
         "cluster://b/ns/one of-b",
     ];
     assert_eq!(found, expected);
+    world.end().await;
+}
+
+/// The first object of the hub is mapped before the cluster has joined, and the second one after it. The store of the hub is
+/// not listed in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_joins_during_the_first_list_of_the_hub_misses_no_object() {
+    let mut world = World::new();
+    let hub = world.join("hub");
+    hub.put("secrets", "ns/first", json!({}));
+    hub.put("secrets", "ns/second", json!({}));
+    let (mapping, mapped) = tokio::sync::oneshot::channel();
+    let (joined, has_joined) = std::sync::mpsc::channel();
+    let once = Mutex::new(Some((mapping, has_joined)));
+    let to_members = move |secret: Watched<Secret>| -> Vec<RequestKey> {
+        let mut clusters = secret.fleet.clusters();
+        clusters.retain(|cluster| *cluster.name() != "hub");
+        let requests = clusters
+            .iter()
+            .filter_map(|member| RequestKey::of(member, &*secret.object));
+        let requests = requests.collect();
+        if let Some((mapping, has_joined)) = once.lock().unwrap().take() {
+            mapping.send(()).unwrap();
+            has_joined.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        requests
+    };
+    let to_joined = move |event: &FleetEvent, fleet: &Fleet| -> Vec<RequestKey> {
+        let member = match event {
+            FleetEvent::Engaged(cluster) if *cluster.name() != "hub" => cluster.name(),
+            _ => return Vec::new(),
+        };
+        let secrets = fleet.get("hub").unwrap().store::<Secret>().unwrap();
+        let keys = secrets.keys_unsynced().unwrap();
+        assert!(!secrets.is_synced());
+        joined.send(()).unwrap();
+        let request = |key| RequestKey::new(member.clone(), key);
+        keys.into_iter().map(request).collect()
+    };
+    let of_hub = WatchOptions::new().clusters(ClusterSelector::hub());
+    let controller = Controller::named("copies")
+        .clusters(!ClusterSelector::hub())
+        .watches_with(&(), to_members, of_hub)
+        .watches_fleet(to_joined);
+    let seen: Seen<String> = Seen::default();
+    let reconcile = |request: Request<()>, seen: Arc<Seen<String>>| async move {
+        seen.push(request.key.to_string());
+        Ok::<_, BoxError>(())
+    };
+    world.run(controller.build(reconcile, Arc::new(seen.clone())).unwrap());
+    mapped.await.unwrap();
+    world.join("a");
+    let mut all = seen.wait_for(2).await;
+    all.sort();
+    assert_eq!(all, ["cluster://a/ns/first", "cluster://a/ns/second"]);
     world.end().await;
 }
 

@@ -215,7 +215,8 @@ impl<K> Controller<K> {
 
     /// Maps fleet events (clusters that join, leave or change) to requests in any cluster.
     ///
-    /// A request for a cluster that has not joined yet is kept until it joins.
+    /// A request for a cluster that has not joined yet is kept until it joins. A mapper that reads a store, such as the one of the
+    /// hub, reads [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced): the cluster may join while the hub is listed.
     ///
     /// ```
     /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
