@@ -87,7 +87,7 @@ struct Status {
 pub(crate) struct Binding {
     /// The path of the workspace, if kcp shows it.
     pub(crate) path: Option<Arc<str>>,
-    /// Whether the binding is being deleted.
+    /// Whether the binding is being deleted, or the LogicalCluster does not wait, or no longer.
     pub(crate) deleting: bool,
     /// Why the binding is not ready yet.
     pub(crate) not_ready: Option<Arc<str>>,
@@ -119,18 +119,16 @@ impl Binding {
             withheld: raw.withheld(bound),
         })
     }
-}
 
-impl From<&RawLogicalCluster> for Binding {
-    /// The workspace is a cluster as long as it waits, so it is always ready.
-    fn from(raw: &RawLogicalCluster) -> Self {
+    /// The facts of a LogicalCluster. The workspace is a cluster as long as it waits, so it is always ready.
+    pub(crate) fn of_logical_cluster(raw: &RawLogicalCluster, waits: bool) -> Self {
         Self {
             path: raw
                 .metadata
                 .annotations
                 .get(PATH)
                 .map(|path| path.as_str().into()),
-            deleting: false,
+            deleting: !waits,
             not_ready: None,
             claims_pending: false,
             withheld: Withheld::new(),

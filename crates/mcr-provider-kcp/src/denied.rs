@@ -1,6 +1,6 @@
 //! The possible reasons for which kcp denies access to the content of a workspace.
 
-use http::{Response, StatusCode, header};
+use http::{Response, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
 use mcr_core::{AnswerBody, BoxError};
@@ -12,68 +12,97 @@ const LIMIT: u64 = 16 * 1024;
 /// kcp answers 403 for a kind that is not served, where other API servers answer 404.
 const DENIED: &str = "access denied";
 
-/// Adds the possible reasons to an answer in which kcp says no more than that access is denied.
+/// What the API server says of an object that it does not create because the namespace is being deleted.
+const CLOSED: &str = "because it is being terminated";
+
+/// Adds to the message of an answer what `explained` makes of it. No message: the answer stays as it is.
 pub(crate) async fn explain(
     response: Response<AnswerBody>,
-    export: &str,
+    explained: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Response<AnswerBody>, BoxError> {
-    let short = response.body().size_hint().upper();
-    if response.status() != StatusCode::FORBIDDEN || short.is_none_or(|length| length > LIMIT) {
+    if response
+        .body()
+        .size_hint()
+        .upper()
+        .is_none_or(|length| length > LIMIT)
+    {
         return Ok(response);
     }
     let (mut parts, body) = response.into_parts();
     let answer = body.collect().await?.to_bytes();
-    let explained = explained(&answer, export);
-    let answer = explained.map_or(answer, |text| {
+    let answer = with_message(&answer, explained).map_or(answer, |text| {
         parts.headers.remove(header::CONTENT_LENGTH);
         text.into()
     });
     Ok(Response::from_parts(parts, AnswerBody::new(Full::new(answer))))
 }
 
-fn explained(answer: &[u8], export: &str) -> Option<String> {
+fn with_message(answer: &[u8], explained: impl FnOnce(&str) -> Option<String>) -> Option<String> {
     let mut status: Value = serde_json::from_slice(answer).ok()?;
-    let message = status["message"].as_str()?;
-    if !message.ends_with(DENIED) {
-        return None;
-    }
-    status["message"] = format!(
-        "{message}. Possible reasons: APIExport{export} neither exports nor claims the kind; the APIBinding of \
-         the workspace does not accept the claim; the right to this verb on apiexports/content is missing. Add the kind to \
-         spec.resources or to spec.permissionClaims of the export, accept the claim in the binding, or grant the right"
-    )
-    .into();
+    status["message"] = explained(status["message"].as_str()?)?.into();
     Some(status.to_string())
+}
+
+/// The possible reasons if a message says no more than that access is denied.
+pub(crate) fn of_export(message: &str, export: &str) -> Option<String> {
+    message.ends_with(DENIED).then(|| {
+        format!(
+            "{message}. Possible reasons: APIExport{export} neither exports nor claims the kind; the APIBinding of \
+             the workspace does not accept the claim; the right to this verb on apiexports/content is missing. Add the kind to \
+             spec.resources or to spec.permissionClaims of the export, accept the claim in the binding, or grant the right"
+        )
+    })
+}
+
+/// The reason if a namespace of a deleted workspace is gone or on its way.
+pub(crate) fn while_terminating(message: &str) -> Option<String> {
+    let is_gone = message.starts_with("namespaces \"") && message.ends_with("\" not found");
+    (is_gone || message.ends_with(CLOSED)).then(|| {
+        format!(
+            "{message}. The workspace is being deleted: kcp deletes its namespaces at once and creates no objects in them, so \
+             no Kubernetes events either. Write to the log, or into another workspace"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
-    async fn message(code: StatusCode, body: String) -> String {
+    const MISSING: &str = "namespaces \"default\" not found";
+
+    async fn message(body: String, explained: impl FnOnce(&str) -> Option<String>) -> String {
         let mut response = Response::new(AnswerBody::new(Full::from(body.clone())));
-        *response.status_mut() = code;
+        *response.status_mut() = StatusCode::FORBIDDEN;
         response
             .headers_mut()
             .insert(header::CONTENT_LENGTH, body.len().into());
-        let answer = explain(response, " sites").await.unwrap();
-        assert_eq!(answer.status(), code);
+        let answer = explain(response, explained).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
         let length = answer.headers().get(header::CONTENT_LENGTH).cloned();
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(length.is_none_or(|length| length == bytes.len().to_string()));
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
+    fn status(message: &str) -> String {
+        serde_json::json!({"kind": "Status", "message": message}).to_string()
+    }
+
+    async fn explained(text: &str, explained: impl FnOnce(&str) -> Option<String>) -> String {
+        let answer: Value = serde_json::from_str(&message(status(text), explained).await).unwrap();
+        answer["message"].as_str().unwrap().to_owned()
+    }
+
     #[tokio::test]
     async fn only_an_answer_that_says_no_more_is_explained() {
-        let status = |message: &str| serde_json::json!({"kind": "Status", "message": message}).to_string();
         for denied in [
             "access denied",
             "nodes is forbidden: User \"c\" cannot list resource \"nodes\": access denied",
         ] {
-            let text = message(StatusCode::FORBIDDEN, status(denied)).await;
-            let explained: Value = serde_json::from_str(&text).unwrap();
-            let explained = explained["message"].as_str().unwrap();
+            let explained = explained(denied, |message| of_export(message, " sites")).await;
             for part in [
                 denied,
                 "APIExport sites neither exports nor claims the kind;",
@@ -83,16 +112,30 @@ mod tests {
             }
         }
         let long = status(&format!("{} access denied", "x".repeat(16 * 1024)));
-        for (code, body) in [
-            (
-                StatusCode::FORBIDDEN,
-                status("no rule allows list on core/secrets"),
-            ),
-            (StatusCode::FORBIDDEN, "access denied".to_owned()),
-            (StatusCode::FORBIDDEN, long),
-            (StatusCode::NOT_FOUND, status("access denied")),
+        for body in [
+            status("no rule allows list on core/secrets"),
+            status(MISSING),
+            "access denied".to_owned(),
+            long,
         ] {
-            assert_eq!(message(code, body.clone()).await, body);
+            let answer = message(body.clone(), |message| of_export(message, " sites")).await;
+            assert_eq!(answer, body);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_takes_no_objects_is_explained_while_its_workspace_is_deleted() {
+        let closed = "events \"a\" is forbidden: unable to create new content in namespace default because it is being terminated";
+        for refused in [closed, MISSING] {
+            let explained = explained(refused, while_terminating).await;
+            assert!(
+                explained.starts_with(refused)
+                    && explained.contains("no Kubernetes events either. Write to the log"),
+                "{explained}"
+            );
+        }
+        for other in ["events \"a\" not found", "access denied"] {
+            assert_eq!(explained(other, while_terminating).await, other);
         }
     }
 }

@@ -194,13 +194,19 @@ impl Running {
             Err(error) if !self.synced => {
                 return Err(format!("{}: {error}", shown(self.credentials.server())).into());
             }
-            Err(error) => {
-                let deleted = self.config.api.stage().map_or("it or its APIExport", |_| "it");
-                let text = format!(
-                    "{error}. If {deleted} was deleted, create it again; its workspaces are unreachable until then"
-                );
-                (BTreeSet::new(), Some(text))
-            }
+            // kcp goes on to show the workspaces that wait, and lets controllers finish.
+            Err(error) if self.config.api.stage().is_some() => (
+                self.members.in_slice().clone(),
+                Some(format!(
+                    "{error}. If it was deleted, create it again: without it, kcp soon refuses the content of the workspaces that wait"
+                )),
+            ),
+            Err(error) => (
+                BTreeSet::new(),
+                Some(format!(
+                    "{error}. If it or its APIExport was deleted, create it again; its workspaces are unreachable until then"
+                )),
+            ),
         };
         if urls.is_empty() && problem.is_none() && (!self.synced || !self.members.in_slice().is_empty()) {
             let when = match self.config.api.stage() {

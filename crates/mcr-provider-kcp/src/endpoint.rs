@@ -93,19 +93,11 @@ impl EndpointWatch {
             request,
             move |metadata| cluster_of(metadata, &without_cluster),
             move |object| {
-                let (binding, leaves) = match stage {
-                    None => {
-                        let binding = read(object, &export, readiness);
-                        let leaves = matches!(&binding, Some(Ok(binding)) if binding.deleting);
-                        (binding, leaves)
-                    }
-                    Some(stage) => {
-                        let waiting = read_waiting(object, &export, stage);
-                        let leaves = waiting.is_none();
-                        (waiting, leaves)
-                    }
+                let binding = match stage {
+                    None => read(object, &export, readiness),
+                    Some(stage) => Some(read_waiting(object, &export, stage)),
                 };
-                if leaves {
+                if matches!(&binding, Some(Ok(binding)) if binding.deleting) {
                     lock(&deleting).insert(object.key().clone());
                 } else {
                     lock(&deleting).remove(object.key());
@@ -122,21 +114,17 @@ impl EndpointWatch {
     }
 
     fn explain(&self, error: &WatchError) -> String {
-        match error {
-            WatchError::Forbidden { message } if let Some(stage) = self.api.stage() => format!(
-                "forbidden: {message}. Grant the verb {} on workspacetypes.tenancy.kcp.io with the name {} in workspace {} to \
-                 the credentials in use",
-                stage.verb(),
-                self.export.name,
-                self.export.cluster
-            ),
-            WatchError::Forbidden { message } => format!(
-                "forbidden: {message}. Grant the resource apiexports/content with the name {} in workspace {} to the \
-                 credentials in use",
-                self.export.name, self.export.cluster
-            ),
-            error => error.to_string(),
-        }
+        let WatchError::Forbidden { message } = error else {
+            return error.to_string();
+        };
+        let right = match self.api.stage() {
+            Some(stage) => format!("the verb {} on workspacetypes.tenancy.kcp.io", stage.verb()),
+            None => "the resource apiexports/content".to_owned(),
+        };
+        format!(
+            "forbidden: {message}. Grant {right} with the name {} in workspace {} to the credentials in use",
+            self.export.name, self.export.cluster
+        )
     }
 
     /// The next change of a binding; none for any other event. Cancel safe.
@@ -146,6 +134,14 @@ impl EndpointWatch {
             self.watch = Some(self.start());
         }
         match self.watch.as_mut()?.next().await {
+            // It no longer waits, and kcp shows it for some more time.
+            HubEvent::Applied(key, Ok(binding)) if binding.deleting && self.api.stage().is_some() => {
+                Some(BindingEvent::Gone {
+                    cluster: key.namespace?,
+                    name: key.name,
+                    deleted: true,
+                })
+            }
             HubEvent::Applied(key, Ok(binding)) => Some(BindingEvent::Applied {
                 cluster: key.namespace?,
                 name: key.name,
@@ -222,15 +218,11 @@ fn read(object: &Object, export: &Export, readiness: Readiness) -> Option<Result
     }
 }
 
-/// None if the workspace does not wait, or no longer.
-fn read_waiting(object: &Object, of_type: &Export, stage: Stage) -> Option<Result<Arc<Binding>, Arc<str>>> {
-    match object.decode::<RawLogicalCluster>() {
-        Ok(raw) => {
-            let name = format!("{}:{}", of_type.cluster, of_type.name);
-            stage
-                .waits(&raw, &name)
-                .then(|| Ok(Arc::new(Binding::from(&raw))))
-        }
-        Err(error) => Some(Err(error.to_string().into())),
-    }
+fn read_waiting(object: &Object, of_type: &Export, stage: Stage) -> Result<Arc<Binding>, Arc<str>> {
+    let raw: RawLogicalCluster = object.decode().map_err(|error| error.to_string())?;
+    let name = format!("{}:{}", of_type.cluster, of_type.name);
+    Ok(Arc::new(Binding::of_logical_cluster(
+        &raw,
+        stage.waits(&raw, &name),
+    )))
 }

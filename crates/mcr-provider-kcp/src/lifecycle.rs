@@ -134,8 +134,8 @@ impl Hook {
     async fn remove(&self, client: &Client) -> Result<Removal, LifecycleError> {
         let api: Api<LogicalCluster> = Api::all(client.clone());
         let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(500));
-        let mut gone = 0;
-        for _ in 0..ATTEMPTS {
+        let (mut attempts, mut gone) = (0, 0);
+        loop {
             let error = match self.attempt(&api).await {
                 Ok(removal) => return Ok(removal),
                 Err(error) => error,
@@ -151,12 +151,12 @@ impl Hook {
             if gone == GONE {
                 return Ok(Removal::Left);
             }
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(self.error(error));
+            }
             tokio::time::sleep(backoff.pause()).await;
         }
-        Err(LifecycleError::Conflict {
-            name: self.name.clone(),
-            attempts: ATTEMPTS,
-        })
     }
 
     async fn attempt(&self, api: &Api<LogicalCluster>) -> Result<Removal, kube::Error> {
@@ -183,6 +183,10 @@ impl Hook {
                     name,
                 }
             }
+            kube::Error::Api(status) if status.code == 409 => LifecycleError::Conflict {
+                name,
+                attempts: ATTEMPTS,
+            },
             error => LifecycleError::Failed {
                 name,
                 error: Box::new(error),
@@ -261,8 +265,8 @@ hook! {
 }
 
 hook! {
-    /// The terminator of a WorkspaceType. kcp keeps a deleted workspace until all its terminators are removed, but deletes the
-    /// content of the workspace at once.
+    /// The terminator of a WorkspaceType. kcp keeps a deleted workspace until all its terminators are removed. It deletes the
+    /// content of the workspace at once, except for objects with finalizers.
     ///
     /// ```
     /// use mcr_provider_kcp::Terminator;
@@ -323,13 +327,19 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_right_that_is_missing() {
+    fn a_failure_says_what_to_do_and_blames_others_for_a_conflict_only() {
         let hook = Terminator::new("system:admin", "managed").unwrap().0;
-        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
-        let error = hook.error(kube::Error::Api(status.boxed())).to_string();
-        assert!(
-            error.contains("the verb terminate on workspacetypes.tenancy.kcp.io with the name managed in workspace system:admin"),
-            "{error}"
-        );
+        for (code, expected) in [
+            (
+                403,
+                "the verb terminate on workspacetypes.tenancy.kcp.io with the name managed in workspace system:admin",
+            ),
+            (409, "others changed the LogicalCluster during 10 attempts"),
+            (422, "can't be removed: the words of kcp"),
+        ] {
+            let status = kube::core::Status::failure("the words of kcp", "Reason").with_code(code);
+            let error = hook.error(kube::Error::Api(status.boxed())).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

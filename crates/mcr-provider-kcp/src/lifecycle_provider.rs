@@ -7,7 +7,7 @@ use mcr_core::{Access, AccessPolicy, Discovery, Provider, internal::lock};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Initializer, KcpError, Readiness, Terminator,
+    Initializer, KcpError, Paths, Readiness, Terminator,
     builder::{Options, configure},
     config::Config,
     provider::discover,
@@ -118,10 +118,16 @@ macro_rules! lifecycle_provider {
 
             #[doc = concat!("The ", stringify!($get), " of the type. `None` until a discovery has read the type.")]
             ///
-            /// It is known before the first cluster is.
+            /// It is known before the first cluster is. It has the id of the type's workspace, so it is another one after that
+            /// workspace was deleted and created again.
             pub fn $get(&self) -> Option<$hook> {
                 let name = lock(&self.config.export).clone()?;
                 $hook::of_name(&name)
+            }
+
+            /// The paths of its workspaces, in both directions. Take the handle before the fleet takes the provider.
+            pub fn paths(&self) -> Paths {
+                self.config.paths.clone()
             }
         }
 
@@ -198,8 +204,9 @@ lifecycle_provider! {
     /// A controller watches `logicalclusters.core.kcp.io`, cleans up, and [removes](Terminator::remove) the terminator. The
     /// workspace then leaves the fleet. That is no deletion of its objects.
     ///
-    /// kcp deletes the content of the workspace at once, and nothing can be created in its namespaces. Only the workspace itself
-    /// waits for the terminators. Put a finalizer on the objects that a controller needs for its clean-up.
+    /// kcp deletes the content of the workspace at once, and nothing can be created in its namespaces, so no Kubernetes event
+    /// either. Only the workspace itself waits for the terminators. Put a finalizer on the objects that a controller needs for
+    /// its clean-up.
     ///
     /// Across all workspaces kcp shows LogicalClusters only, so other kinds can't be watched. The client of a cluster reads
     /// and writes all kinds of its workspace. Name the kinds: in such a workspace kcp's discovery lists `core.kcp.io` only.

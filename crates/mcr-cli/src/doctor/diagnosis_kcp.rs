@@ -1,4 +1,4 @@
-//! Turns facts about a workspace of kcp and its endpoint slice into findings. Without I/O.
+//! Turns facts about a workspace of kcp and its endpoint slice or WorkspaceType into findings. Without I/O.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use super::{
     facts::{ClusterFacts, Connection, KcpBinding, KcpEndpoint, KcpHub, KcpSlice, Origin, Right},
     finding::Check,
     fix::Fix,
-    kcp::{CONTENT, SLICES},
 };
-use crate::level::Level;
+use crate::{level::Level, providers::KcpApi};
 
 /// The most workspaces that a finding names.
 const NAMED: usize = 3;
@@ -58,11 +57,15 @@ pub(super) fn hub(provider: &str, hub: &KcpHub, say: &mut impl FnMut(Check, Leve
         None,
     );
     if let Some(right) = &hub.slice_right {
-        of_right(right, SLICES, "", None, hub, say);
+        of_right(right, "", None, hub, say);
     }
     // Without a slice, the provider's own finding has the error and the fix.
     if let Ok(Some(slice)) = &hub.slice {
-        of_slice(provider, slice, hub, say);
+        match hub.api.of_type() {
+            Some(word) => of_type(slice, word, say),
+            None => of_slice(slice, hub, say),
+        }
+        of_endpoints(provider, slice, hub, say);
     }
 }
 
@@ -75,10 +78,16 @@ pub(super) fn look_at_hub(hub: &KcpHub) -> Option<Fix> {
     }
     let is_missing = hub.error.is_none() && matches!(hub.slice, Ok(None));
     is_missing.then(|| {
-        Fix::action("choose one of the endpoint slices that there are with --slice").and_run(Command::Look {
+        let choose = match hub.api {
+            KcpApi::Export => "choose one of the endpoint slices that there are with --slice",
+            KcpApi::Initializing | KcpApi::Terminating => {
+                "choose one of the WorkspaceTypes that there are with --workspace-type"
+            }
+        };
+        Fix::action(choose).and_run(Command::Look {
             server: hub.address.clone(),
             verb: "get",
-            resource: SLICES,
+            resource: hub.api.resource(),
             name: None,
         })
     })
@@ -86,7 +95,10 @@ pub(super) fn look_at_hub(hub: &KcpHub) -> Option<Fix> {
 
 /// The advice if no workspace has bound the export.
 pub(super) fn bind(hub: &KcpHub) -> Option<Fix> {
-    let Ok(Some(slice)) = &hub.slice else { return None };
+    // Nobody binds a type, and mostly no workspace waits.
+    let (KcpApi::Export, Ok(Some(slice))) = (hub.api, &hub.slice) else {
+        return None;
+    };
     let of = slice
         .path
         .as_deref()
@@ -98,12 +110,18 @@ pub(super) fn bind(hub: &KcpHub) -> Option<Fix> {
     )))
 }
 
-fn of_slice(
-    provider: &str,
-    slice: &KcpSlice,
-    hub: &KcpHub,
-    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
-) {
+/// The provider's own finding has the error and the fix if the type has no initializer or terminator.
+fn of_type(of_type: &KcpSlice, word: &str, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+    let endpoints = match of_type.urls.len() {
+        0 => "no endpoints yet".to_owned(),
+        1 => "1 endpoint".to_owned(),
+        count => format!("{count} endpoints"),
+    };
+    let saw = format!("WorkspaceType {} has {endpoints} for its {word}", of_type.name);
+    say(Check::Type, Level::Ok, saw, None);
+}
+
+fn of_slice(slice: &KcpSlice, hub: &KcpHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
     let KcpSlice { name, export, .. } = slice;
     let of = slice
         .path
@@ -138,15 +156,21 @@ fn of_slice(
             None,
         ),
     }
+}
+
+fn of_endpoints(
+    provider: &str,
+    slice: &KcpSlice,
+    hub: &KcpHub,
+    say: &mut impl FnMut(Check, Level, String, Option<Fix>),
+) {
+    let export = &slice.export;
     if let Some(right) = &hub.content_right {
-        of_right(
-            right,
-            CONTENT,
-            &format!(" of APIExport {export}"),
-            Some(export),
-            hub,
-            say,
-        );
+        let of = match hub.api {
+            KcpApi::Export => format!(" of APIExport {export}"),
+            KcpApi::Initializing | KcpApi::Terminating => format!(" with the name {export}"),
+        };
+        of_right(right, &of, Some(export), hub, say);
     }
     let mut all = Vec::new();
     for endpoint in &hub.endpoints {
@@ -182,12 +206,16 @@ fn of_endpoint(
     of_connection(provider, "endpoint", connection, state, hub, say);
     match &endpoint.bindings {
         Ok(bindings) => {
+            let (check, (.., kind)) = match hub.api {
+                KcpApi::Export => (Check::Bindings, hub.api.listed()),
+                KcpApi::Initializing | KcpApi::Terminating => (Check::Workspaces, hub.api.listed()),
+            };
             let saw = match bindings.len() {
-                1 => "1 APIBinding".to_owned(),
-                count => format!("{count} APIBindings"),
+                1 => format!("1 {kind}"),
+                count => format!("{count} {kind}s"),
             };
             say(
-                Check::Bindings,
+                check,
                 Level::Ok,
                 format!("{url}: {saw}{}", by_state(bindings)),
                 None,
@@ -195,12 +223,13 @@ fn of_endpoint(
         }
         Err(_) if endpoint.forbidden => {
             let user = hub.user.as_deref().unwrap_or("USER");
-            let saw = format!("{user} may not list the APIBindings at {url} (403)");
-            let denied = Ok(vec!["list".to_owned()]);
+            let (.., kind) = hub.api.listed();
+            let saw = format!("{user} may not list the {kind}s at {url} (403)");
+            let (resource, verbs) = hub.api.right();
             let right = Right {
-                resource: CONTENT.to_owned(),
-                verbs: vec!["list".into(), "watch".into()],
-                denied,
+                resource: resource.to_owned(),
+                verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+                denied: Ok(Vec::new()),
             };
             // The finding about the right has the same fix.
             let told = hub
@@ -214,7 +243,7 @@ fn of_endpoint(
     }
 }
 
-/// How many bindings are in each state, as text.
+/// How many bindings or LogicalClusters are in each state, as text.
 fn by_state(bindings: &[KcpBinding]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for binding in bindings {
@@ -301,13 +330,13 @@ fn workspace_address(hub: &KcpHub, cluster: &str) -> String {
 
 fn of_right(
     right: &Right,
-    resource: &str,
     of: &str,
     name: Option<&str>,
     hub: &KcpHub,
     say: &mut impl FnMut(Check, Level, String, Option<Fix>),
 ) {
     let user = hub.user.as_deref().unwrap_or("USER");
+    let resource = &right.resource;
     match &right.denied {
         Ok(denied) if denied.is_empty() => {
             let saw = format!("may {} {resource}{of}", right.verbs.join(", "));
@@ -331,8 +360,9 @@ fn grant(right: &Right, name: Option<&str>, hub: &KcpHub) -> Fix {
     let grant = Command::Grant(Box::new(Grant {
         elsewhere: true,
         role: match right.resource.as_str() {
-            CONTENT => "mcr-apiexport-content".to_owned(),
-            _ => "mcr-apiexportendpointslices".to_owned(),
+            "apiexports.apis.kcp.io/content" => "mcr-apiexport-content".to_owned(),
+            "apiexportendpointslices.apis.kcp.io" => "mcr-apiexportendpointslices".to_owned(),
+            _ => format!("mcr-workspacetypes-{}", right.verbs.join("-")),
         },
         namespace: None,
         verbs: right.verbs.join(","),

@@ -11,6 +11,8 @@ use crate::doctor::{
     finding::Finding,
 };
 
+const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
+const CONTENT: &str = "apiexports.apis.kcp.io/content";
 const ADDRESS: &str = "https://kcp:6443/clusters/root:provider";
 const URL: &str = "https://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/widgets";
 
@@ -57,6 +59,7 @@ fn endpoint(bindings: Vec<KcpBinding>) -> KcpEndpoint {
 /// A hub without problems.
 fn facts() -> KcpHub {
     KcpHub {
+        api: KcpApi::Export,
         address: ADDRESS.into(),
         is_workspace: true,
         connection: Some(connection(ADDRESS)),
@@ -342,4 +345,70 @@ fn bindings_are_counted_by_state_and_claims_that_are_not_accepted_are_named() {
     );
     let describe = "kubectl --server https://kcp:6443/clusters/g describe apibindings.apis.kcp.io widgets";
     assert!(found.fix_text().unwrap().ends_with(describe));
+}
+
+/// A hub with a WorkspaceType without problems.
+fn of_type() -> KcpHub {
+    let mut hub = facts();
+    hub.api = KcpApi::Terminating;
+    let types = hub.api.resource();
+    hub.slice_right = Some(right(types, &[]));
+    hub.content_right = Some(Right {
+        verbs: vec!["terminate".into()],
+        ..right(types, &[])
+    });
+    let waits = KcpBinding {
+        cluster: "a".into(),
+        name: "cluster".into(),
+        deleting: true,
+        ..KcpBinding::default()
+    };
+    hub.endpoints = vec![endpoint(vec![waits])];
+    hub
+}
+
+#[test]
+fn a_type_in_order_is_told_with_its_endpoints_and_the_workspaces_that_wait() {
+    for clusters in [0, 1] {
+        let found = of(clusters, None, of_type());
+        let fine = |finding: &Finding| finding.result == Level::Ok && finding.fix.is_none();
+        assert!(found.iter().all(fine), "{found:#?}");
+        says(
+            &found,
+            Check::Type,
+            "WorkspaceType widgets has 1 endpoint for its terminator",
+        );
+        let right = "may terminate workspacetypes.tenancy.kcp.io with the name widgets";
+        says(&found, Check::Rights, right);
+        says(&found, Check::Workspaces, "1 LogicalCluster: 1 being deleted");
+    }
+}
+
+#[test]
+fn a_type_that_is_missing_or_a_missing_right_to_its_workspaces() {
+    let mut hub = of_type();
+    (hub.slice, hub.content_right, hub.endpoints) = (Ok(None), None, Vec::new());
+    let found = only(
+        &of(0, Some("WorkspaceType x does not exist"), hub),
+        Level::Problem,
+    );
+    let fix = found.fix_text().unwrap();
+    let get = format!("kubectl --server {ADDRESS} get workspacetypes.tenancy.kcp.io");
+    assert!(fix.contains("--workspace-type") && fix.ends_with(&get), "{fix}");
+
+    let mut hub = of_type();
+    hub.content_right = None;
+    hub.endpoints[0].bindings = Err("forbidden".into());
+    hub.endpoints[0].forbidden = true;
+    let found = only(&of(1, None, hub), Level::Problem);
+    assert!(
+        found
+            .saw
+            .starts_with("robot may not list the LogicalClusters at https://shard-1:6444/"),
+        "{}",
+        found.saw
+    );
+    let grant = "create clusterrole mcr-workspacetypes-terminate --verb=terminate \
+                 --resource=workspacetypes.tenancy.kcp.io --resource-name=widgets; ";
+    assert!(found.fix_text().unwrap().contains(grant));
 }

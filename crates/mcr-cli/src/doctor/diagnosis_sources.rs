@@ -54,10 +54,10 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
                 1 => "1 cluster".to_owned(),
                 count => format!("{count} clusters"),
             };
-            let level = if facts.clusters == 0 {
-                Level::Warning
-            } else {
-                Level::Ok
+            let level = match &facts.of {
+                Source::Kcp(hub) if hub.api.of_type().is_some() => Level::Ok,
+                _ if facts.clusters == 0 => Level::Warning,
+                _ => Level::Ok,
             };
             say(check, level, saw, none_hint(facts));
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::target::Credential;
-use crate::kubeconfigs::NamedFile;
+use crate::{kubeconfigs::NamedFile, providers::KcpApi};
 
 /// The facts about a cluster.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub(super) enum Origin {
         /// The APIBinding that the workspace waits for.
         binding: Option<String>,
     },
-    /// The workspace of kcp that has the endpoint slice, or one of its endpoints.
+    /// The workspace of kcp that has the endpoint slice or the WorkspaceType, or one of its endpoints.
     KcpAddress,
     Other,
 }
@@ -211,9 +211,10 @@ impl ClusterApiHub {
     }
 }
 
-/// A hub that is a workspace of kcp with an endpoint slice.
+/// A hub that is a workspace of kcp with an endpoint slice or a WorkspaceType.
 #[derive(Debug, Clone)]
 pub(super) struct KcpHub {
+    pub(super) api: KcpApi,
     pub(super) address: String,
     /// Whether the address is that of one workspace. If not, nothing else was asked.
     pub(super) is_workspace: bool,
@@ -222,20 +223,21 @@ pub(super) struct KcpHub {
     pub(super) error: Option<String>,
     /// The user that kcp sees, if known.
     pub(super) user: Option<String>,
-    /// The right to read the slice. `None` if it was not asked for.
+    /// The right to read the slice or the type. `None` if it was not asked for.
     pub(super) slice_right: Option<Right>,
-    /// `None`: there is no such slice.
+    /// `None`: there is no such slice or type.
     pub(super) slice: Result<Option<KcpSlice>, String>,
-    /// The right to the content of the export. `None` if the export is in another workspace.
+    /// The right to the workspaces. `None` if the export is in another workspace.
     pub(super) content_right: Option<Right>,
     pub(super) endpoints: Vec<KcpEndpoint>,
     pub(super) now: SystemTime,
 }
 
-/// An APIExportEndpointSlice.
+/// An APIExportEndpointSlice, or a WorkspaceType.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KcpSlice {
     pub(super) name: String,
+    /// The export, or the type itself: the right to the workspaces has this name.
     pub(super) export: String,
     /// The workspace of the export, if the slice names it.
     pub(super) path: Option<String>,
@@ -246,18 +248,18 @@ pub(super) struct KcpSlice {
     pub(super) urls: Vec<String>,
 }
 
-/// An endpoint of a slice.
+/// An endpoint of a slice or a type.
 #[derive(Debug, Clone)]
 pub(super) struct KcpEndpoint {
     pub(super) url: String,
     /// `None` if the URL can't be used.
     pub(super) connection: Option<Connection>,
     pub(super) bindings: Result<Vec<KcpBinding>, String>,
-    /// Whether the list of the bindings was answered with 403.
+    /// Whether the list was answered with 403.
     pub(super) forbidden: bool,
 }
 
-/// An APIBinding at an endpoint.
+/// An APIBinding at an endpoint, or a LogicalCluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KcpBinding {
     /// The id of the workspace.

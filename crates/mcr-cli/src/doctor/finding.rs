@@ -22,6 +22,8 @@ pub(super) enum Check {
     Slice,
     Bindings,
     Claims,
+    Type,
+    Workspaces,
     Description,
     Name,
     Address,

@@ -1,4 +1,4 @@
-//! Collects facts about a workspace of kcp with an endpoint slice, and about the bindings at its endpoints.
+//! Collects facts about a workspace of kcp with an endpoint slice or a WorkspaceType, and about the workspaces at the endpoints.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,26 +18,23 @@ use super::{
     target::{self, Credential, Target},
 };
 use crate::{
-    providers::ProviderOptions,
+    providers::{KcpApi, ProviderOptions},
     session::{Session, is_forbidden, said},
 };
 
-const GROUP: &str = "apis.kcp.io";
-pub(super) const SLICES: &str = "apiexportendpointslices.apis.kcp.io";
-/// The right to the objects of all workspaces that bind an export.
-pub(super) const CONTENT: &str = "apiexports.apis.kcp.io/content";
-/// The verbs that the provider uses.
-const VERBS: [&str; 2] = ["list", "watch"];
-/// The number of bindings in one answer.
+/// The verbs that the provider uses on the object that has the endpoints.
+const VERBS: &[&str] = &["list", "watch"];
+/// The number of objects in one answer.
 const PAGE: u32 = 500;
 /// The longest message of a condition that is shown, in characters.
 const SHOWN: usize = 200;
 
 /// The facts about the hub. `None` if there is no address of it.
-pub(super) async fn hub(options: &ProviderOptions, limit: Duration) -> Option<KcpHub> {
+pub(super) async fn hub(api: KcpApi, options: &ProviderOptions, limit: Duration) -> Option<KcpHub> {
     let access = options.hub_access().await.ok()?;
     let target = target::of(&access)?;
     let mut hub = KcpHub {
+        api,
         address: target.address.clone(),
         is_workspace: is_workspace(&target.path),
         connection: None,
@@ -62,20 +59,24 @@ pub(super) async fn hub(options: &ProviderOptions, limit: Duration) -> Option<Kc
         }
     };
     let flags = options.flags();
+    let (name, export) = match api {
+        KcpApi::Export => (flags.slice.as_deref(), flags.export.as_deref()),
+        KcpApi::Initializing | KcpApi::Terminating => (flags.workspace_type.as_deref(), None),
+    };
     let (of_slices, slice, user) = futures::join!(
-        verbs(&client, SLICES, flags.slice.as_deref(), limit),
-        slice(&client, flags.slice.as_deref(), flags.export.as_deref(), limit),
+        verbs(&client, (api.resource(), VERBS), name, limit),
+        slice(api, &client, name, export, limit),
         user(&client, limit),
     );
     (hub.user, hub.slice_right) = (user, of_slices);
     if let Ok(Some(slice)) = &slice {
         if slice.is_beside_export {
-            hub.content_right = verbs(&client, CONTENT, Some(&slice.export), limit).await;
+            hub.content_right = verbs(&client, api.right(), Some(&slice.export), limit).await;
         }
         let endpoints = slice
             .urls
             .iter()
-            .map(|url| endpoint(url, &slice.export, &access, &target, options, limit));
+            .map(|url| endpoint(api, url, &slice.export, &access, &target, options, limit));
         hub.endpoints = join_all(endpoints).await;
     }
     hub.slice = slice;
@@ -89,26 +90,33 @@ fn is_workspace(path: &str) -> bool {
         && workspace.is_some_and(|name| !matches!(name, "" | "*") && !name.contains('/'))
 }
 
-async fn verbs(client: &Client, resource: &str, name: Option<&str>, limit: Duration) -> Option<Right> {
+async fn verbs(
+    client: &Client,
+    (resource, verbs): (&str, &[&str]),
+    name: Option<&str>,
+    limit: Duration,
+) -> Option<Right> {
     let resource: GroupResource = resource.parse().ok()?;
     let resource = resource.named(name);
-    Some(right(client, &resource, &VERBS.map(str::to_owned), None, limit).await)
+    let verbs: Vec<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+    Some(right(client, &resource, &verbs, None, limit).await)
 }
 
-fn kind(version: &str, kind: &str) -> ApiResource {
+fn kind(group: &str, version: &str, kind: &str) -> ApiResource {
     let plural = format!("{}s", kind.to_lowercase());
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), &plural)
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), &plural)
 }
 
-/// The endpoint slice of this name; or the one of this export that has its name, or else the first one.
+/// The endpoint slice or the WorkspaceType of this name; or the slice of this export that has its name, or else the first one.
 async fn slice(
+    api: KcpApi,
     client: &Client,
     slice: Option<&str>,
     export: Option<&str>,
     limit: Duration,
 ) -> Result<Option<KcpSlice>, String> {
-    let slices: Api<DynamicObject> =
-        Api::all_with(client.clone(), &kind("v1alpha1", "APIExportEndpointSlice"));
+    let (group, of_kind) = api.kind();
+    let slices: Api<DynamicObject> = Api::all_with(client.clone(), &kind(group, "v1alpha1", of_kind));
     let wanted = match slice {
         Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
         None => ListParams::default(),
@@ -118,7 +126,30 @@ async fn slice(
         found.retain(|slice| slice.data["spec"]["export"]["name"] == export);
         found.sort_by_key(|slice| slice.name_any() != export);
     }
-    Ok(found.first().map(read_slice))
+    Ok(found.first().map(|object| match api {
+        KcpApi::Export => read_slice(object),
+        KcpApi::Initializing => read_type(object, "initializing"),
+        KcpApi::Terminating => read_type(object, "terminating"),
+    }))
+}
+
+/// Reads a WorkspaceType, with its endpoints for workspaces of this stage.
+fn read_type(object: &DynamicObject, stage: &str) -> KcpSlice {
+    let endpoints = object.data["status"]["virtualWorkspaces"].as_array();
+    let of_stage = endpoints
+        .into_iter()
+        .flatten()
+        .filter(|endpoint| endpoint["type"] == stage);
+    KcpSlice {
+        name: object.name_any(),
+        export: object.name_any(),
+        path: None,
+        is_beside_export: true,
+        invalid: None,
+        urls: of_stage
+            .filter_map(|endpoint| endpoint["url"].as_str().map(str::to_owned))
+            .collect(),
+    }
 }
 
 fn read_slice(object: &DynamicObject) -> KcpSlice {
@@ -159,6 +190,7 @@ fn lacking(status: &Value, type_: &str) -> Option<String> {
 
 /// Probes an endpoint as the provider connects to it: with the certificate authorities and the credentials of the hub.
 async fn endpoint(
+    api: KcpApi,
     url: &str,
     export: &str,
     hub: &Access,
@@ -174,8 +206,11 @@ async fn endpoint(
         bindings: Ok(Vec::new()),
         forbidden: false,
     };
-    let Some(target) = at.filter(|target| gets_credentials(url, target, hub_target)) else {
-        facts.bindings = Err("it is no https URL of an APIExport's virtual workspace".to_owned());
+    let Some(target) = at.filter(|target| gets_credentials(api, url, target, hub_target)) else {
+        facts.bindings = Err(format!(
+            "it is no https URL of a virtual workspace below /services/{}/",
+            api.service()
+        ));
         return facts;
     };
     let target = Target {
@@ -185,7 +220,7 @@ async fn endpoint(
     };
     let policy = options.flags().policy().address_policy();
     facts.connection = Some(probe::connection(&target, &policy, limit).await);
-    match bindings(&target.address, export, hub, options, limit).await {
+    match bindings(api, &target.address, export, hub, options, limit).await {
         Ok(found) => facts.bindings = Ok(found),
         Err((why, forbidden)) => (facts.bindings, facts.forbidden) = (Err(why), forbidden),
     }
@@ -193,12 +228,14 @@ async fn endpoint(
 }
 
 /// Whether the provider would send the credentials of the hub to this endpoint.
-fn gets_credentials(url: &str, endpoint: &Target, hub: &Target) -> bool {
-    endpoint.path.contains("/services/apiexport/") && !url.contains('@') && (endpoint.tls || !hub.tls)
+fn gets_credentials(api: KcpApi, url: &str, endpoint: &Target, hub: &Target) -> bool {
+    let service = format!("/services/{}/", api.service());
+    endpoint.path.contains(&service) && !url.contains('@') && (endpoint.tls || !hub.tls)
 }
 
-/// The APIBindings of an export at an endpoint. An error has its text, and whether the server has answered with 403.
+/// The APIBindings of an export at an endpoint, or the LogicalClusters there. An error has its text, and whether the server has answered with 403.
 async fn bindings(
+    api: KcpApi,
     address: &str,
     export: &str,
     hub: &Access,
@@ -211,14 +248,16 @@ async fn bindings(
         .map_err(other)?;
     let session = Session::open(address, access, limit).await;
     let session = session.map_err(|error| (error.to_string(), false))?;
-    let all: Api<DynamicObject> = Api::all_with(session.client(), &kind("v1alpha2", "APIBinding"));
+    let (group, version, of_kind) = api.listed();
+    let all: Api<DynamicObject> = Api::all_with(session.client(), &kind(group, version, of_kind));
     let mut found = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     let listed = loop {
         match tokio::time::timeout(limit, all.list(&page)).await {
             Ok(Ok(list)) => {
-                let ours =
-                    |binding: &&DynamicObject| binding.data["spec"]["reference"]["export"]["name"] == export;
+                let ours = |binding: &&DynamicObject| {
+                    api != KcpApi::Export || binding.data["spec"]["reference"]["export"]["name"] == export
+                };
                 found.extend(list.items.iter().filter(ours).map(read_binding));
                 match list.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => page = page.continue_token(&token),
@@ -342,7 +381,8 @@ mod tests {
         };
         let target = |server: &str| target::of(&Access::kubeconfig(yaml(server), Trust::Trusted)).unwrap();
         let hub = target("https://kcp:6443/clusters/root:sites");
-        let gets = |url: &str| gets_credentials(url, &hub.at(&url.parse().unwrap()).unwrap(), &hub);
+        let gets =
+            |url: &str| gets_credentials(KcpApi::Export, url, &hub.at(&url.parse().unwrap()).unwrap(), &hub);
         assert!(gets(
             "https://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites"
         ));
@@ -350,6 +390,7 @@ mod tests {
             "http://shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites",
             "https://anna:secret@shard-1:6444/services/apiexport/1rlzadlzb44i0g5n/sites",
             "https://shard-1:6444/clusters/root",
+            "https://shard-1:6444/services/initializingworkspaces/root:sites",
         ] {
             assert!(!gets(url), "{url}");
         }

@@ -185,7 +185,7 @@ async fn cluster(
     let usable = !matches!(status.state, "Broken" | "Suspended");
     let is_kcp = running
         .origin(&name)
-        .is_some_and(|(tap, _)| tap.kind == Kind::Kcp);
+        .is_some_and(|(tap, _)| matches!(tap.kind, Kind::Kcp(_)));
     let connection = async {
         match &target {
             Some(target) if usable => Some(connection(target, args, limit).await),
@@ -198,7 +198,7 @@ async fn cluster(
             .get(&name)
             .ok()
             // kcp has no reviews there, and refuses /version to users with few rights. The rights in a workspace are those to
-            // the content of the export, which the findings about the provider have.
+            // the content of the export or the type, which the findings about the provider have.
             .filter(|_| status.state == "Ready" && !is_kcp)?;
         let client = cluster.client();
         Some(
@@ -294,7 +294,7 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
                 None => Origin::Other,
             }
         }
-        Kind::Kcp => match hub_address(options)
+        Kind::Kcp(_) => match hub_address(options)
             .await
             .as_deref()
             .and_then(|hub| hub.rsplit_once('/'))

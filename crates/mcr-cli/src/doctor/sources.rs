@@ -48,7 +48,7 @@ pub(super) async fn providers(
             clusters: 0,
             of: match linked.kind {
                 Kind::Kubeconfig | Kind::ClusterApi => Source::NoHub,
-                Kind::Kcp if options.flags().names_an_export() => Source::NoHub,
+                Kind::Kcp(api) if options.flags().names_source(api) => Source::NoHub,
                 _ => Source::Other,
             },
         });
@@ -71,7 +71,7 @@ async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Sourc
             })),
             Err(_) => Source::Other,
         },
-        Kind::Kcp => match kcp::hub(options, limit).await {
+        Kind::Kcp(api) => match kcp::hub(api, options, limit).await {
             Some(hub) => Source::Kcp(Box::new(hub)),
             None => Source::Other,
         },
@@ -142,7 +142,7 @@ pub(super) async fn missing(
         workspaces: Vec::new(),
     };
     for tap in &running.taps {
-        if tap.kind == Kind::Kcp {
+        if matches!(tap.kind, Kind::Kcp(_)) {
             let of_path = |cluster: &ClusterStatus| {
                 running
                     .origin(&cluster.name)

@@ -12,6 +12,10 @@ pub(crate) fn builtin() -> Vec<Linked> {
         cluster_api(),
         #[cfg(feature = "kcp")]
         kcp(),
+        #[cfg(feature = "kcp")]
+        initializing(),
+        #[cfg(feature = "kcp")]
+        terminating(),
         #[cfg(feature = "kind")]
         kind(),
         #[cfg(feature = "namespace")]
@@ -100,7 +104,7 @@ fn kcp() -> Linked {
     Linked::new(
         "kcp",
         about,
-        super::Kind::Kcp,
+        super::Kind::Kcp(super::KcpApi::Export),
         async |options: super::ProviderOptions| {
             let flags = options.flags();
             let builder = KcpProvider::builder().access(options.hub_access().await?);
@@ -120,6 +124,54 @@ fn kcp() -> Linked {
             Ok(builder.readiness(readiness).name_prefix(prefix).build()?)
         },
     )
+}
+
+#[cfg(feature = "kcp")]
+fn initializing() -> Linked {
+    use mcr_provider_kcp::InitializingWorkspaces;
+    let about = "Each new kcp workspace that waits for the initializer of a WorkspaceType of the hub";
+    Linked::new(
+        "kcp-initializing",
+        about,
+        super::Kind::Kcp(super::KcpApi::Initializing),
+        async |options| {
+            Ok(of_type(InitializingWorkspaces::builder(), options)
+                .await?
+                .build()?)
+        },
+    )
+}
+
+#[cfg(feature = "kcp")]
+fn terminating() -> Linked {
+    use mcr_provider_kcp::TerminatingWorkspaces;
+    let about = "Each deleted kcp workspace that waits for the terminator of a WorkspaceType of the hub";
+    Linked::new(
+        "kcp-terminating",
+        about,
+        super::Kind::Kcp(super::KcpApi::Terminating),
+        async |options| {
+            Ok(of_type(TerminatingWorkspaces::builder(), options)
+                .await?
+                .build()?)
+        },
+    )
+}
+
+#[cfg(feature = "kcp")]
+async fn of_type<P>(
+    builder: mcr_provider_kcp::LifecycleBuilder<P>,
+    options: super::ProviderOptions,
+) -> Result<mcr_provider_kcp::LifecycleBuilder<P>, mcr_core::BoxError> {
+    let flags = options.flags();
+    let Some(of_type) = &flags.workspace_type else {
+        return Err("give the name of a WorkspaceType with --workspace-type".into());
+    };
+    let prefix = flags.name_prefix.clone().unwrap_or_default();
+    Ok(builder
+        .access(options.hub_access().await?)
+        .workspace_type(of_type.as_str())
+        .name_prefix(prefix))
 }
 
 #[cfg(feature = "kind")]

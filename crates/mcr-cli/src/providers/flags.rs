@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use mcr_core::{AccessPolicy, AddressPolicy};
 
+use super::KcpApi;
 use crate::values;
 
 /// The clusters of a command.
@@ -23,8 +24,9 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers cluster-api, kcp, kubeconfig, namespace and single; with kcp the
-    /// hub is the workspace of the endpoint slice [default: that of kubectl]
+    /// The kubeconfig file of the hub, for the providers cluster-api, kcp, kcp-initializing, kcp-terminating, kubeconfig,
+    /// namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the WorkspaceType
+    /// [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
@@ -59,7 +61,11 @@ pub(crate) struct ClusterFlags {
     /// For the provider kcp: when a workspace is ready; it is Suspended until then
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) readiness: ReadyWhen,
-    /// For the provider kcp: the beginning of the names of all clusters
+    /// For the providers kcp-initializing and kcp-terminating: the WorkspaceType of the hub for whose initializer or
+    /// terminator workspaces wait
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workspace_type: Option<String>,
+    /// For the providers kcp, kcp-initializing and kcp-terminating: the beginning of the names of all clusters
     #[arg(long, value_name = "PREFIX")]
     pub(crate) name_prefix: Option<String>,
     /// For the provider kind: use only clusters whose names begin with this
@@ -88,9 +94,12 @@ impl ClusterFlags {
         AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
     }
 
-    /// Whether the flags name the API of the provider kcp.
-    pub(crate) fn names_an_export(&self) -> bool {
-        self.slice.is_some() || self.export.is_some()
+    /// Whether the flags name the object that shows workspaces by this API of kcp.
+    pub(crate) fn names_source(&self, api: KcpApi) -> bool {
+        match api {
+            KcpApi::Export => self.slice.is_some() || self.export.is_some(),
+            KcpApi::Initializing | KcpApi::Terminating => self.workspace_type.is_some(),
+        }
     }
 
     /// The chosen providers, without duplicates.

@@ -7,7 +7,7 @@ use kube::Client;
 use mcr_core::{Access, AccessPolicy, BoxError, Provider};
 use tokio::sync::OnceCell;
 
-use super::ClusterFlags;
+use super::{ClusterFlags, KcpApi};
 use crate::{contexts::Contexts, session::Session};
 
 /// The limit for the connection to a hub.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     File,
     Kubeconfig,
     ClusterApi,
-    Kcp,
+    Kcp(KcpApi),
     Engine,
     Other,
 }

@@ -302,3 +302,145 @@ async fn a_wrong_address_slice_or_right_and_a_shard_that_is_down_have_their_own_
         "correct the workspace",
     );
 }
+
+/// A kcp of two shards with the WorkspaceType `managed` in `root:provider`.
+async fn kcp_with_type() -> KcpServer {
+    let server = kcp(Kcp::builder().shards(2)).await;
+    let provider = server.kcp().workspace("root:provider").unwrap();
+    provider
+        .create(json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "managed"},
+            "spec": {"initializer": true, "terminator": true},
+        }))
+        .or_fail();
+    server
+}
+
+/// A workspace of the type, which waits for its initializer.
+fn waiting(server: &KcpServer, name: &str, shard: &str) -> KcpWorkspace {
+    let root = server.kcp().workspace("root").unwrap();
+    root.create(json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+        "spec": {
+            "type": {"name": "managed", "path": "root:provider"},
+            "location": {"selector": {"matchLabels": {"name": shard}}},
+        },
+    }))
+    .or_fail();
+    server.kcp().workspace(&format!("root:{name}")).unwrap()
+}
+
+fn of_stage<'a>(words: &[&'a str], provider: &'a str) -> Vec<&'a str> {
+    let of_type = [
+        "--provider",
+        provider,
+        "--workspace-type",
+        "managed",
+        "--timeout",
+        "60s",
+    ];
+    [words, &of_type].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workspaces_that_wait_are_clusters_and_the_doctor_looks_at_the_type_and_its_endpoints() {
+    let server = kcp_with_type().await;
+    let (a, b) = (waiting(&server, "a", "root"), waiting(&server, "b", "shard-1"));
+    server.kcp().delete_workspace("root:b").or_fail();
+    let user = User::with([server.kubeconfig("root:provider")]);
+    let both = [
+        "clusters",
+        "--provider",
+        "kcp-initializing,kcp-terminating",
+        "--workspace-type",
+        "managed",
+    ];
+    let json = ["doctor", "-o", "json"];
+    let (shown, starts, ends) = futures::join!(
+        user.mcr([&both[..], &["--timeout", "60s"]].concat()),
+        user.mcr(of_stage(&json, "kcp-initializing")),
+        user.mcr(of_stage(&json, "kcp-terminating")),
+    );
+    let shown = shown.ended(0);
+    for (provider, workspace) in [("kcp-initializing", &a), ("kcp-terminating", &b)] {
+        let name = format!("{provider}#{}", workspace.id());
+        let line = shown.out.lines().find(|line| line.starts_with(&name));
+        let line = line.unwrap_or_else(|| panic!("{}", shown.out));
+        assert!(
+            line.contains("Ready") && line.contains(workspace.path()),
+            "{line}"
+        );
+    }
+    for (said, waits, verb, word, state, shard) in [
+        (starts, &a, "initialize", "initializer", "Initializing", "root"),
+        (ends, &b, "terminate", "terminator", "being deleted", "shard-1"),
+    ] {
+        let said = said.ended(0);
+        of_provider(&said, "provider", "1 cluster");
+        of_provider(&said, "hub", "/clusters/root:provider; asked as");
+        of_provider(&said, "rights", "may list, watch workspacetypes.tenancy.kcp.io");
+        let right = format!("may {verb} workspacetypes.tenancy.kcp.io with the name managed");
+        of_provider(&said, "rights", &right);
+        let of_type = format!("WorkspaceType managed has 2 endpoints for its {word}");
+        of_provider(&said, "type", &of_type);
+        for shard in server.kcp().shards() {
+            of_provider(
+                &said,
+                "connection",
+                &format!("endpoint {}/services/", shard.url()),
+            );
+        }
+        let url = server.kcp().shard(shard).unwrap().url().to_owned();
+        let found = of_provider(&said, "workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
+        assert!(found["saw"].as_str().unwrap().starts_with(&url), "{found}");
+        assert_eq!(
+            (&said.json()["problems"], &said.json()["warnings"]),
+            (&json!(0), &json!(0)),
+            "{}",
+            said.out
+        );
+        let state = said.found(waits.id(), "state");
+        assert_eq!(state.1, format!("Ready; workspace {}", waits.path()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_type_or_right_has_its_own_finding_and_no_workspace_that_waits_is_normal() {
+    let server = kcp_with_type().await;
+    let provider = server.kcp().workspace("root:provider").unwrap();
+    let reads = SimRule::new(["tenancy.kcp.io"], ["workspacetypes"], ["list", "watch"]);
+    let reader = KcpUser::new("robot").rule(provider.id(), reads);
+    server.kcp().set_user("reader", reader);
+    let users = [
+        server.kubeconfig("root:provider"),
+        server.kubeconfig_with_token("root:provider", "reader"),
+    ]
+    .map(|kubeconfig| User::with([kubeconfig]));
+    let json = ["doctor", "-o", "json"];
+    let of_other = of_stage(&json, "kcp-terminating");
+    let wrong: Vec<&str> = of_other
+        .into_iter()
+        .map(|word| if word == "managed" { "wrong" } else { word })
+        .collect();
+    let nameless = [&json[..], &["--provider", "kcp-initializing"]].concat();
+    let (none, wrong, nameless, reader) = futures::join!(
+        users[0].mcr(of_stage(&json, "kcp-initializing")),
+        users[0].mcr(wrong),
+        users[0].mcr(nameless),
+        users[1].mcr(of_stage(&json, "kcp-initializing")),
+    );
+    let none = none.ended(0);
+    assert_eq!(of_provider(&none, "provider", "0 clusters")["result"], "ok");
+    let missing = of_provider(&wrong.ended(1), "provider", "WorkspaceType wrong does not exist");
+    fix(&missing, "get workspacetypes.tenancy.kcp.io");
+    of_provider(&nameless.ended(1), "provider", "--workspace-type");
+    let reader = reader.ended(1);
+    let found = of_provider(
+        &reader,
+        "rights",
+        "robot may not initialize workspacetypes.tenancy.kcp.io",
+    );
+    let grant = "create clusterrole mcr-workspacetypes-initialize --verb=initialize \
+                 --resource=workspacetypes.tenancy.kcp.io --resource-name=managed";
+    fix(&found, grant);
+}

@@ -49,7 +49,7 @@ async fn publish(cluster: &Cluster, recorder: &Recorder, reason: &str) {
 }
 
 /// The events in a workspace, as reason, note, and how often.
-fn events(workspace: &KcpWorkspace) -> Vec<(String, String, u64)> {
+pub(crate) fn events(workspace: &KcpWorkspace) -> Vec<(String, String, u64)> {
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     let events = workspace.list("events.events.k8s.io", "default");
     let mut events: Vec<_> = events

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, api::ListParams};
 use mcr_core::{ClusterState, Provider, WatchRequest};
-use mcr_provider_kcp::{Initializer, InitializingWorkspaces, LifecycleError, Removal};
+use mcr_provider_kcp::{
+    Initializer, InitializingWorkspaces, LifecycleError, Removal, api::core::v1alpha1::LogicalCluster,
+};
 use mcr_testkit::{
     kcp::{KcpMove, KcpUser, KcpWorkspace},
+    log::Log,
     sim::SimRule,
 };
 use serde_json::json;
+use tracing::Level;
 
-use crate::{claims::is_blocked, stages::*, world::*};
+use crate::{claims::is_blocked, events::events, stages::*, world::*};
 
 fn initializer(provider: &InitializingWorkspaces) -> Initializer {
     provider.initializer().expect("the type has been read")
@@ -146,6 +151,11 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
     }
     let a = stages.workspace("a", "root");
     heard[0].says(&[format!("+managed-{}", a.id())]).await;
+    let paths = providers.each_ref().map(InitializingWorkspaces::paths);
+    let named = paths[0].cluster_at("root:a").expect("it is announced");
+    assert_eq!(named.as_str(), format!("managed-{}", a.id()));
+    assert_eq!(paths[0].path_of(&named).as_deref(), Some("root:a"));
+    assert_eq!(paths[1].cluster_at("root:a"), None);
     stages
         .set(
             &a,
@@ -154,12 +164,20 @@ async fn kcp_a_workspace_that_waits_for_two_initializers_leaves_each_provider_wi
         )
         .await;
     heard[1].says(&[format!("+other-{}", a.id())]).await;
+    // kcp refuses it each time, so nobody else is to blame.
+    let token = stages.server.kcp().admin_token();
+    let wrong = stages.client_at("initializingworkspaces", "other", a.id(), token);
+    let refused = initializer(&providers[0]).remove(&wrong).await;
+    let error = refused.expect_err("it is the client of another provider's cluster");
+    assert!(matches!(error, LifecycleError::Failed { .. }), "{error:?}");
+    assert!(error.to_string().contains("only removing the"), "{error}");
     for (number, of_type) in ["managed", "other"].into_iter().enumerate() {
         let token = stages.server.kcp().admin_token();
         let client = stages.client_at("initializingworkspaces", of_type, a.id(), token);
         let removed = initializer(&providers[number]).remove(&client).await.or_fail();
         assert_eq!(removed, Removal::Removed);
         heard[number].says(&[format!("-{of_type}-{}", a.id())]).await;
+        assert_eq!(paths[number].cluster_at("root:a"), None);
     }
     let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
     assert_eq!(cluster["status"]["phase"], "Ready");
@@ -190,12 +208,24 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
         let provider = stages.initializing().build().or_fail();
         let running = Running::start(provider.clone());
         let a = stages.workspace("a", "root");
-        running.ready(a.id()).await;
+        let in_a = running.ready(a.id()).await;
         stages
             .server
             .kcp()
             .move_workspace(a.id(), "shard-1", order)
             .or_fail();
+        // The old shard no longer has it, so the new one answers.
+        let api = Api::<LogicalCluster>::all(in_a.client());
+        let read = async {
+            while api.get("cluster").await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, read).await.or_fail();
+        assert!(
+            running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
+            "{order:?}"
+        );
         removed_after_the_move(&running, &a, "initializers", |client| {
             let own = initializer(&provider);
             async move { own.remove(&client).await }
@@ -204,6 +234,37 @@ async fn kcp_a_workspace_that_moves_while_it_waits_stays_the_same_cluster() {
         running.left(a.id()).await;
         let cluster = a.get(LOGICAL_CLUSTERS, "cluster").expect("it exists");
         assert_eq!(cluster["status"]["initializers"], json!([]), "{order:?}");
+        running.stop().await;
+    }
+}
+
+/// A recorder that was taken before the move goes on, and counts the same event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_recorder_in_a_new_workspace_goes_on_after_it_has_moved() {
+    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
+        let stages = Stages::with_shards(2, json!({"initializer": true})).await;
+        let running = Running::start(stages.initializing().build().or_fail());
+        let a = stages.workspace("a", "root");
+        let in_a = running.ready(a.id()).await;
+        let recorder = in_a.recorder();
+        publish(&recorder, "Prepared").await.or_fail();
+        stages
+            .server
+            .kcp()
+            .move_workspace(a.id(), "shard-1", order)
+            .or_fail();
+        publish_until(&recorder, "Prepared", Result::is_ok).await;
+        assert!(
+            running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
+            "{order:?}"
+        );
+        publish(&recorder, "Finished").await.or_fail();
+        let event = |reason: &str, times| (reason.to_owned(), String::new(), times);
+        assert_eq!(
+            events(&a),
+            [event("Finished", 1), event("Prepared", 2)],
+            "{order:?}"
+        );
         running.stop().await;
     }
 }
@@ -275,6 +336,44 @@ async fn kcp_a_type_that_can_not_work_is_an_error_that_says_what_to_do() {
     }
     let mut heard = Heard::of(&stages.terminating().build().or_fail());
     heard.says(&[synced()]).await;
+}
+
+/// Nobody else can finish the workspaces that still wait.
+#[tokio::test]
+async fn kcp_a_type_that_is_deleted_keeps_the_workspaces_that_wait() {
+    let log = Log::of_this_thread(Level::WARN);
+    let stages = Stages::with_shards(1, json!({"initializer": true})).await;
+    let provider = stages.initializing().build().or_fail();
+    let running = Running::start(provider.clone());
+    let a = stages.workspace("a", "root");
+    let in_a = running.ready(a.id()).await;
+    stages
+        .home
+        .delete("workspacetypes.tenancy.kcp.io", "managed")
+        .or_fail();
+    eventually(PATIENCE, "the provider says so", || {
+        let lines = log.lines_with("WorkspaceType managed does not exist");
+        lines
+            .iter()
+            .any(|line| line.contains("create it again"))
+            .then_some(())
+    })
+    .await;
+    // kcp refuses the content, and nothing else.
+    let content = Api::<ConfigMap>::namespaced(in_a.client(), "default");
+    let error = content
+        .list(&ListParams::default())
+        .await
+        .expect_err("it has no type");
+    assert!(error.to_string().contains("503"), "{error}");
+    finished(initializer(&provider).remove(&in_a.client()).await);
+    running.left(a.id()).await;
+
+    stages.of_type("managed", json!({"initializer": true}));
+    let b = stages.workspace("b", "root");
+    let in_b = running.ready(b.id()).await;
+    use_content(in_b.client()).await;
+    running.stop().await;
 }
 
 /// A type that is changed later must not strand the workspaces that still wait.

@@ -1,12 +1,13 @@
 //! A kcp with WorkspaceTypes, and what the tests of initializing and terminating workspaces share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
+    runtime::events::{Event, EventType, Recorder},
 };
 use mcr_core::{Access, Availability, Change, Discovery, Provider, Trust, WatchRequest};
 use mcr_provider_kcp::{
@@ -217,4 +218,36 @@ pub(crate) async fn sees_its_cluster(seen: &Arc<Witness>) {
         (seen.lines().first().map(String::as_str) == Some("+cluster")).then_some(())
     })
     .await;
+}
+
+/// Publishes an event about the LogicalCluster of a workspace.
+pub(crate) async fn publish(recorder: &Recorder, reason: &str) -> Result<(), kube::Error> {
+    let event = Event {
+        type_: EventType::Normal,
+        reason: reason.into(),
+        note: None,
+        action: "Test".into(),
+        secondary: None,
+    };
+    let about = ObjectReference {
+        api_version: Some("core.kcp.io/v1alpha1".into()),
+        kind: Some("LogicalCluster".into()),
+        name: Some("cluster".into()),
+        ..ObjectReference::default()
+    };
+    recorder.publish(&event, &about).await
+}
+
+/// Publishes an event again and again, as a controller does that is called again after an error, until `is_done`.
+pub(crate) async fn publish_until(
+    recorder: &Recorder,
+    reason: &str,
+    is_done: impl Fn(&Result<(), kube::Error>) -> bool,
+) {
+    let published = async {
+        while !is_done(&publish(recorder, reason).await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, published).await.or_fail();
 }

@@ -16,6 +16,7 @@ use mcr_testkit::{
 use serde_json::json;
 
 use crate::{
+    events::events,
     initializing::{finished, removed_after_the_move},
     stages::*,
     world::*,
@@ -231,6 +232,111 @@ async fn kcp_a_workspace_that_moves_while_it_is_terminating_is_terminated_on_the
         gone(&stages, &a).await;
         running.stop().await;
     }
+}
+
+/// The refusal says what to do, and it is the shard of the workspace that refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_a_recorder_in_a_terminating_workspace_is_refused_by_the_shard_to_which_it_has_moved() {
+    for order in [KcpMove::NewFirst, KcpMove::OldFirst] {
+        let stages = Stages::with_shards(2, json!({"terminator": true})).await;
+        let running = Running::start(stages.terminating().build().or_fail());
+        let a = stages.workspace("a", "root");
+        a.create(held_map()).or_fail();
+        stages.delete(&a);
+        let in_a = running.ready(a.id()).await;
+        closes(&a).await;
+        let recorder = in_a.recorder();
+        let refused_by = |shard: &str| {
+            let shard = stages.server.kcp().shard(shard).expect("it exists");
+            let audit = shard.audit();
+            audit.count(|event| {
+                (&*event.verb, &*event.resource, event.code) == ("create", "events", 403)
+                    && event.uri.contains("/services/terminatingworkspaces/")
+            }) > 0
+        };
+        let refused = publish(&recorder, "CleanedUp").await;
+        explains(&refused, 403);
+        assert!(refused_by("root") && !refused_by("shard-1"));
+        stages
+            .server
+            .kcp()
+            .move_workspace(a.id(), "shard-1", order)
+            .or_fail();
+        publish_until(&recorder, "CleanedUp", |published| {
+            assert!(published.is_err());
+            refused_by("shard-1")
+        })
+        .await;
+        assert!(
+            running.fleet.get(a.id()).is_ok_and(|now| now.is_same(&in_a)),
+            "{order:?}"
+        );
+        release(stages.server.kcp().client(a.id())).await;
+        eventually(PATIENCE, "the namespace is gone", || {
+            a.get("namespaces", "default").is_none().then_some(())
+        })
+        .await;
+        explains(&publish(&recorder, "CleanedUp").await, 404);
+        running.stop().await;
+    }
+}
+
+/// Waits until kcp begins to delete the content of a workspace.
+async fn closes(workspace: &KcpWorkspace) {
+    eventually(PATIENCE, "the namespace takes no objects", || {
+        let namespace = workspace.get("namespaces", "default")?;
+        namespace["metadata"]["deletionTimestamp"]
+            .is_string()
+            .then_some(())
+    })
+    .await;
+}
+
+#[track_caller]
+fn explains(refused: &Result<(), kube::Error>, code: u16) {
+    let Err(kube::Error::Api(status)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(status.code, code);
+    assert!(
+        status
+            .message
+            .contains("no Kubernetes events either. Write to the log"),
+        "{status:?}"
+    );
+}
+
+/// An event from before kcp deletes the content. When it is gone, the controller is told so, and the workspace goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_an_event_in_a_terminating_workspace_is_counted_as_long_as_it_exists() {
+    let delays = KcpDelays {
+        // It does not happen in this test.
+        content: std::time::Duration::from_secs(3600),
+        ..KcpDelays::default()
+    };
+    let stages = Stages::start(Kcp::builder().delays(delays)).await;
+    stages.of_type("managed", json!({"terminator": true}));
+    let provider = stages.terminating().build().or_fail();
+    let running = Running::start(provider.clone());
+    let a = stages.deleted("a", "root");
+    let in_a = running.ready(a.id()).await;
+    for _ in 0..3 {
+        publish(&in_a.recorder(), "CleanedUp").await.or_fail();
+    }
+    assert_eq!(events(&a), [("CleanedUp".to_owned(), String::new(), 3)]);
+    let event = a.list("events.events.k8s.io", "default").remove(0);
+    let name = event["metadata"]["name"].as_str().expect("it has a name");
+    a.delete("events.events.k8s.io", &format!("default/{name}"))
+        .or_fail();
+    let refused = publish(&in_a.recorder(), "CleanedUp").await;
+    let gone = format!("\"{name}\" not found");
+    assert!(
+        refused.is_err_and(|error| error.to_string().contains(&gone)),
+        "{name}"
+    );
+    finished(terminator(&provider).remove(&in_a.client()).await);
+    running.left(a.id()).await;
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,8 @@ pub struct KcpDelays {
     /// From the arrival of the APIBindings of a moved workspace on its new shard to that of its other objects, with
     /// [`KcpMove::NewFirst`](super::KcpMove::NewFirst).
     pub copy: Duration,
+    /// From a change in a workspace that is being deleted to the deletion of its content.
+    pub content: Duration,
 }
 
 impl KcpDelays {
@@ -27,6 +29,7 @@ impl KcpDelays {
             claims: Duration::from_millis(350),
             workspace: Duration::from_millis(400),
             copy: Duration::from_millis(100),
+            content: Duration::from_secs(5),
         }
     }
 
@@ -37,8 +40,9 @@ impl KcpDelays {
             claims,
             workspace,
             copy,
+            content,
         } = self;
-        [endpoint, bind, claims, workspace, copy]
+        [endpoint, bind, claims, workspace, copy, content]
             .iter()
             .all(|delay| delay.is_zero())
     }

@@ -172,7 +172,7 @@ impl Call<'_> {
             (Route::Resource(path), Some(_)) if own => self.logical_cluster(path, target, parts),
             (_, Some(_)) => self.content(cluster, of_type, &route, target, parts),
             (_, None) if own => Ok(self.view("-", self.admin())),
-            (_, None) => Ok(self.refused("cannot access this workspace")),
+            (_, None) => Ok(self.refused(403, "cannot access this workspace")),
         }
     }
 
@@ -194,11 +194,11 @@ impl Call<'_> {
         ))
     }
 
-    /// 403 in plain text, as kcp refuses content.
-    fn refused(&self, why: &str) -> Adapted {
+    /// Plain text, as kcp refuses content.
+    fn refused(&self, code: u16, why: &str) -> Adapted {
         let [word, ..] = self.asked.stage.words();
         let text = format!("{word} {:?} {why}\n", self.asked.name);
-        let answer = Ok(Answer::Text(403, text.into()));
+        let answer = Ok(Answer::Text(code, text.into()));
         let caller = Caller::Answered(self.user.name.clone(), answer);
         (self.shard.view(""), caller)
     }
@@ -262,9 +262,11 @@ impl Call<'_> {
         let [_, _, _, field] = self.asked.stage.words();
         let entry = self.inner.directory.by_id(cluster);
         let home = entry.and_then(|entry| self.inner.shard_of(&entry));
-        let object = home
-            .and_then(|home| home.get(cluster, TYPES, of_type))
-            .unwrap_or_default();
+        let object = home.and_then(|home| home.get(cluster, TYPES, of_type));
+        let Some(object) = object else {
+            // kcp takes the rights from the type.
+            return Ok(self.refused(503, "WorkspaceType not found in local or cached indexer"));
+        };
         let rules = object["spec"][field].as_array().cloned().unwrap_or_default();
         let view = self.shard.view(target);
         if rules.is_empty() || discovers {
@@ -292,7 +294,7 @@ impl Call<'_> {
                     "denied by {field}: no rule allows {verb} on {group}/{}{place}",
                     path.plural
                 );
-                return Ok(self.refused(&why));
+                return Ok(self.refused(403, &why));
             }
         }
         Ok((view, Caller::User(Arc::new(user))))

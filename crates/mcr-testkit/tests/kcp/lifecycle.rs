@@ -174,10 +174,10 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
             items.len() == 1 && items[0]["metadata"]["deletionTimestamp"].is_string()
         })
         .await;
-        assert!(matches!(
-            post(&two, MAPS, &config_map("late")).await.code,
-            403 | 404
-        ));
+        let late = post(&two, MAPS, &config_map("late")).await;
+        let why = late.json["message"].as_str().unwrap();
+        assert_eq!(late.code, 403, "{late:?}");
+        assert!(why.ends_with("because it is being terminated"), "{why}");
 
         for answer in remove_second(&one, "terminators", &both[0]).await {
             assert_eq!(answer.code, 422, "{answer:?}");
@@ -204,6 +204,9 @@ async fn a_deletion_waits_for_all_terminators_but_the_content_does_not() {
             answer.json["metadata"]["finalizers"] == json!(["kcp.io/has-terminators"])
         })
         .await;
+        let late = post(&two, MAPS, &config_map("late")).await;
+        let why = "namespaces \"default\" not found";
+        assert_eq!((late.code, &late.json["message"]), (404, &why.into()));
         assert_eq!(get(&root, &at).await.json["status"]["phase"], "Terminating");
         let done = remove(&two, "terminators", 0).await;
         assert_eq!(done.code, 200, "{done:?}");
@@ -255,6 +258,29 @@ async fn an_initializer_sees_its_workspaces_until_it_has_removed_itself() {
         assert_eq!(content.text, own);
         let root = world.at(&world.url("root"));
         until(&root, &at, |answer| answer.json["status"]["phase"] == "Ready").await;
+    }
+}
+
+#[tokio::test]
+async fn a_type_that_is_deleted_leaves_its_workspaces_and_closes_their_content() {
+    for world in worlds(1).await {
+        let (home, url) = of_type(&world, "orphans", json!({ "initializer": true })).await;
+        let (id, _) = waiting(&world, "one", &home).await;
+        let one = world.at(&format!("{url}/clusters/{id}"));
+        let own = json!([format!("{}:waits", home.id)]);
+        until(&one, CLUSTER, |answer| {
+            answer.json["status"]["initializers"] == own
+        })
+        .await;
+        let at = "/apis/tenancy.kcp.io/v1alpha1/workspacetypes/waits";
+        assert_eq!(delete(&home.client, at).await.code, 200);
+        let content = until(&one, MAPS, |answer| answer.code == 503).await;
+        assert!(content.text.contains("WorkspaceType not found"), "{content:?}");
+        let all = world.at(&format!("{url}/clusters/*"));
+        assert_eq!(names(&get(&all, CLUSTERS).await), ["cluster"]);
+        let done = remove(&one, "initializers", 0).await;
+        assert_eq!(done.code, 200, "{done:?}");
+        until(&one, CLUSTER, |answer| answer.code == 404).await;
     }
 }
 

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,9 +10,22 @@ use crate::kcp::kinds::{BINDINGS, LOGICAL_CLUSTERS, WORKSPACES};
 use crate::kcp::shard::Shard;
 use crate::kcp::state::{Key, Step};
 use crate::sim::clock;
+use crate::sim::kinds::NAMESPACES;
 use crate::sim::object::{metadata_mut, text};
 
 const CLUSTER: &str = "cluster";
+
+/// Marks a namespace as one that is being deleted.
+fn close(shard: &Shard, id: &str, name: &str) {
+    let Some(mut object) = shard.get(id, NAMESPACES, name) else {
+        return;
+    };
+    if text(&object, "deletionTimestamp").is_empty() {
+        metadata_mut(&mut object).insert("deletionTimestamp".to_owned(), clock::now().into());
+        object["status"]["phase"] = "Terminating".into();
+        shard.take_over(id, NAMESPACES, object);
+    }
+}
 
 impl Reconcile<'_> {
     /// A LogicalCluster was written: its initializers or terminators may be done. The labels follow the status of before
@@ -58,7 +72,7 @@ impl Reconcile<'_> {
             });
         }
         if deleting && self.state.leaving.insert(id.clone()) {
-            self.soon(Step::Empty(id.clone()));
+            self.later(self.inner.delays.content, Step::Empty(id.clone()));
         }
     }
 
@@ -81,7 +95,7 @@ impl Reconcile<'_> {
     }
 
     /// Deletes the content of a logical cluster. When none is left, and no terminator, the logical cluster goes, then its
-    /// Workspace. The content does not wait for the terminators.
+    /// Workspace. The content does not wait for the terminators. A namespace goes after its objects, and takes no new ones.
     pub(super) fn empty(&mut self, id: &Arc<str>) {
         let Some(shard) = self.shard_of(id) else { return };
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
@@ -95,13 +109,19 @@ impl Reconcile<'_> {
         if tables.iter().any(|table| &**table != BINDINGS) {
             tables.retain(|table| &**table != BINDINGS);
         }
+        tables.sort_by_key(|table| &**table == NAMESPACES);
+        let mut held_in = BTreeSet::new();
         for table in tables {
             let Some(kind) = kinds.of_table(&table) else {
                 continue;
             };
             for path in shard.paths(id, &table) {
                 if kind.is_namespaces() {
-                    shard.remove(id, &table, &path);
+                    if held_in.contains(&path) {
+                        close(shard, id, &path);
+                    } else {
+                        shard.remove(id, &table, &path);
+                    }
                     continue;
                 }
                 let held = shard.get(id, &table, &path);
@@ -109,7 +129,10 @@ impl Reconcile<'_> {
                     shard.delete(id, &kind, &path);
                 }
             }
-            left += shard.paths(id, &table).len();
+            let paths = shard.paths(id, &table);
+            left += paths.len();
+            let namespaces = paths.iter().filter_map(|path| path.split_once('/'));
+            held_in.extend(namespaces.map(|(namespace, _)| namespace.to_owned()));
         }
         if left > 0 {
             for name in shard.paths(id, BINDINGS) {

@@ -114,7 +114,7 @@ impl<'a> Reconcile<'a> {
             _ => self.content(shard, table, &at),
         }
         if self.state.leaving.contains(&at.0) {
-            self.soon(Step::Empty(at.0));
+            self.later(self.inner.delays.content, Step::Empty(at.0));
         }
     }
 
