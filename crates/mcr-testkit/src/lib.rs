@@ -25,6 +25,7 @@ mod lock;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "sim")]
+#[cfg_attr(not(feature = "kcp"), allow(dead_code, reason = "the double of kcp is built on it"))]
 pub mod sim;
 #[cfg(feature = "waiting")]
 pub mod waiting;
