@@ -209,3 +209,6 @@ impl Members {
 fn can_be_probed(spec: &ClusterSpec) -> bool {
     spec.availability == Availability::Available && !matches!(spec.access, Access::Scoped(_))
 }
+
+#[cfg(test)]
+mod tests;

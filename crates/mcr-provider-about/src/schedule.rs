@@ -119,7 +119,7 @@ mod tests {
             schedule.plan(&name(failing), Line::Failing, now);
         }
         schedule.plan(&name("h1"), Line::Healthy, later);
-        let mut start = |schedule: &mut Schedule, at| schedule.start(at).map(|(name, _)| name.to_string());
+        let start = |schedule: &mut Schedule, at| schedule.start(at).map(|(name, _)| name.to_string());
         assert_eq!(start(&mut schedule, later).as_deref(), Some("h1"));
         assert_eq!(start(&mut schedule, later).as_deref(), Some("f1"));
         let (_, second) = schedule.start(later).unwrap();
