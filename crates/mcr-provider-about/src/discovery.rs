@@ -94,11 +94,7 @@ impl Running {
         let name = spec.name.clone();
         let run = async move {
             let answer = stop.run_until_cancelled(probe(&clients, spec, limit)).await;
-            Ended {
-                name,
-                ticket,
-                answer,
-            }
+            Ended { name, ticket, answer }
         };
         self.probes.push(run.boxed());
     }

@@ -32,7 +32,11 @@ pub(crate) fn usable(listed: impl IntoIterator<Item = (String, String)>) -> Prop
             || value.len() > MAX_VALUE
             || (well_known && !is_subdomain(&value))
         {
-            tracing::debug!(?name, bytes = value.len(), "a ClusterProperty is not usable, left out");
+            tracing::debug!(
+                ?name,
+                bytes = value.len(),
+                "a ClusterProperty is not usable, left out"
+            );
         } else if well_known {
             usable.insert(name, value);
         } else {
@@ -172,7 +176,10 @@ mod tests {
             (CLUSTER_SET, "shop"),
         ];
         let kept = usable(listed.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(kept, pairs(&[("region.example.com", "eu"), (CLUSTER_SET, "shop")]));
+        assert_eq!(
+            kept,
+            pairs(&[("region.example.com", "eu"), (CLUSTER_SET, "shop")])
+        );
     }
 
     #[test]
@@ -205,14 +212,22 @@ mod tests {
         };
         let declared = spec(Some("uid"));
         assert_eq!(say(&declared, None), ["+\"uid\""]);
-        assert_eq!(say(&declared, Some("one")), ["+\"uid\""], "the first id is no change");
+        assert_eq!(
+            say(&declared, Some("one")),
+            ["+\"uid\""],
+            "the first id is no change"
+        );
         assert_eq!(say(&declared, None), ["+\"uid\""]);
         assert_eq!(say(&declared, Some("one")), ["+\"uid\""], "an id that comes back");
         assert_eq!(say(&declared, None), ["+\"uid\""]);
         assert_eq!(say(&declared, Some("two")), ["+\"uid/two\""]);
         assert_eq!(say(&declared, None), ["+\"uid/two\""]);
         assert_eq!(say(&declared, Some("one")), ["+\"uid/one\""]);
-        assert_eq!(say(&spec(Some("other")), Some("two")), ["+\"other\""], "all is new");
+        assert_eq!(
+            say(&spec(Some("other")), Some("two")),
+            ["+\"other\""],
+            "all is new"
+        );
     }
 
     #[test]

@@ -144,7 +144,10 @@ impl Members {
             return Vec::new();
         };
         // Otherwise the cluster has another access, or another cluster has its name.
-        let current = member.probe.as_ref().is_some_and(|(running, _)| *running == ticket);
+        let current = member
+            .probe
+            .as_ref()
+            .is_some_and(|(running, _)| *running == ticket);
         let Some(answer) = answer.filter(|_| current) else {
             return Vec::new();
         };

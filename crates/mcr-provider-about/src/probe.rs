@@ -28,9 +28,9 @@ pub(crate) async fn probe(
     spec: ClusterSpec,
     limit: Duration,
 ) -> Result<Properties, Arc<str>> {
-    timeout(limit, ask(clients, spec)).await.unwrap_or_else(|_| {
-        Err(format!("no answer within {} s", limit.as_secs_f32()).into())
-    })
+    timeout(limit, ask(clients, spec))
+        .await
+        .unwrap_or_else(|_| Err(format!("no answer within {} s", limit.as_secs_f32()).into()))
 }
 
 async fn ask(clients: &OneOffClients, spec: ClusterSpec) -> Result<Properties, Arc<str>> {
@@ -62,7 +62,12 @@ where
         .await?;
     let pairs = list.items.iter();
     Ok(pairs
-        .map(|property| (property.meta().name.clone().unwrap_or_default(), value(property).clone()))
+        .map(|property| {
+            (
+                property.meta().name.clone().unwrap_or_default(),
+                value(property).clone(),
+            )
+        })
         .collect())
 }
 

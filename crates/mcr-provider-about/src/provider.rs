@@ -103,9 +103,11 @@ impl Provider for AboutApi {
     fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
         let inner = self.inner.discover_with_policy(stop.clone(), policy);
         let running = Running::start(self.options.clone(), self.shared.clone(), inner, policy);
-        stream::unfold(running, async |mut running| Some((running.next().await?, running)))
-            .take_until(stop.cancelled_owned())
-            .boxed()
+        stream::unfold(running, async |mut running| {
+            Some((running.next().await?, running))
+        })
+        .take_until(stop.cancelled_owned())
+        .boxed()
     }
 }
 

@@ -145,7 +145,11 @@ mod tests {
     fn an_id_counts_in_its_cluster_set_and_is_news_once() {
         let mut all = Statuses::default();
         assert_eq!(set(&mut all, "a", Some("1"), Some("shop")), None);
-        assert_eq!(set(&mut all, "b", Some("1"), Some("other")), None, "another ClusterSet");
+        assert_eq!(
+            set(&mut all, "b", Some("1"), Some("other")),
+            None,
+            "another ClusterSet"
+        );
         assert_eq!(set(&mut all, "c", Some("1"), None), None);
         assert_eq!(set(&mut all, "d", None, Some("shop")), None);
         let both = || Some(vec!["a".to_owned(), "d".to_owned()]);

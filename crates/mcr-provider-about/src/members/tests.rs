@@ -85,14 +85,20 @@ impl World {
             match change {
                 Change::Remove(_) => removed = true,
                 Change::Upsert(spec) => {
-                    let heard = self.heard.get_mut(&spec.name).expect("only what the inner provider has announced");
+                    let heard = self
+                        .heard
+                        .get_mut(&spec.name)
+                        .expect("only what the inner provider has announced");
                     let id = spec.properties.get(CLUSTER_ID).cloned();
                     let before = heard.shown.identity.clone();
                     if let (Some(was), Some(is)) = (&heard.id, &id)
                         && was != is
                     {
                         let another = matches!((&before, &spec.identity), (Some(was), Some(is)) if was != is);
-                        assert!(removed || another, "cluster {was} became {is} unnoticed: {before:?}");
+                        assert!(
+                            removed || another,
+                            "cluster {was} became {is} unnoticed: {before:?}"
+                        );
                     } else {
                         assert!(!removed, "removed without a reason");
                     }
@@ -137,20 +143,30 @@ impl World {
         };
         let obsolete = probe.stop.is_cancelled();
         if let (false, Ok(found)) = (obsolete, &answer) {
-            let heard = self.heard.get_mut(&name).expect("the probe of a removed cluster is cancelled");
+            let heard = self
+                .heard
+                .get_mut(&name)
+                .expect("the probe of a removed cluster is cancelled");
             assert!(!heard.broken, "the probe of a broken cluster is cancelled");
             heard.answers.push(found.clone());
         }
         // Whether or not the probe notices in time that it was cancelled.
         let changes = self.members.probed(&name, probe.ticket, Some(answer), self.now);
-        assert!(!obsolete || changes.is_empty(), "the answer of a cancelled probe is announced: {changes:?}");
+        assert!(
+            !obsolete || changes.is_empty(),
+            "the answer of a cancelled probe is announced: {changes:?}"
+        );
         self.hear(changes);
     }
 
     fn start_probes(&mut self) {
         while let Some(probe) = self.members.start_probe(self.now) {
             let heard = &self.heard[&probe.spec.name];
-            assert!(!heard.broken && can_be_probed(&heard.inner), "{}", probe.spec.name);
+            assert!(
+                !heard.broken && can_be_probed(&heard.inner),
+                "{}",
+                probe.spec.name
+            );
             assert!(access::is_same(&probe.spec.access, &heard.inner.access));
             self.probes.push(probe);
         }
@@ -163,7 +179,10 @@ impl World {
             .map(|probe| &probe.spec.name)
             .collect();
         names.sort();
-        assert!(names.windows(2).all(|two| two[0] != two[1]), "one probe for each cluster");
+        assert!(
+            names.windows(2).all(|two| two[0] != two[1]),
+            "one probe for each cluster"
+        );
     }
 
     fn check(&self) {
@@ -180,7 +199,11 @@ impl World {
             };
             // A broken cluster is shown as it was.
             assert!(
-                heard.broken || heard.answers.last().map_or(shown.properties == inner.properties, added),
+                heard.broken
+                    || heard
+                        .answers
+                        .last()
+                        .map_or(shown.properties == inner.properties, added),
                 "{name}: {:?} of {:?} and {:?}",
                 shown.properties,
                 inner.properties,
@@ -192,7 +215,10 @@ impl World {
                 "{name}: {announced:?}"
             );
             let status = self.members.status(name).expect("its status is shown");
-            assert_eq!(status.cluster_id.as_deref(), shown.properties.get(CLUSTER_ID).map(String::as_str));
+            assert_eq!(
+                status.cluster_id.as_deref(),
+                shown.properties.get(CLUSTER_ID).map(String::as_str)
+            );
         }
     }
 
@@ -236,13 +262,20 @@ impl World {
                 let memory = self.members.take_memory();
                 self.members = Members::new(REFRESH, AT_ONCE, memory);
                 self.probes.clear();
-                let specs: Vec<_> = self.heard.values().map(|heard| (heard.inner.clone(), heard.broken)).collect();
+                let specs: Vec<_> = self
+                    .heard
+                    .values()
+                    .map(|heard| (heard.inner.clone(), heard.broken))
+                    .collect();
                 for (spec, broken) in specs {
                     let name = spec.name.clone();
                     let before = self.heard[&name].shown.identity.clone();
                     self.upsert(spec);
                     let heard = self.heard.get_mut(&name).unwrap();
-                    assert_eq!(heard.shown.identity, before, "another discovery is no other cluster");
+                    assert_eq!(
+                        heard.shown.identity, before,
+                        "another discovery is no other cluster"
+                    );
                     heard.broken = broken;
                     if broken {
                         self.members.broken(&name);
@@ -299,11 +332,17 @@ fn a_probe_that_fails_is_tried_again_soon_and_later_ever_more_rarely() {
     assert!(pauses[0] <= FIRST_RETRY, "{pauses:?}");
     assert!(pauses.iter().all(|pause| *pause <= REFRESH), "{pauses:?}");
     assert!(pauses[11] >= REFRESH / 2, "{pauses:?}");
-    assert_eq!(members.status(&spec.name).unwrap().last_error.as_deref(), Some("no"));
+    assert_eq!(
+        members.status(&spec.name).unwrap().last_error.as_deref(),
+        Some("no")
+    );
     let probe = members.start_probe(now).unwrap();
     members.probed(&spec.name, probe.ticket, Some(Ok(Properties::new())), now);
     let pause = members.next_due().unwrap() - now;
-    assert!(pause >= REFRESH * 8 / 10 && pause <= REFRESH * 12 / 10, "{pause:?}");
+    assert!(
+        pause >= REFRESH * 8 / 10 && pause <= REFRESH * 12 / 10,
+        "{pause:?}"
+    );
     let status = members.status(&spec.name).unwrap();
     assert_eq!((status.answered, status.last_error), (true, None));
 }
