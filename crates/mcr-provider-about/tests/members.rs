@@ -361,6 +361,32 @@ async fn members_that_never_answer_delay_no_other_and_are_given_up() {
     assert_eq!(world.until_marked("m").await.last().unwrap(), "+m");
 }
 
+/// The answer of an API server with these ClusterProperties.
+fn answer(properties: &[Value]) -> Response<Body> {
+    let list = json!({
+        "apiVersion": "about.k8s.io/v1beta1", "kind": "ClusterPropertyList", "metadata": {}, "items": properties,
+    });
+    let response = Response::builder().header("content-type", "application/json");
+    response.body(Body::from(list.to_string().into_bytes())).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_large_or_of_no_api_server_is_a_failure() {
+    let large = client(|_| async { Ok(answer(&[property("v1beta1", "a", &"x".repeat(5 << 20))])) });
+    let other = client(|_| async { Ok(Response::new(Body::from(b"<html>log in</html>".to_vec()))) });
+    let mut world = World::new();
+    world.add(spec("a", large));
+    world.add(spec("b", other));
+    let failed = |about: &AboutHandle| {
+        let statuses = about.statuses();
+        statuses.len() == 2 && statuses.iter().all(|status| status.last_error.is_some())
+    };
+    world.until_shown("both have failed", failed).await;
+    let error = |name| world.about.status(name).unwrap().last_error.unwrap();
+    assert!(error("a").contains("larger than 4 MiB"), "{}", error("a"));
+    assert!(error("b").contains("not JSON"), "{}", error("b"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn at_most_so_many_members_are_probed_at_once() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -373,12 +399,7 @@ async fn at_most_so_many_members_are_probed_at_once() {
                 most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
                 sleep(Duration::from_secs(1)).await;
                 running.fetch_sub(1, SeqCst);
-                let list = json!({
-                    "apiVersion": "about.k8s.io/v1beta1", "kind": "ClusterPropertyList", "metadata": {},
-                    "items": [property("v1beta1", "a", "b")],
-                });
-                let response = Response::builder().header("content-type", "application/json");
-                Ok(response.body(Body::from(list.to_string().into_bytes())).unwrap())
+                Ok(answer(&[property("v1beta1", "a", "b")]))
             }
         });
         world.add(spec(&format!("c{i}"), slow));
