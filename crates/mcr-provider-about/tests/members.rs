@@ -41,8 +41,11 @@ const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
 const README: &str = include_str!("../README.md");
 const PROPERTIES: &str = "clusterproperties.about.k8s.io";
 
-/// What never comes is given up after this. Most tests run in paused time, where it takes no time.
+/// What never comes is given up after this. In paused time, where most tests run, it passes at once.
 const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The same for the tests with sockets.
+const REAL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A member that serves these versions of the About API.
 fn member_of(versions: &[&str]) -> SimCluster {
@@ -412,11 +415,10 @@ async fn at_most_so_many_members_are_probed_at_once() {
     assert_eq!(most.load(SeqCst), 3);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_member_that_leaves_while_it_is_probed_is_never_announced_again() {
-    let berlin = member("berlin");
+/// A client of a member, the number of requests, and the gate that each of them waits at.
+fn gated(member: &SimCluster) -> (kube::Client, Arc<AtomicUsize>, Arc<Semaphore>) {
     let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
-    let service = berlin.service().with_token(&berlin.admin_token());
+    let service = member.service().with_token(&member.admin_token());
     let slow = service_fn({
         let (asked, gate) = (asked.clone(), gate.clone());
         move |request| {
@@ -428,7 +430,12 @@ async fn a_member_that_leaves_while_it_is_probed_is_never_announced_again() {
             }
         }
     });
-    let slow = kube::Client::new(slow, "default");
+    (kube::Client::new(slow, "default"), asked, gate)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_leaves_while_it_is_probed_is_never_announced_again() {
+    let (slow, asked, gate) = gated(&member("berlin"));
     let mut world = World::new();
     world.add(spec("a", slow.clone()));
     world
@@ -442,6 +449,23 @@ async fn a_member_that_leaves_while_it_is_probed_is_never_announced_again() {
     assert_eq!(world.until_marked("n").await, ["+n"]);
     assert!(world.about.status("a").is_none());
     // It comes back as any other.
+    world.add(spec("a", slow));
+    assert_eq!(world.until("+a berlin shop").await, ["+a", "+a berlin shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_whose_description_breaks_while_it_is_probed_stays_broken() {
+    let (slow, asked, gate) = gated(&member("berlin"));
+    let mut world = World::new();
+    world.add(spec("a", slow.clone()));
+    world
+        .until_shown("it is probed", |_| asked.load(SeqCst) == 1)
+        .await;
+    world.clusters.handle().broken(name("a"), "file a", "cut short");
+    world.until("!a").await;
+    gate.add_permits(10);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.until_marked("m").await, ["+m"]);
     world.add(spec("a", slow));
     assert_eq!(world.until("+a berlin shop").await, ["+a", "+a berlin shop"]);
 }
@@ -626,7 +650,8 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
     let mut world = World::new();
     world.add(spec("a", kubeconfig.clone()));
     world.add(spec("b", Access::kubeconfig(plugin, Trust::Untrusted)));
-    world.until_shown("both are refused", fails).await;
+    let refused = world.until_shown("both are refused", fails);
+    timeout(REAL_PATIENCE, refused).await.expect("both are refused");
     let error = |world: &World, name| world.about.status(name).unwrap().last_error.unwrap();
     assert!(error(&world, "a").contains("loopback"), "{}", error(&world, "a"));
     assert!(error(&world, "b").contains("exec"), "{}", error(&world, "b"));
@@ -635,5 +660,6 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
         .credential_plugins(CredentialPluginPolicy::Allowlist(["/bin/false".into()].into()));
     let mut world = World::with(&policy, |about| about);
     world.add(spec("a", kubeconfig));
-    world.until("+a berlin shop").await;
+    let allowed = world.until("+a berlin shop");
+    timeout(REAL_PATIENCE, allowed).await.expect("it is allowed");
 }

@@ -1,6 +1,9 @@
 //! Random histories: whatever happens, the announced clusters are those of the inner provider, with the properties of their answers.
 
-use mcr_core::Trust;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::client::Body;
+use mcr_core::{AnswerBody, BoxError, ObjectMetadata, Placement, Scope, ScopeLayout, Trust, Upstream};
 use proptest::prelude::*;
 
 use super::*;
@@ -120,14 +123,25 @@ impl World {
             id: None,
             answers: Vec::new(),
         });
-        if matches!((&heard.inner.identity, &spec.identity), (Some(was), Some(is)) if was != is) {
+        let other = matches!((&heard.inner.identity, &spec.identity), (Some(was), Some(is)) if was != is);
+        if other {
             heard.id = None;
             heard.answers.clear();
         }
+        let obsolete = other || !access::is_same(&heard.inner.access, &spec.access);
+        let name = spec.name.clone();
         heard.inner = spec.clone();
         heard.broken = false;
         let changes = self.members.upsert(spec, self.now);
         assert!(!changes.is_empty(), "an announcement is passed on at once");
+        let running = self
+            .probes
+            .iter()
+            .filter(|probe| probe.spec.name == name && !probe.stop.is_cancelled());
+        assert!(
+            !obsolete || running.count() == 0,
+            "{name}: the probe of another cluster or access goes on"
+        );
         self.hear(changes);
     }
 
@@ -345,4 +359,53 @@ fn a_probe_that_fails_is_tried_again_soon_and_later_ever_more_rarely() {
     );
     let status = members.status(&spec.name).unwrap();
     assert_eq!((status.answered, status.last_error), (true, None));
+}
+
+#[test]
+fn what_is_remembered_goes_with_a_cluster_that_is_gone() {
+    let spec = |name| ClusterSpec::named(name, Access::kubeconfig("", Trust::Trusted)).unwrap();
+    let after = |steps: &dyn Fn(&mut Members)| {
+        let mut members = Members::new(REFRESH, 1, BTreeMap::new());
+        members.upsert(spec("a"), Instant::now());
+        members.upsert(spec("b"), Instant::now());
+        let mut members = Members::new(REFRESH, 1, members.take_memory());
+        members.upsert(spec("a"), Instant::now());
+        steps(&mut members);
+        let names = members.take_memory().into_keys();
+        names.map(|name| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(after(&|_| ()), ["a", "b"], "b may still be announced");
+    assert_eq!(after(&|members| members.synced()), ["a"]);
+    let b = ClusterName::new("b").unwrap();
+    assert_eq!(after(&|members| members.remove(&b)), ["a"]);
+}
+
+struct Layout;
+
+impl ScopeLayout for Layout {
+    fn name(&self) -> &str {
+        "layout"
+    }
+
+    fn place<'o>(&self, _: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
+        None
+    }
+
+    fn send(
+        &self,
+        _: Arc<str>,
+        _: Request<Body>,
+        _: Upstream,
+    ) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+        Box::pin(async { Err("never asked".into()) })
+    }
+}
+
+#[test]
+fn a_place_in_a_scope_is_passed_on_and_never_probed() {
+    let spec = ClusterSpec::named("a", Scope::new(Layout).place("shard", "root")).unwrap();
+    let mut members = Members::new(REFRESH, 1, BTreeMap::new());
+    let now = Instant::now();
+    assert_eq!(members.upsert(spec, now).len(), 1);
+    assert!(members.start_probe(now + REFRESH).is_none());
 }
