@@ -71,6 +71,7 @@ pub use mcr_client::Settings as TransportSettings;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::attempt::Attempt;
+    pub use crate::fleet::OneOffClients;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
     pub use mcr_access::internal::{claims, is_format, lock, resolve_with, rfc3339, rfc3339_option};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use mcr_client::{
-    Channel,
+    Channel, Transport,
     internal::{
         Backoff, ConnectError, EndpointCredentials, IssuedCredential,
         user_code::{CREDENTIAL_SOURCE, catch_panic},
@@ -18,9 +18,10 @@ use super::{
     description::Description,
     identity::KnownIdentity,
     resources::Resources,
+    settings::FleetSettings,
     spec_change::{ResolvedSpec, Target},
 };
-use crate::{Fingerprint, Refresh, access::ResolvedAccess};
+use crate::{AccessPolicy, ClusterSpec, Fingerprint, Refresh, access::ResolvedAccess};
 
 /// The connection of a cluster.
 pub(super) struct Connection {
@@ -44,6 +45,36 @@ pub(super) struct NewConnection {
     pub(super) in_use: bool,
     /// Whether the UID of `kube-system` has been requested.
     pub(super) identified: bool,
+}
+
+/// Makes clients for single requests to clusters, beside the fleet that they belong to. The policy holds as it does there.
+pub struct OneOffClients(Resources);
+
+impl OneOffClients {
+    /// Untrusted accesses are checked by `policy`. An answer of more than `body_limit` bytes is an error.
+    pub fn new(policy: &AccessPolicy, body_limit: usize) -> Self {
+        let mut transport = mcr_client::Settings::default();
+        transport.body_limit = body_limit;
+        // Nobody fetches newer credentials for these clients.
+        transport.refresh_wait = Duration::ZERO;
+        Self(Resources::new(FleetSettings {
+            access_policy: policy.clone(),
+            transport: Arc::new(transport),
+            ..FleetSettings::default()
+        }))
+    }
+
+    /// A client with a credential fetched now. It sends nothing by itself, and its connections close when it is dropped.
+    ///
+    /// # Errors
+    /// With the reason, if the access is unusable, gives no credential or is a place in a scope.
+    pub async fn client(&self, spec: ClusterSpec) -> Result<kube::Client, Arc<str>> {
+        let transport = Transport::with_settings(spec.name.clone(), self.0.settings.transport.clone());
+        let new = dial(&self.0, &spec.into(), Refresh::First, "").await;
+        let new = new.map_err(|error| error.reason)?;
+        transport.swap(new.connection.channel);
+        Ok(transport.client(&new.namespace))
+    }
 }
 
 /// Makes a connection without sending a request.

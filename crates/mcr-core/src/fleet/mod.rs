@@ -42,6 +42,7 @@ mod supervisor;
 
 pub use builder::{FleetBuilder, SINGLE_CLUSTER};
 pub use cluster::Cluster;
+pub use connection::OneOffClients;
 pub use counts::{CredentialCounts, FleetCounts};
 pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet, HUB};

@@ -1,0 +1,53 @@
+//! Whether an announced cluster is reached as before.
+
+use std::sync::Arc;
+
+use mcr_core::Access;
+
+/// Whether both are the same access for sure. A ready client can't be compared, so it never is.
+pub(crate) fn is_same(a: &Access, b: &Access) -> bool {
+    match (a, b) {
+        (Access::Kubeconfig(a), Access::Kubeconfig(b)) => {
+            a.yaml == b.yaml && a.trust == b.trust && a.context == b.context && a.base_dir == b.base_dir
+        }
+        (Access::Endpoint(a), Access::Endpoint(b)) => {
+            a.endpoint == b.endpoint && Arc::ptr_eq(&a.credentials, &b.credentials)
+        }
+        (Access::Scoped(a), Access::Scoped(b)) => a == b,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Uri;
+    use mcr_core::{Credential, Endpoint, EndpointAccess, KubeconfigAccess, StaticCredential, Trust};
+
+    use super::*;
+
+    #[test]
+    fn every_part_of_an_access_counts() {
+        let kubeconfig = |yaml: &str| KubeconfigAccess::new(yaml, Trust::Untrusted);
+        let plain = Access::from(kubeconfig("a"));
+        assert!(is_same(&plain, &Access::from(kubeconfig("a"))));
+        for other in [
+            Access::from(kubeconfig("b")),
+            Access::from(kubeconfig("a").context("c")),
+            Access::from(kubeconfig("a").base_dir("/d")),
+            Access::kubeconfig("a", Trust::Trusted),
+        ] {
+            assert!(!is_same(&plain, &other), "{other:?}");
+        }
+        let endpoint = |server| {
+            let credential = StaticCredential::new(Credential::token("t"));
+            EndpointAccess::new(Endpoint::new(Uri::from_static(server)), credential)
+        };
+        let a = endpoint("https://a");
+        let mut moved = a.clone();
+        moved.endpoint = Endpoint::new(Uri::from_static("https://b"));
+        assert!(is_same(&a.clone().into(), &a.clone().into()));
+        assert!(!is_same(&a.clone().into(), &moved.into()));
+        assert!(!is_same(&a.clone().into(), &endpoint("https://a").into()));
+        assert!(!is_same(&a.into(), &plain));
+    }
+}

@@ -1,0 +1,245 @@
+//! What is known of one cluster beside its spec: its ClusterProperties, and whether it is still the same cluster. No I/O.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mcr_core::{Change, ClusterSpec};
+
+/// The property with the id of a cluster, which is unique in its ClusterSet. KEP-2149 defines it.
+pub const CLUSTER_ID: &str = "cluster.clusterset.k8s.io";
+
+/// The property with the name of the ClusterSet that a cluster belongs to. KEP-2149 defines it.
+pub const CLUSTER_SET: &str = "clusterset.k8s.io";
+
+/// The longest value that becomes a property, in bytes.
+const MAX_VALUE: usize = 4 << 10;
+
+/// The most properties that a cluster may add.
+const MAX_PROPERTIES: usize = 64;
+
+pub(crate) type Properties = BTreeMap<String, String>;
+
+/// The usable ones of the ClusterProperties that a cluster has listed, by name.
+///
+/// A cluster may be in the hands of somebody else, and may answer anything. So a name has to be one that Kubernetes accepts, and an
+/// id or ClusterSet has to be one that KEP-2149 allows.
+pub(crate) fn usable(listed: impl IntoIterator<Item = (String, String)>) -> Properties {
+    let mut usable = Properties::new();
+    let mut others = Properties::new();
+    for (name, value) in listed {
+        let well_known = name == CLUSTER_ID || name == CLUSTER_SET;
+        if !is_subdomain(&name)
+            || value.is_empty()
+            || value.len() > MAX_VALUE
+            || (well_known && !is_subdomain(&value))
+        {
+            tracing::debug!(
+                ?name,
+                bytes = value.len(),
+                "a ClusterProperty is not usable, left out"
+            );
+        } else if well_known {
+            usable.insert(name, value);
+        } else {
+            others.insert(name, value);
+        }
+    }
+    let room = MAX_PROPERTIES - usable.len();
+    usable.extend(others.into_iter().take(room));
+    usable
+}
+
+/// Whether this is a DNS subdomain (RFC 1123).
+fn is_subdomain(name: &str) -> bool {
+    let inside = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| match label.as_bytes() {
+        [first, .., last] => {
+            inside(first) && inside(last) && label.bytes().all(|byte| inside(&byte) || byte == b'-')
+        }
+        [only] => inside(only),
+        [] => false,
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+/// What is known of one cluster. It is kept over discoveries, as long as the cluster is the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// The identity that the inner provider declares.
+    declared: Option<Arc<str>>,
+    /// What the last answer said. None before the first one.
+    pub(crate) found: Option<Properties>,
+    /// The last cluster id.
+    id: Option<String>,
+    /// The identity to announce. None until the cluster id has changed.
+    identity: Option<Arc<str>>,
+    /// The identity that was announced last.
+    announced: Option<Arc<str>>,
+}
+
+impl Known {
+    /// Returns true, and forgets everything, if the inner provider says that this is another cluster.
+    pub(crate) fn follow(&mut self, spec: &ClusterSpec) -> bool {
+        let other = matches!((&self.declared, &spec.identity), (Some(was), Some(is)) if was != is);
+        if other {
+            *self = Self::default();
+        }
+        self.declared.clone_from(&spec.identity);
+        other
+    }
+
+    /// The properties of the cluster: what the inner provider says, and else what the cluster says.
+    ///
+    /// The inner provider wins, because it speaks for those who run the fleet. A cluster must not choose its ClusterSet against
+    /// their word.
+    pub(crate) fn properties(&self, spec: &ClusterSpec) -> Properties {
+        let mut properties = spec.properties.clone();
+        for (name, value) in self.found.iter().flatten() {
+            if !properties.contains_key(name) {
+                properties.insert(name.clone(), value.clone());
+            }
+        }
+        properties
+    }
+
+    /// What to announce of the cluster.
+    ///
+    /// If the cluster id has changed, it is another cluster, and gets another identity. A fleet takes a cluster that had no
+    /// declared identity for the same one when it gets one, so that one is removed first.
+    pub(crate) fn announce(&mut self, spec: &ClusterSpec) -> Vec<Change> {
+        let mut spec = spec.clone();
+        spec.properties = self.properties(&spec);
+        let mut changes = Vec::new();
+        if let Some(id) = spec.properties.get(CLUSTER_ID) {
+            if let Some(was) = self.id.as_ref().filter(|was| *was != id) {
+                tracing::warn!(cluster = %spec.name, ?was, is = ?id, "the cluster id has changed: another cluster has this name now");
+                let declared = spec.identity.as_deref().unwrap_or_default();
+                self.identity = Some(format!("{declared}/{id}").into());
+                if self.announced.is_none() {
+                    changes.push(Change::Remove(spec.name.clone()));
+                }
+            }
+            self.id = Some(id.clone());
+        }
+        if self.identity.is_some() {
+            spec.identity.clone_from(&self.identity);
+        }
+        self.announced.clone_from(&spec.identity);
+        changes.push(Change::Upsert(spec));
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcr_core::{Access, Trust};
+
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Properties {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn spec(identity: Option<&str>) -> ClusterSpec {
+        let mut spec = ClusterSpec::named("a", Access::kubeconfig("", Trust::Trusted)).unwrap();
+        spec.identity = identity.map(Into::into);
+        spec
+    }
+
+    fn shown(changes: Vec<Change>) -> Vec<String> {
+        changes
+            .into_iter()
+            .map(|change| match change {
+                Change::Upsert(spec) => format!("+{:?}", spec.identity.unwrap_or_default()),
+                Change::Remove(_) => "-".into(),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_hostile_answer_adds_only_what_kubernetes_would_have_accepted() {
+        let long = "x".repeat(MAX_VALUE + 1);
+        let listed = [
+            ("region.example.com", "eu"),
+            ("mcr.dev/display-name", "prod"),
+            ("", "x"),
+            ("Upper", "x"),
+            ("-a", "x"),
+            ("a..b", "x"),
+            ("a\nb", "x"),
+            ("long", &long),
+            ("empty", ""),
+            (CLUSTER_ID, "line\nbreak"),
+            (CLUSTER_SET, "shop"),
+        ];
+        let kept = usable(listed.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(
+            kept,
+            pairs(&[("region.example.com", "eu"), (CLUSTER_SET, "shop")])
+        );
+    }
+
+    #[test]
+    fn many_properties_do_not_push_out_the_well_known_ones() {
+        let many = (0..500).map(|i| (format!("a{i}"), "x".to_owned()));
+        let kept = usable(many.chain(pairs(&[(CLUSTER_ID, "berlin"), (CLUSTER_SET, "shop")])));
+        assert_eq!(kept.len(), MAX_PROPERTIES);
+        assert_eq!(kept[CLUSTER_ID], "berlin");
+        assert_eq!(kept[CLUSTER_SET], "shop");
+    }
+
+    #[test]
+    fn the_inner_provider_wins() {
+        let mut known = Known::default();
+        known.found = Some(pairs(&[(CLUSTER_SET, "mine"), ("region", "eu")]));
+        let spec = spec(None).property(CLUSTER_SET, "theirs");
+        assert_eq!(
+            known.properties(&spec),
+            pairs(&[(CLUSTER_SET, "theirs"), ("region", "eu")])
+        );
+    }
+
+    #[test]
+    fn another_cluster_id_is_another_identity_however_often_it_changes() {
+        let mut known = Known::default();
+        let mut say = |spec: &ClusterSpec, id: Option<&str>| {
+            known.follow(spec);
+            known.found = Some(id.map(|id| pairs(&[(CLUSTER_ID, id)])).unwrap_or_default());
+            shown(known.announce(spec))
+        };
+        let declared = spec(Some("uid"));
+        assert_eq!(say(&declared, None), ["+\"uid\""]);
+        assert_eq!(
+            say(&declared, Some("one")),
+            ["+\"uid\""],
+            "the first id is no change"
+        );
+        assert_eq!(say(&declared, None), ["+\"uid\""]);
+        assert_eq!(say(&declared, Some("one")), ["+\"uid\""], "an id that comes back");
+        assert_eq!(say(&declared, None), ["+\"uid\""]);
+        assert_eq!(say(&declared, Some("two")), ["+\"uid/two\""]);
+        assert_eq!(say(&declared, None), ["+\"uid/two\""]);
+        assert_eq!(say(&declared, Some("one")), ["+\"uid/one\""]);
+        assert_eq!(
+            say(&spec(Some("other")), Some("two")),
+            ["+\"other\""],
+            "all is new"
+        );
+    }
+
+    #[test]
+    fn a_cluster_without_a_declared_identity_is_removed_before_the_other_comes() {
+        let mut known = Known::default();
+        let mut say = |id: &str| {
+            known.found = Some(pairs(&[(CLUSTER_ID, id)]));
+            shown(known.announce(&spec(None)))
+        };
+        assert_eq!(say("one"), ["+\"\""]);
+        assert_eq!(say("two"), ["-", "+\"/two\""]);
+        assert_eq!(say("two"), ["+\"/two\""]);
+        assert_eq!(say("three"), ["+\"/three\""]);
+    }
+}

@@ -1,0 +1,217 @@
+//! The clusters of the inner provider, and what to announce of them. No I/O, no clock of its own.
+
+use std::{collections::BTreeMap, mem::take, sync::Arc, time::Duration};
+
+use mcr_core::{
+    Access, Availability, Change, ClusterName, ClusterSpec,
+    internal::{Backoff, jitter},
+};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    access,
+    known::{CLUSTER_ID, CLUSTER_SET, Known, Properties},
+    schedule::{Line, Schedule, Ticket},
+    statuses::MemberStatus,
+};
+
+/// The pause after the first probe that fails. It doubles with each further one, up to the time of a refresh.
+const FIRST_RETRY: Duration = Duration::from_secs(15);
+
+pub(crate) struct Members {
+    refresh: Duration,
+    members: BTreeMap<ClusterName, Member>,
+    /// What earlier discoveries knew of clusters that this one has not announced yet.
+    remembered: BTreeMap<ClusterName, Known>,
+    synced: bool,
+    schedule: Schedule,
+}
+
+struct Member {
+    /// As the inner provider announced it last.
+    spec: ClusterSpec,
+    known: Known,
+    /// The inner provider said last that its description is unusable.
+    broken: bool,
+    /// The running probe. Dropping the guard cancels it.
+    probe: Option<(Ticket, DropGuard)>,
+    backoff: Backoff,
+    error: Option<Arc<str>>,
+}
+
+/// A probe to be run.
+pub(crate) struct Probe {
+    pub(crate) ticket: Ticket,
+    /// The cluster, as the inner provider announced it.
+    pub(crate) spec: ClusterSpec,
+    /// Cancelled when nobody needs the answer any more.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Members {
+    pub(crate) fn new(refresh: Duration, at_once: usize, remembered: BTreeMap<ClusterName, Known>) -> Self {
+        Self {
+            refresh,
+            members: BTreeMap::new(),
+            remembered,
+            synced: false,
+            schedule: Schedule::new(at_once),
+        }
+    }
+
+    /// The inner provider announces a cluster.
+    pub(crate) fn upsert(&mut self, spec: ClusterSpec, now: Instant) -> Vec<Change> {
+        let name = spec.name.clone();
+        let mut probe = match self.members.get(&name) {
+            Some(member) => {
+                member.broken
+                    || !can_be_probed(&member.spec)
+                    || !access::is_same(&member.spec.access, &spec.access)
+            }
+            None => true,
+        };
+        let member = self.members.entry(name.clone()).or_insert_with(|| Member {
+            known: self.remembered.remove(&name).unwrap_or_default(),
+            spec: spec.clone(),
+            broken: false,
+            probe: None,
+            backoff: Backoff::new(FIRST_RETRY.min(self.refresh), self.refresh),
+            error: None,
+        });
+        probe |= member.known.follow(&spec);
+        member.spec = spec;
+        member.broken = false;
+        if !can_be_probed(&member.spec) {
+            self.schedule.cancel(&name);
+            member.probe = None;
+        } else if probe {
+            self.schedule.plan(&name, Line::Healthy, now);
+            member.probe = None;
+            member.backoff.reset();
+            member.error = None;
+        }
+        member.known.announce(&member.spec)
+    }
+
+    /// The inner provider says that the description of a cluster is unusable. It is not probed, as its access may be out of date.
+    pub(crate) fn broken(&mut self, name: &ClusterName) {
+        self.schedule.cancel(name);
+        if let Some(member) = self.members.get_mut(name) {
+            member.broken = true;
+            member.probe = None;
+        }
+    }
+
+    /// The inner provider says that a cluster is gone.
+    pub(crate) fn remove(&mut self, name: &ClusterName) {
+        self.schedule.cancel(name);
+        self.members.remove(name);
+        self.remembered.remove(name);
+    }
+
+    /// The inner provider has announced all clusters that there are.
+    pub(crate) fn synced(&mut self) {
+        self.synced = true;
+    }
+
+    /// The next probe that is due, if another one may run.
+    pub(crate) fn start_probe(&mut self, now: Instant) -> Option<Probe> {
+        let (name, ticket) = self.schedule.start(now)?;
+        let Some(member) = self.members.get_mut(&name) else {
+            self.schedule.ended(ticket);
+            return None;
+        };
+        let stop = CancellationToken::new();
+        member.probe = Some((ticket, stop.clone().drop_guard()));
+        Some(Probe {
+            ticket,
+            spec: member.spec.clone(),
+            stop,
+        })
+    }
+
+    /// A probe has ended. `answer` is none if it was cancelled.
+    pub(crate) fn probed(
+        &mut self,
+        name: &ClusterName,
+        ticket: Ticket,
+        answer: Option<Result<Properties, Arc<str>>>,
+        now: Instant,
+    ) -> Vec<Change> {
+        self.schedule.ended(ticket);
+        let Some(member) = self.members.get_mut(name) else {
+            return Vec::new();
+        };
+        // Otherwise the cluster has another access, or another cluster has its name.
+        let current = member
+            .probe
+            .as_ref()
+            .is_some_and(|(running, _)| *running == ticket);
+        let Some(answer) = answer.filter(|_| current) else {
+            return Vec::new();
+        };
+        if let Some((_, guard)) = member.probe.take() {
+            guard.disarm();
+        }
+        match answer {
+            Ok(found) => {
+                let spread = self.refresh / 5;
+                let pause = self.refresh - spread / 2 + jitter(spread);
+                self.schedule.plan(name, Line::Healthy, now + pause);
+                member.backoff.reset();
+                member.error = None;
+                let before = member.known.properties(&member.spec);
+                member.known.found = Some(found);
+                if before == member.known.properties(&member.spec) {
+                    return Vec::new();
+                }
+                member.known.announce(&member.spec)
+            }
+            Err(error) => {
+                let pause = member.backoff.pause();
+                self.schedule.plan(name, Line::Failing, now + pause);
+                member.error = Some(error);
+                Vec::new()
+            }
+        }
+    }
+
+    /// When the next probe is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.schedule.next_due()
+    }
+
+    /// What to show of a cluster. None if there is no such cluster.
+    pub(crate) fn status(&self, name: &ClusterName) -> Option<MemberStatus> {
+        let member = self.members.get(name)?;
+        let properties = member.known.properties(&member.spec);
+        let get = |name| properties.get(name).map(|value| Arc::from(value.as_str()));
+        Some(MemberStatus {
+            name: name.clone(),
+            cluster_id: get(CLUSTER_ID),
+            cluster_set: get(CLUSTER_SET),
+            answered: member.known.found.is_some(),
+            last_error: member.error.clone(),
+        })
+    }
+
+    /// Takes what the next discovery has to know. Nothing is left here.
+    pub(crate) fn take_memory(&mut self) -> BTreeMap<ClusterName, Known> {
+        let mut memory = take(&mut self.remembered);
+        if self.synced {
+            memory.clear();
+        }
+        let members = take(&mut self.members).into_iter();
+        memory.extend(members.map(|(name, member)| (name, member.known)));
+        memory
+    }
+}
+
+/// A suspended cluster is not expected to answer, and a place in a scope has no connection of its own.
+fn can_be_probed(spec: &ClusterSpec) -> bool {
+    spec.availability == Availability::Available && !matches!(spec.access, Access::Scoped(_))
+}
+
+#[cfg(test)]
+mod tests;

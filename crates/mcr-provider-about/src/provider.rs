@@ -1,0 +1,146 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use mcr_core::{AccessPolicy, Discovery, Provider, internal::lock};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Duplicate, MemberStatus,
+    discovery::{Options, Running},
+    statuses::Shared,
+};
+
+/// A provider that adds ClusterProperties to the clusters of another; see the [documentation of the crate](crate).
+///
+/// It has the name of the inner provider. Clones share what is known of the clusters.
+///
+/// # Cancellation
+/// A discovery has no task of its own. Dropping it, or cancelling its token, ends the inner discovery and all probes.
+///
+/// ```
+/// use mcr_core::Provider;
+/// use mcr_provider_about::AboutApi;
+///
+/// # fn example(kind: impl Provider) {
+/// let provider = AboutApi::around(kind);
+/// let about = provider.handle(); // the provider itself goes to the fleet
+/// for duplicate in about.duplicates() {
+///     println!("{:?} are all cluster {}", duplicate.clusters, duplicate.cluster_id);
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AboutApi {
+    inner: Arc<dyn Provider>,
+    options: Options,
+    shared: Arc<Shared>,
+}
+
+impl AboutApi {
+    /// Announces the clusters of a provider, with their ClusterProperties.
+    pub fn around(provider: impl Provider) -> Self {
+        Self {
+            inner: Arc::new(provider),
+            options: Options {
+                refresh: Duration::from_secs(600),
+                timeout: Duration::from_secs(10),
+                at_once: 8,
+            },
+            shared: Arc::default(),
+        }
+    }
+
+    /// Sets the time between two probes of a cluster, which varies by a tenth. Default 10 minutes. Less than a second counts as a
+    /// second.
+    #[must_use]
+    pub fn refresh_every(mut self, interval: Duration) -> Self {
+        self.options.refresh = interval.max(Duration::from_secs(1));
+        self
+    }
+
+    /// Sets how long a probe may take, with the fetching of a credential. Default 10 seconds.
+    #[must_use]
+    pub fn probe_timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = timeout;
+        self
+    }
+
+    /// Sets how many clusters are probed at once. Default 8. 0 counts as 1.
+    #[must_use]
+    pub fn probes_at_once(mut self, probes: usize) -> Self {
+        self.options.at_once = probes;
+        self
+    }
+
+    /// The handle that shows what is known of the clusters. Take it before the fleet takes the provider.
+    pub fn handle(&self) -> AboutHandle {
+        AboutHandle(self.shared.clone())
+    }
+}
+
+impl fmt::Debug for AboutApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AboutApi")
+            .field("inner", &self.inner.name())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Provider for AboutApi {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn searched(&self) -> String {
+        self.inner.searched()
+    }
+
+    fn discover(&self, stop: CancellationToken) -> Discovery {
+        self.discover_with_policy(stop, &AccessPolicy::default())
+    }
+
+    fn discover_with_policy(&self, stop: CancellationToken, policy: &AccessPolicy) -> Discovery {
+        let inner = self.inner.discover_with_policy(stop.clone(), policy);
+        let running = Running::start(self.options.clone(), self.shared.clone(), inner, policy);
+        stream::unfold(running, async |mut running| {
+            Some((running.next().await?, running))
+        })
+        .take_until(stop.cancelled_owned())
+        .boxed()
+    }
+}
+
+/// Shows what is known of the clusters of an [`AboutApi`].
+///
+/// Every method works before, during and after a discovery, and returns at once.
+///
+/// ```
+/// use mcr_core::Provider;
+/// use mcr_provider_about::AboutApi;
+///
+/// # fn example(kind: impl Provider) {
+/// let about = AboutApi::around(kind).handle();
+/// assert!(about.statuses().is_empty());
+/// assert_eq!(about.status("dev"), None);
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct AboutHandle(Arc<Shared>);
+
+impl AboutHandle {
+    /// What is known of each cluster, in the order of their names.
+    pub fn statuses(&self) -> Vec<MemberStatus> {
+        lock(&self.0.statuses).all()
+    }
+
+    /// What is known of a cluster. `None` if the inner provider has announced no usable description of a cluster of that name.
+    pub fn status(&self, name: &str) -> Option<MemberStatus> {
+        lock(&self.0.statuses).get(name)
+    }
+
+    /// The names that share a cluster id within a ClusterSet, in the order of ClusterSets and ids.
+    pub fn duplicates(&self) -> Vec<Duplicate> {
+        lock(&self.0.statuses).duplicates()
+    }
+}

@@ -1,0 +1,95 @@
+//! What every provider must do; see `mcr_testkit::conformance`. At the addresses of its clusters nothing answers, so all probes
+//! fail.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+
+use mcr_core::{Access, ClusterName, ClusterSpec, Provider, Trust};
+use mcr_provider_about::AboutApi;
+use mcr_provider_clusters::ClustersProvider;
+use mcr_testkit::conformance::{Ability, Draft, Subject};
+
+struct About(ClustersProvider);
+
+fn name(draft: &Draft) -> ClusterName {
+    ClusterName::new(draft.name()).unwrap()
+}
+
+fn spec(draft: &Draft) -> ClusterSpec {
+    ClusterSpec::new(
+        name(draft),
+        Access::kubeconfig(draft.kubeconfig(), Trust::Untrusted),
+    )
+    .identity(draft.uid())
+    .label("version", draft.label())
+}
+
+impl About {
+    fn put(&self, spec: ClusterSpec) {
+        self.0.handle().add(spec);
+    }
+}
+
+impl Subject for About {
+    const CAN: &'static [Ability] = &[
+        Ability::Add,
+        Ability::Change,
+        Ability::Rotate,
+        Ability::Replace,
+        Ability::Break,
+        Ability::Suspend,
+        Ability::Remove,
+    ];
+
+    async fn start() -> Self {
+        Self(ClustersProvider::new())
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        Arc::new(AboutApi::around(self.0.clone()))
+    }
+
+    async fn add(&mut self, draft: &Draft) -> ClusterName {
+        self.put(spec(draft));
+        name(draft)
+    }
+
+    async fn change(&mut self, draft: &Draft) {
+        self.put(spec(draft));
+    }
+
+    async fn rotate(&mut self, draft: &Draft) {
+        self.put(spec(draft));
+    }
+
+    async fn replace(&mut self, draft: &Draft) {
+        self.put(spec(draft));
+    }
+
+    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
+        // What is said of a broken cluster comes from the caller here, who must leave secrets out.
+        self.0
+            .handle()
+            .broken(name(draft), "an object", "it can't be read");
+        name(draft)
+    }
+
+    async fn repair(&mut self, draft: &Draft) {
+        self.put(spec(draft));
+    }
+
+    async fn suspend(&mut self, draft: &Draft) {
+        self.put(spec(draft).suspended("hibernated"));
+    }
+
+    async fn resume(&mut self, draft: &Draft) {
+        self.put(spec(draft));
+    }
+
+    async fn remove(&mut self, draft: &Draft) {
+        self.0.handle().remove(&name(draft));
+    }
+}
+
+mcr_testkit::provider_conformance!(About);
