@@ -7,6 +7,8 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(all(unix, feature = "consumers"))]
+pub mod consumers;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(feature = "e2e")]
@@ -26,5 +28,7 @@ mod lock;
 pub mod log;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
+mod suite;
 #[cfg(feature = "waiting")]
 pub mod waiting;
