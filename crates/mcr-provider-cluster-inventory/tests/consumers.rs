@@ -101,7 +101,10 @@ impl Mcr {
         let Ok(now) = self.fleet.get(name) else {
             return before;
         };
-        let same = self.engaged.get(name).is_some_and(|(known, _)| known.is_same(&now));
+        let same = self
+            .engaged
+            .get(name)
+            .is_some_and(|(known, _)| known.is_same(&now));
         let times = if same { before } else { before + 1 };
         self.engaged.insert(name.to_owned(), (now, times));
         times

@@ -146,7 +146,10 @@ fn members(path: &Path, plugin: &str) -> Result<Vec<Member>> {
             "apiVersion": "v1", "kind": "Config", "current-context": name,
             "clusters": [cluster], "users": [user], "contexts": [context],
         });
-        let token = document["users"][0]["user"]["token"].as_str().context("a user without token")?.to_owned();
+        let token = document["users"][0]["user"]["token"]
+            .as_str()
+            .context("a user without token")?
+            .to_owned();
         let mut with_plugin = document.clone();
         with_plugin["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "args": [token], "interactiveMode": "Never",

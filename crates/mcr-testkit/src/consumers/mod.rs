@@ -181,13 +181,24 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("consumers");
         let files: BTreeSet<String> = fs::read_dir(folder)
             .unwrap()
-            .filter_map(|file| Some(file.unwrap().file_name().to_str()?.strip_suffix(".yaml")?.to_owned()))
+            .filter_map(|file| {
+                Some(
+                    file.unwrap()
+                        .file_name()
+                        .to_str()?
+                        .strip_suffix(".yaml")?
+                        .to_owned(),
+                )
+            })
             .collect();
         let listed: BTreeSet<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(files, listed);
         for (name, text) in FILES {
             let scenario = scenario::Scenario::read(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(!scenario.about.is_empty() && !scenario.source.is_empty(), "{name}");
+            assert!(
+                !scenario.about.is_empty() && !scenario.source.is_empty(),
+                "{name}"
+            );
             assert!(!scenario.steps.is_empty(), "{name}");
         }
     }

@@ -22,7 +22,10 @@ const MARKER: &str = "fleet/marker-";
 
 pub(super) async fn play<C: Consumer>(name: &str, scenario: &Scenario) {
     if let Err(error) = steps::<C>(scenario).await {
-        fail(format!("scenario {name} ({}): {error}", scenario.about.trim()));
+        fail(format!(
+            "scenario {name}: {} (source: {})\n{error}",
+            scenario.about, scenario.source
+        ));
     }
 }
 
@@ -37,7 +40,7 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
         before: Fleet::new(),
     };
     for (number, step) in scenario.steps.iter().enumerate() {
-        let told = |error: Failure| -> Failure { format!("step {number} ({}): {error}", step.about.trim()).into() };
+        let told = |error: Failure| -> Failure { format!("step {number} ({}): {error}", step.about).into() };
         if step.restart
             && let Some(consumer) = consumer.take()
         {
@@ -64,7 +67,9 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
             world.take_runs(&mut runs).map_err(told)?;
             let so = match noticed {
                 true => checks.compare(step, &fleet, &runs),
-                false => Err(format!("the consumer has not noticed the ClusterProfile {marker}")),
+                false => Err(format!(
+                    "the consumer has not noticed the ClusterProfile {marker}"
+                )),
             };
             match so {
                 Ok(()) => {
@@ -73,7 +78,8 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
                 }
                 Err(why) if Instant::now() > end => {
                     let waited = C::patience();
-                    let why = format!("{why}\nwaited {waited:?}; the fleet is {fleet:#?}\nplugins: {runs:#?}");
+                    let why =
+                        format!("{why}\nwaited {waited:?}; the fleet is {fleet:#?}\nplugins: {runs:#?}");
                     return Err(told(why.into()));
                 }
                 Err(_) => sleep(Duration::from_millis(5)).await,
@@ -86,7 +92,10 @@ async fn steps<C: Consumer>(scenario: &Scenario) -> Result<(), Failure> {
         }
         let others = world.of_another_version(checks.version);
         if !others.is_empty() {
-            let why = format!("{} is the version to read, and these were asked for: {others:?}", checks.version);
+            let why = format!(
+                "{} is the version to read, and these were asked for: {others:?}",
+                checks.version
+            );
             return Err(told(why.into()));
         }
     }
@@ -107,7 +116,9 @@ fn act(world: &World, version: &str, step: &Step) -> Result<(), Failure> {
     for round in 0..step.repeat {
         for (key, patch) in &step.merge {
             let mut patch: Value = patch.clone();
-            fill(&mut patch, &|text| text.replace("$(round)", &format!("{round:02}")));
+            fill(&mut patch, &|text| {
+                text.replace("$(round)", &format!("{round:02}"))
+            });
             world.merge(key, &patch)?;
         }
     }
@@ -131,7 +142,9 @@ impl Checks<'_> {
         }
         let mut reached_now = BTreeSet::new();
         for (key, expected) in &step.fleet {
-            let seen = fleet.get(key).ok_or_else(|| format!("{key} is not in the fleet"))?;
+            let seen = fleet
+                .get(key)
+                .ok_or_else(|| format!("{key} is not in the fleet"))?;
             if (seen.state, seen.reason) != (expected.state, expected.reason) {
                 return Err(format!(
                     "{key} is {:?} for {:?}, and should be {:?} for {:?}",
@@ -141,7 +154,9 @@ impl Checks<'_> {
             for (name, value) in &expected.properties {
                 let seen = seen.properties.get(name);
                 if seen != Some(value) {
-                    return Err(format!("{key}: its property {name} is {seen:?}, and should be {value:?}"));
+                    return Err(format!(
+                        "{key}: its property {name} is {seen:?}, and should be {value:?}"
+                    ));
                 }
             }
             if expected.state == State::Ready {
@@ -154,10 +169,14 @@ impl Checks<'_> {
         self.reachable.extend(reached_now.iter().cloned());
         let reached = self.world.reached();
         if let Some((member, by)) = reached_now.difference(&reached).next() {
-            return Err(format!("cluster {member} was not reached with the credentials of {by}"));
+            return Err(format!(
+                "cluster {member} was not reached with the credentials of {by}"
+            ));
         }
         if let Some((member, by)) = reached.difference(&self.reachable).next() {
-            return Err(format!("cluster {member} was reached with the credentials of {by}, and should not be"));
+            return Err(format!(
+                "cluster {member} was reached with the credentials of {by}, and should not be"
+            ));
         }
         let Some(expected) = &step.runs else {
             return Ok(());
@@ -175,7 +194,9 @@ impl Checks<'_> {
         let of = |fleet: &Fleet, key: &String| fleet.get(key).map(|seen| seen.engagement);
         for key in &step.unchanged {
             if of(fleet, key) != of(&self.before, key) {
-                return Err(format!("{key} was engaged anew, and nothing of it has changed that needs it"));
+                return Err(format!(
+                    "{key} was engaged anew, and nothing of it has changed that needs it"
+                ));
             }
         }
         for key in &step.replaced {

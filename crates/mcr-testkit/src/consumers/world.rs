@@ -43,9 +43,7 @@ impl World {
         let hub = SimCluster::builder().name("hub").audit_limit(100_000).build();
         hub.create(definition(&scenario.served))?;
         for namespace in NAMESPACES {
-            hub.create(
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-            )?;
+            hub.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))?;
         }
         let member = |name| {
             let users = PLUGINS.map(|plugin| (token(plugin), SimUser::new(plugin).rule(SimRule::all())));
@@ -133,7 +131,10 @@ impl World {
     pub(super) fn take_runs(&self, into: &mut Vec<Run>) -> Result<(), Failure> {
         for file in fs::read_dir(self.folder.path().join("runs"))? {
             let path = file?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
             let Some((by, _)) = name.split_once('-').filter(|(by, _)| !by.starts_with('.')) else {
                 continue;
             };
@@ -255,7 +256,9 @@ impl World {
     fn fill_addresses(&self, object: &mut Value, name: &str) {
         let ca = STANDARD.encode(self.members.ca_pem());
         fill(object, &|text| {
-            let mut text = text.replace("$(ca)", &ca).replace("$(server)", &self.members.url(name));
+            let mut text = text
+                .replace("$(ca)", &ca)
+                .replace("$(server)", &self.members.url(name));
             for member in MEMBERS {
                 text = text.replace(&format!("$(server:{member})"), &self.members.url(member));
             }
