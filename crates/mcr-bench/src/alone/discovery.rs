@@ -386,6 +386,9 @@ async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result
     stop.cancel();
     fleet_task.await?;
     controller_task.await??;
+    drop((fleet, hub));
+    // Connections end in the background. Until then their memory would count as that of before the next fleet.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(Found { seconds, bytes })
 }
 
