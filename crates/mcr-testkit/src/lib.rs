@@ -7,6 +7,8 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(all(unix, feature = "consumers"))]
+pub mod consumers;
 #[cfg(all(unix, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(feature = "e2e")]
@@ -27,5 +29,7 @@ pub mod log;
 #[cfg(feature = "sim")]
 #[cfg_attr(not(feature = "kcp"), allow(dead_code, reason = "the double of kcp is built on it"))]
 pub mod sim;
+#[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
+mod suite;
 #[cfg(feature = "waiting")]
 pub mod waiting;

@@ -3,6 +3,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -18,9 +20,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::Kubeconfig;
 use mcr::{
     AccessPolicy, Action, BoxError, ClusterSelector, ClusterSpec, Controller, Fleet, Request,
-    core::{AddressPolicy, Change, Discovery, KubeconfigAccess, Provider, Trust},
+    core::{AddressPolicy, Change, CredentialPluginPolicy, Discovery, KubeconfigAccess, Provider, Trust},
 };
 use mcr_provider_cluster_api::ClusterApiProvider;
+use mcr_provider_cluster_inventory::{
+    ARGS_EXTENSION, AccessProviderConfig, AccessProviders, ArgsPolicy, CONSUMER_LABEL,
+    ClusterInventoryProvider, MEMBER_ID_LABEL, PROFILE_LABEL,
+};
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
@@ -40,6 +46,14 @@ const OTHER_SECRETS: [&str; 4] = ["ca", "etcd", "proxy", "sa"];
 
 const NAMESPACE: &str = "fleet";
 
+/// The name of the consumer of Secrets, and of the access provider.
+const CONSUMER: &str = "bench";
+
+/// The plugin prints its first argument as the token.
+const PLUGIN: &str = r#"#!/bin/sh
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "$1"
+"#;
+
 /// A way to find the same clusters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
@@ -49,28 +63,78 @@ enum Way {
     Kubeconfig,
     /// Clusters of Cluster API.
     ClusterApi,
+    /// ClusterProfiles, and Secrets that hold the same kubeconfigs.
+    InventorySecrets,
+    /// As `Code`, with kubeconfigs that name a plugin.
+    CodePlugin,
+    /// Secrets that hold kubeconfigs which name a plugin.
+    KubeconfigPlugin,
+    /// ClusterProfiles that offer access through the same plugin.
+    Inventory,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Code, Self::Kubeconfig, Self::ClusterApi];
+    const ALL: [Self; 7] = [
+        Self::Code,
+        Self::Kubeconfig,
+        Self::ClusterApi,
+        Self::InventorySecrets,
+        Self::CodePlugin,
+        Self::KubeconfigPlugin,
+        Self::Inventory,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Code => "code",
             Self::Kubeconfig => "kubeconfig",
             Self::ClusterApi => "cluster-api",
+            Self::InventorySecrets => "cluster-inventory-secrets",
+            Self::CodePlugin => "code-plugin",
+            Self::KubeconfigPlugin => "kubeconfig-plugin",
+            Self::Inventory => "cluster-inventory",
+        }
+    }
+
+    /// The way whose memory is that of the fleet alone.
+    fn fleet(self) -> Self {
+        match self {
+            Self::CodePlugin | Self::KubeconfigPlugin | Self::Inventory => Self::CodePlugin,
+            _ => Self::Code,
+        }
+    }
+
+    fn runs_plugins(self) -> bool {
+        self.fleet() == Self::CodePlugin
+    }
+
+    fn reads_profiles(self) -> bool {
+        matches!(self, Self::InventorySecrets | Self::Inventory)
+    }
+}
+
+/// A cluster with its kubeconfigs.
+struct Member {
+    name: String,
+    cluster: Value,
+    token: String,
+    kubeconfig: String,
+    /// Names the plugin, with the token as its argument.
+    with_plugin: String,
+}
+
+impl Member {
+    fn kubeconfig(&self, way: Way) -> &str {
+        match way.runs_plugins() {
+            true => &self.with_plugin,
+            false => &self.kubeconfig,
         }
     }
 }
 
-/// A cluster with its kubeconfig.
-struct Member {
-    name: String,
-    kubeconfig: String,
-}
-
-/// The clusters of a kubeconfig file, each with a kubeconfig of its own that is as large as those of Cluster API.
-fn members(path: &Path) -> Result<Vec<Member>> {
+/// The clusters of a kubeconfig file. Each has a kubeconfig of its own that is as large as those of Cluster API, and another one
+/// that names the plugin.
+fn members(path: &Path, plugin: &str) -> Result<Vec<Member>> {
     let all = Kubeconfig::read_from(path)?;
     let mut members = Vec::new();
     for context in &all.contexts {
@@ -82,11 +146,22 @@ fn members(path: &Path) -> Result<Vec<Member>> {
             "apiVersion": "v1", "kind": "Config", "current-context": name,
             "clusters": [cluster], "users": [user], "contexts": [context],
         });
+        let token = document["users"][0]["user"]["token"]
+            .as_str()
+            .context("a user without token")?
+            .to_owned();
+        let mut with_plugin = document.clone();
+        with_plugin["users"][0]["user"] = json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "args": [token], "interactiveMode": "Never",
+        }});
         let missing = KUBECONFIG_SIZE.saturating_sub(document.to_string().len());
         document["preferences"] = json!({ "padding": "x".repeat(missing) });
         members.push(Member {
             name: name.clone(),
+            cluster: document["clusters"][0]["cluster"].clone(),
+            token,
             kubeconfig: document.to_string(),
+            with_plugin: with_plugin.to_string(),
         });
     }
     Ok(members)
@@ -100,18 +175,43 @@ fn secret(name: &str, labels: &Value, key: &str, content: &str) -> Value {
     })
 }
 
-/// The CustomResourceDefinition of a Cluster, as far as a provider notices.
-fn definition() -> Value {
+/// A CustomResourceDefinition, as far as a provider notices.
+fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "clusters.cluster.x-k8s.io" },
+        "metadata": { "name": format!("{plural}.{group}") },
         "spec": {
-            "group": "cluster.x-k8s.io", "scope": "Namespaced",
-            "names": { "kind": "Cluster", "listKind": "ClusterList", "plural": "clusters", "singular": "cluster" },
+            "group": group, "scope": "Namespaced",
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase(),
+            },
             "versions": [{
-                "name": "v1beta2", "served": true, "storage": true,
+                "name": version, "served": true, "storage": true,
                 "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
             }],
+        },
+    })
+}
+
+fn profile(member: &Member) -> Value {
+    let Member { name, token, .. } = member;
+    let mut cluster = member.cluster.clone();
+    cluster["extensions"] = json!([{ "name": ARGS_EXTENSION, "extension": [token] }]);
+    json!({
+        "apiVersion": "multicluster.x-k8s.io/v1alpha2", "kind": "ClusterProfile",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE,
+            "labels": { "x-k8s.io/cluster-manager": "ocm", MEMBER_ID_LABEL: name },
+        },
+        "spec": { "displayName": name, "clusterManager": { "name": "ocm" } },
+        "status": {
+            "conditions": [{
+                "type": "ControlPlaneHealthy", "status": "True", "reason": "Available", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+            "version": { "kubernetes": "v1.36.1" },
+            "properties": [{ "name": "region", "value": "eu", "lastObservedTime": "2026-01-01T00:00:00Z" }],
+            "accessProviders": [{ "name": CONSUMER, "cluster": cluster }],
         },
     })
 }
@@ -142,12 +242,28 @@ fn hub(way: Way, members: &[Member]) -> Result<SimCluster> {
     let hub = SimCluster::builder().audit_limit(0).build();
     hub.create(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }))?;
     if way == Way::ClusterApi {
-        hub.create(definition())?;
+        hub.create(definition("cluster.x-k8s.io", "v1beta2", "Cluster", "clusters"))?;
     }
-    for Member { name, kubeconfig } in members {
+    if way.reads_profiles() {
+        hub.create(definition(
+            "multicluster.x-k8s.io",
+            "v1alpha2",
+            "ClusterProfile",
+            "clusterprofiles",
+        ))?;
+    }
+    for member in members {
+        let (name, kubeconfig) = (&member.name, member.kubeconfig(way));
         match way {
-            Way::Code => {}
-            Way::Kubeconfig => {
+            Way::Code | Way::CodePlugin => {}
+            Way::Inventory => _ = hub.create(profile(member))?,
+            Way::InventorySecrets => {
+                let labels = json!({ CONSUMER_LABEL: CONSUMER, PROFILE_LABEL: name });
+                let key = mcr_provider_cluster_inventory::KUBECONFIG_KEY;
+                hub.create(secret(name, &labels, key, kubeconfig))?;
+                hub.create(profile(member))?;
+            }
+            Way::Kubeconfig | Way::KubeconfigPlugin => {
                 let labels = json!({ mcr_provider_kubeconfig::SECRET_LABEL: "true" });
                 let key = mcr_provider_kubeconfig::SECRET_KEY;
                 hub.create(secret(name, &labels, key, kubeconfig))?;
@@ -188,23 +304,34 @@ impl Provider for Announcements {
     }
 }
 
-fn provider(way: Way, hub: &SimCluster, members: &[Member]) -> Result<Box<dyn Provider>> {
+fn provider(way: Way, hub: &SimCluster, members: &[Member], plugin: &str) -> Result<Box<dyn Provider>> {
     Ok(match way {
-        Way::Code => {
+        Way::Code | Way::CodePlugin => {
             let mut changes = Vec::new();
             for member in members {
-                let access = KubeconfigAccess::new(&member.kubeconfig, Trust::Untrusted);
+                let access = KubeconfigAccess::new(member.kubeconfig(way), Trust::Untrusted);
                 changes.push(Ok(Change::Upsert(ClusterSpec::named(&member.name, access)?)));
             }
             changes.push(Ok(Change::Synced));
             Box::new(Announcements(Mutex::new(changes)))
         }
-        Way::Kubeconfig => {
+        Way::Kubeconfig | Way::KubeconfigPlugin => {
             let builder = KubeconfigProvider::builder().client(hub.client());
             Box::new(builder.namespace(NAMESPACE).build()?)
         }
         Way::ClusterApi => {
             let builder = ClusterApiProvider::builder().client(hub.client());
+            Box::new(builder.namespace(NAMESPACE).build()?)
+        }
+        Way::InventorySecrets | Way::Inventory => {
+            let builder = ClusterInventoryProvider::builder().client(hub.client());
+            let builder = match way.runs_plugins() {
+                false => builder.consumer_secrets(CONSUMER),
+                true => {
+                    let config = AccessProviderConfig::new(CONSUMER, plugin).args_policy(ArgsPolicy::Append);
+                    builder.access_providers(AccessProviders::new([config])?)
+                }
+            };
             Box::new(builder.namespace(NAMESPACE).build()?)
         }
     })
@@ -217,15 +344,17 @@ struct Found {
 }
 
 /// Runs a fleet until each cluster's object is reconciled, and then measures the memory that it has allocated.
-async fn find(way: Way, members: &[Member], heap: &Heap) -> Result<Found> {
+async fn find(way: Way, members: &[Member], plugin: &str, heap: &Heap) -> Result<Found> {
     let hub = hub(way, members)?;
     let heap = || heap().context("this is the program without an allocator that counts");
     let before = heap()?;
     let begun = Instant::now();
     let loopback = AddressPolicy::default().allow_loopback(true);
-    let policy = AccessPolicy::default().addresses(loopback);
+    let policy = AccessPolicy::default()
+        .addresses(loopback)
+        .credential_plugins(CredentialPluginPolicy::allowlist([plugin]));
     let fleet = Fleet::builder()
-        .provider(provider(way, &hub, members)?)
+        .provider(provider(way, &hub, members, plugin)?)
         .settings(|settings| settings.access_policy = policy)
         .build();
     let stop = CancellationToken::new();
@@ -257,11 +386,19 @@ async fn find(way: Way, members: &[Member], heap: &Heap) -> Result<Found> {
     stop.cancel();
     fleet_task.await?;
     controller_task.await??;
+    drop((fleet, hub));
+    // Connections end in the background. Until then their memory would count as that of before the next fleet.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(Found { seconds, bytes })
 }
 
 pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<Figures> {
-    let members = members(&kubeconfig.context("--kubeconfig is needed")?)?;
+    let folder = tempfile::tempdir()?;
+    let plugin = folder.path().join("plugin");
+    fs::write(&plugin, PLUGIN)?;
+    fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755))?;
+    let plugin = plugin.to_str().context("a folder with an unprintable name")?;
+    let members = members(&kubeconfig.context("--kubeconfig is needed")?, plugin)?;
     let mut found: BTreeMap<Way, Vec<Found>> = BTreeMap::new();
     for round in 0..ROUNDS {
         let mut ways = Way::ALL;
@@ -270,7 +407,7 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<F
             found
                 .entry(way)
                 .or_default()
-                .push(find(way, &members, &heap).await?);
+                .push(find(way, &members, plugin, &heap).await?);
         }
     }
     let median = |way: Way, figure: fn(&Found) -> f64| {
@@ -278,10 +415,10 @@ pub(super) async fn measure(kubeconfig: Option<PathBuf>, heap: Heap) -> Result<F
         stats::median(&figures).context("no rounds")
     };
     let mut figures = Figures::new();
-    let fleet = median(Way::Code, |found| found.bytes)?;
     for way in Way::ALL {
         figures.insert(format!("{}_s", way.name()), median(way, |found| found.seconds)?);
-        if way != Way::Code {
+        if way != way.fleet() {
+            let fleet = median(way.fleet(), |found| found.bytes)?;
             let bytes = median(way, |found| found.bytes)?;
             figures.insert(format!("{}_bytes", way.name()), bytes - fleet);
         }

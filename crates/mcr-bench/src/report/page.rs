@@ -65,7 +65,9 @@ const SUITES: [(&str, &str); 13] = [
         "discovery",
         "A thousand simulated clusters that a provider finds in a simulated hub, each with one ConfigMap. Kubeconfigs are padded to the size \
          of those with an RSA-2048 client certificate; with Cluster API there are four more Secrets for each cluster. `_s`: from the start of the fleet until all \
-         were reconciled; `code_s` is code that announces the same clusters. `_bytes`: allocated memory for each cluster beyond that of `code`.",
+         were reconciled; `code` is code that announces the same clusters. `cluster-inventory` reads ClusterProfiles and runs a plugin for each; \
+         `code-plugin` and `kubeconfig-plugin` have kubeconfigs that name the same plugin, a shell script. `cluster-inventory-secrets` reads ClusterProfiles and \
+         their kubeconfigs in Secrets. `_bytes`: allocated memory for each cluster beyond that of `code`, and with plugins beyond that of `code-plugin`.",
     ),
     (
         "workspaces",

@@ -225,18 +225,34 @@ fn discovery(rows: &[Row]) -> Vec<Verdict> {
         clusters: 0,
     };
     let figure = |variant| of.of("mcr", variant, |row| row.value);
-    let time = figure("cluster-api_s").zip(figure("kubeconfig_s"));
+    let time = |what, variant, other| {
+        let both = figure(variant).zip(figure(other));
+        of.at_most(what, 1.3, "", both.map(|(is, other)| is / other))
+    };
     let bytes = |what, variant| of.at_most(what, 3_000.0, "B", figure(variant));
     vec![
-        of.at_most(
+        time(
             "until all Clusters of Cluster API are reconciled, of as many Secrets with kubeconfigs",
-            1.3,
-            "",
-            time.map(|(clusters, secrets)| clusters / secrets),
+            "cluster-api_s",
+            "kubeconfig_s",
+        ),
+        time(
+            "until all ClusterProfiles with a plugin are reconciled, of as many Secrets with kubeconfigs that name the plugin",
+            "cluster-inventory_s",
+            "kubeconfig-plugin_s",
+        ),
+        time(
+            "until all ClusterProfiles with Secrets are reconciled, of the same Secrets alone",
+            "cluster-inventory-secrets_s",
+            "kubeconfig_s",
         ),
         bytes(
             "memory of the provider cluster-api for a cluster",
             "cluster-api_bytes",
+        ),
+        bytes(
+            "memory of the provider cluster-inventory for a cluster",
+            "cluster-inventory_bytes",
         ),
         bytes(
             "memory of the provider kubeconfig for a cluster",

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
     Draft, Subject,
-    fail::fail,
     stream::world,
     tap::Tap,
 };
+use crate::suite::fail;
 
 pub(super) fn needs(check: &str) -> &'static [Ability] {
     match check {

@@ -10,7 +10,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Ability, Subject, fail::fail, stream::world};
+use super::{Ability, Subject, stream::world};
+use crate::suite::fail;
 
 pub(super) fn needs(_: &str) -> &'static [Ability] {
     &[]

@@ -12,7 +12,8 @@ use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, Discovery, Provi
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Ability, CANARY, Draft, Subject, fail};
+use super::{Ability, CANARY, Draft, Subject};
+use crate::suite::fail;
 
 /// How long a discovery may take to end, in short pauses of the same runtime: on a busy machine they take longer as well.
 const STOPPING: (u32, Duration) = (100, Duration::from_millis(20));

@@ -49,7 +49,6 @@
 //! At the addresses of the suite's clusters nothing answers. The suite checks the announcements of the provider,
 //! and how a `Fleet` reacts to them.
 
-mod fail;
 mod fleet;
 mod leaks;
 mod listen;
@@ -60,12 +59,11 @@ mod tap;
 use std::{
     io::Write,
     sync::{PoisonError, RwLock},
-    time::Duration,
 };
 
 pub use subject::{Ability, CANARY, Draft, Subject};
 
-use self::fail::fail;
+use crate::suite::{fail, on_runtime};
 
 /// Makes the tests of a [`Subject`](crate::conformance::Subject), in a module `conformance`.
 #[macro_export]
@@ -186,19 +184,4 @@ fn missing<S: Subject>(needs: &[Ability]) -> Option<Vec<Ability>> {
         .copied()
         .collect();
     (!missing.is_empty()).then_some(missing)
-}
-
-fn on_runtime(check: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .max_blocking_threads(8)
-        .enable_all()
-        .build();
-    match runtime {
-        Ok(runtime) => {
-            runtime.block_on(check);
-            runtime.shutdown_timeout(Duration::from_secs(2));
-        }
-        Err(error) => fail(format!("no tokio runtime: {error}")),
-    }
 }

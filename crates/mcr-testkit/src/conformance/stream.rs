@@ -7,9 +7,9 @@ use mcr_core::{Access, Availability, ClusterName};
 use super::{
     Ability::{self, Add, Break, Change, Delete, Remove, Replace, Rotate, Suspend},
     Draft, Subject,
-    fail::fail,
     listen::Heard,
 };
+use crate::suite::fail;
 
 pub(super) fn needs(check: &str) -> &'static [Ability] {
     match check {

@@ -3,7 +3,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcr_core::{ClusterName, Provider};
 use serde_json::json;
 
-use super::fail::fail;
+use crate::suite::fail;
 
 /// A text in every secret of the suite. A provider must never show it in an announcement, an error or a log line.
 pub const CANARY: &str = "canary-5e5a11fb";
