@@ -443,7 +443,27 @@ async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do()
     );
     hub.create(crd(&["v1beta7"])).unwrap();
     let error = Heard::of(&provider(&hub)).error().await;
-    assert!(error.contains("serves neither v1alpha2 nor v1alpha1"), "{error}");
+    assert!(
+        error.starts_with("the hub has no Cluster Inventory API") && error.contains("newer version"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn other_kinds_of_the_group_tell_nothing_about_the_version_of_cluster_profiles() {
+    // The Multi-Cluster Services API has the same group, and versions of its own.
+    let mut other = crd(&["v1alpha1", "v1alpha2"]);
+    other["metadata"]["name"] = "serviceexports.multicluster.x-k8s.io".into();
+    other["spec"]["names"] = json!({
+        "kind": "ServiceExport", "listKind": "ServiceExportList", "plural": "serviceexports", "singular": "serviceexport",
+    });
+    let hub = SimCluster::new();
+    hub.create(other).unwrap();
+    let error = Heard::of(&provider(&hub)).error().await;
+    assert!(error.starts_with("the hub has no Cluster Inventory API"), "{error}");
+    hub.create(crd(&["v1alpha1"])).unwrap();
+    hub.create(profile("default", "a", SERVER)).unwrap();
+    assert_eq!(Heard::of(&provider(&hub)).until("synced").await, ["+a", "synced"]);
 }
 
 #[tokio::test]
