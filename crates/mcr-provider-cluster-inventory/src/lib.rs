@@ -30,9 +30,7 @@ mod served;
 pub use access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy};
 pub use builder::ClusterInventoryProviderBuilder;
 pub use error::{AccessProvidersError, ClusterInventoryError};
-pub use facts::{
-    MANAGER_PROPERTY, MEMBER_ID_LABEL, NAMESPACE_PROPERTY, PROFILE_PROPERTY, VERSION_PROPERTY,
-};
+pub use facts::{MANAGER_PROPERTY, MEMBER_ID_LABEL, NAMESPACE_PROPERTY, PROFILE_PROPERTY, VERSION_PROPERTY};
 pub use offer::{ARGS_EXTENSION, ENV_EXTENSION, EXEC_EXTENSION};
 pub use provider::ClusterInventoryProvider;
 pub use secret::{CONSUMER_LABEL, KUBECONFIG_KEY, PROFILE_LABEL};
