@@ -38,16 +38,24 @@ impl Served {
         }
     }
 
-    /// Asks the hub for the best version that it serves of the kind. The versions of the group tell nothing: the group has other
+    /// Asks the hub for the best version that it serves of the kind, or whether it serves the only one that may be read. The versions of the group tell nothing: the group has other
     /// kinds too, such as those of the Multi-Cluster Services API.
-    pub(crate) async fn ask(client: &Client, deadline: Duration) -> Result<Self, BoxError> {
+    pub(crate) async fn ask(client: &Client, only: Option<Self>, deadline: Duration) -> Result<Self, BoxError> {
         timeout(deadline, async {
-            for served in Self::ALL {
+            for served in Self::ALL.into_iter().filter(|served| only.is_none_or(|only| only == *served)) {
                 if served.is_served(client).await? {
                     return Ok(served);
                 }
             }
-            Err(NO_INVENTORY.into())
+            Err(match only {
+                None => NO_INVENTORY.into(),
+                Some(only) => format!(
+                    "the hub does not serve ClusterProfile of {GROUP} as {0}; leave out the provider's option `{0}`, or give it \
+                     the client of a hub that serves this version",
+                    only.version()
+                )
+                .into(),
+            })
         })
         .await
         .unwrap_or_else(|_| {

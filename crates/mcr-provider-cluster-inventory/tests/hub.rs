@@ -438,7 +438,7 @@ async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do()
     let hub = SimCluster::new();
     let error = Heard::of(&provider(&hub)).error().await;
     assert!(
-        error.starts_with("the hub has no Cluster Inventory API") && error.contains("Install the CRD"),
+        error.starts_with("the hub has no Cluster Inventory API") && error.contains("Install or upgrade its CRD"),
         "{error}"
     );
     hub.create(crd(&["v1beta7"])).unwrap();
