@@ -239,11 +239,22 @@ impl ClusterInventoryProviderBuilder {
             Namespaces::Several(all) => all.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
             Namespaces::All => Vec::new(),
         };
-        let of_placement = self.placement.as_ref().and_then(|placement| placement.namespace.as_ref());
-        if let Some(wrong) = namespaces.iter().chain(of_placement).find(|name| !is_dns_label(name)) {
+        let of_placement = self
+            .placement
+            .as_ref()
+            .and_then(|placement| placement.namespace.as_ref());
+        if let Some(wrong) = namespaces
+            .iter()
+            .chain(of_placement)
+            .find(|name| !is_dns_label(name))
+        {
             return Err(ClusterInventoryError::Namespace(wrong.clone()));
         }
-        if let Some(placement) = self.placement.as_ref().filter(|placement| !is_label_value(&placement.key)) {
+        if let Some(placement) = self
+            .placement
+            .as_ref()
+            .filter(|placement| !is_label_value(&placement.key))
+        {
             return Err(ClusterInventoryError::Placement(placement.key.clone()));
         }
         if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {

@@ -101,7 +101,10 @@ impl Config {
     fn each(&self, request: WatchRequest) -> Vec<WatchRequest> {
         match &*self.namespaces {
             [] => vec![request],
-            some => some.iter().map(|namespace| request.clone().namespace(namespace)).collect(),
+            some => some
+                .iter()
+                .map(|namespace| request.clone().namespace(namespace))
+                .collect(),
         }
     }
 }

@@ -147,8 +147,13 @@ impl Inventory {
         if let Some(chosen) = &mut self.chosen {
             chosen.count();
         }
-        let left = self.profiles.iter().filter(|(key, _)| self.has_synced_decisions() && !self.is_chosen(key));
-        let left: Vec<_> = left.map(|(key, profile)| (key.clone(), profile.facts.clone())).collect();
+        let left = self
+            .profiles
+            .iter()
+            .filter(|(key, _)| self.has_synced_decisions() && !self.is_chosen(key));
+        let left: Vec<_> = left
+            .map(|(key, profile)| (key.clone(), profile.facts.clone()))
+            .collect();
         for (key, facts) in left.into_iter().chain(std::mem::take(&mut self.others)) {
             match self.is_chosen(&key) {
                 true => self.take_in(&key, facts, &mut changes),
@@ -159,7 +164,9 @@ impl Inventory {
     }
 
     fn is_chosen(&self, key: &ObjectKey) -> bool {
-        self.chosen.as_ref().is_none_or(|chosen| chosen.takes(key, &self.memory))
+        self.chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.takes(key, &self.memory))
     }
 
     fn has_synced_decisions(&self) -> bool {

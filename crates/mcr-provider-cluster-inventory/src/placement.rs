@@ -126,7 +126,12 @@ impl Chosen {
     }
 
     pub(crate) fn count(&mut self) {
-        self.names = self.slices.values().flatten().flat_map(|names| names.iter().cloned()).collect();
+        self.names = self
+            .slices
+            .values()
+            .flatten()
+            .flat_map(|names| names.iter().cloned())
+            .collect();
     }
 
     /// Whether the cluster belongs to the fleet. A PlacementDecision that could never be read may name each cluster that an

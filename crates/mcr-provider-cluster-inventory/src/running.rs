@@ -55,7 +55,9 @@ impl Running {
             selection: config.selection.clone(),
             providers: config.access.providers().cloned(),
         };
-        let profiles = Watches::new(client, config.profiles(served), times, move |object| lens.read(object));
+        let profiles = Watches::new(client, config.profiles(served), times, move |object| {
+            lens.read(object)
+        });
         let secrets = Watches::new(client, config.secrets(), times, |object| {
             Some(Arc::new(SecretFacts::read(object)))
         });
@@ -134,14 +136,18 @@ impl Running {
 
     async fn change(&mut self, event: Event) -> Result<Option<HubChange>, BoxError> {
         Ok(match event {
-            Event::Profile(at, HubEvent::Applied(key, facts)) => Some(HubChange::Profile(at, key, Some(facts))),
+            Event::Profile(at, HubEvent::Applied(key, facts)) => {
+                Some(HubChange::Profile(at, key, Some(facts)))
+            }
             Event::Profile(at, HubEvent::Deleted(key)) => Some(HubChange::Profile(at, key, None)),
             Event::Profile(at, HubEvent::Synced) => Some(HubChange::ProfilesSynced(at)),
             Event::Profile(_, HubEvent::Failing(problem)) => {
                 self.upgraded(&problem).await?;
                 None
             }
-            Event::Secret(at, HubEvent::Applied(key, secret)) => Some(HubChange::Secret(at, key, Some(secret))),
+            Event::Secret(at, HubEvent::Applied(key, secret)) => {
+                Some(HubChange::Secret(at, key, Some(secret)))
+            }
             Event::Secret(at, HubEvent::Deleted(key)) => Some(HubChange::Secret(at, key, None)),
             Event::Secret(at, HubEvent::Synced) => Some(HubChange::SecretsSynced(at)),
             Event::Decision(HubEvent::Applied(key, slice)) => {

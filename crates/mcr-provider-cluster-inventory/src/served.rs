@@ -40,7 +40,11 @@ impl Served {
 
     /// Asks the hub for the best version that it serves of the kind, or whether it serves the only one that may be read. The versions of the group tell nothing: the group has other
     /// kinds too, such as those of the Multi-Cluster Services API.
-    pub(crate) async fn ask(client: &Client, only: Option<Self>, deadline: Duration) -> Result<Self, BoxError> {
+    pub(crate) async fn ask(
+        client: &Client,
+        only: Option<Self>,
+        deadline: Duration,
+    ) -> Result<Self, BoxError> {
         timeout(deadline, async {
             for served in Self::ALL.into_iter().filter(|served| only.is_none_or(|only| only == *served)) {
                 if served.is_served(client).await? {

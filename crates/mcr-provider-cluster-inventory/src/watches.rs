@@ -40,7 +40,11 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Watches<T> {
     /// The next event of any of them, and the number of the watch. Without watches it never comes. Cancel safe.
     pub(crate) async fn next(&mut self) -> (usize, HubEvent<T>) {
         let (at, number, event) = {
-            let mut all: Vec<_> = self.0.iter_mut().map(|(number, watch)| (*number, Box::pin(watch.next()))).collect();
+            let mut all: Vec<_> = self
+                .0
+                .iter_mut()
+                .map(|(number, watch)| (*number, Box::pin(watch.next())))
+                .collect();
             poll_fn(|context| {
                 for (at, (number, next)) in all.iter_mut().enumerate() {
                     if let Poll::Ready(event) = next.poll_unpin(context) {

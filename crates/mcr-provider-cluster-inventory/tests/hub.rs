@@ -438,7 +438,8 @@ async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do()
     let hub = SimCluster::new();
     let error = Heard::of(&provider(&hub)).error().await;
     assert!(
-        error.starts_with("the hub has no Cluster Inventory API") && error.contains("Install or upgrade its CRD"),
+        error.starts_with("the hub has no Cluster Inventory API")
+            && error.contains("Install or upgrade its CRD"),
         "{error}"
     );
     hub.create(crd(&["v1beta7"])).unwrap();
@@ -460,7 +461,10 @@ async fn other_kinds_of_the_group_tell_nothing_about_the_version_of_cluster_prof
     let hub = SimCluster::new();
     hub.create(other).unwrap();
     let error = Heard::of(&provider(&hub)).error().await;
-    assert!(error.starts_with("the hub has no Cluster Inventory API"), "{error}");
+    assert!(
+        error.starts_with("the hub has no Cluster Inventory API"),
+        "{error}"
+    );
     hub.create(crd(&["v1alpha1"])).unwrap();
     hub.create(profile("default", "a", SERVER)).unwrap();
     assert_eq!(Heard::of(&provider(&hub)).until("synced").await, ["+a", "synced"]);

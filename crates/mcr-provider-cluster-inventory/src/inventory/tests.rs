@@ -9,6 +9,7 @@ use crate::{
     served::Served,
 };
 
+mod placements;
 mod secrets;
 mod world;
 
