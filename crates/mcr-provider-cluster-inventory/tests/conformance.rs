@@ -15,7 +15,7 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{PROFILES, condition, extended, hub, locally, profile, secret};
+use support::{PROFILES, client, condition, extended, hub, locally, profile, secret};
 
 const CAN: &[Ability] = &[
     Ability::Add,
@@ -82,7 +82,7 @@ impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
 
     fn provider(&self) -> Arc<dyn Provider> {
         let mut builder = ClusterInventoryProvider::builder()
-            .client(self.0.client())
+            .client(client(&self.0))
             .access_policy(locally(&[Path::new("/plugins/p")]));
         builder = match SECRETS {
             true => builder.consumer_secrets("me"),

@@ -8,13 +8,13 @@ use futures::FutureExt;
 use mcr_core::Provider;
 use mcr_provider_cluster_inventory::{ClusterInventoryProviderBuilder, MEMBER_ID_LABEL};
 use mcr_testkit::{
-    sim::{SimCluster, SimRule, SimUser},
+    sim::{SimCluster, SimUser},
     waiting::eventually,
 };
 use serde_json::Value;
 use support::{
-    DECISIONS, Heard, PATIENCE, PROFILES, builder, create_namespace, decision, decisions_crd, hub, profile,
-    providers, secret,
+    DECISIONS, Heard, MANIFEST, PATIENCE, PROFILES, builder, create_namespace, decision, decisions_crd, hub,
+    profile, providers, rules, secret,
 };
 
 const SERVER: &str = "https://192.0.2.1:6443";
@@ -40,12 +40,9 @@ fn member(space: &str, name: &str) -> Value {
 fn may_read(hub: &SimCluster, spaces: &[&str]) {
     let mut user = SimUser::new("t");
     for space in spaces {
-        let resources = ["clusterprofiles", "placementdecisions"];
-        let profiles = SimRule::new(["multicluster.x-k8s.io"], resources, ["list", "watch"]);
-        let secrets = SimRule::new([""], ["secrets"], ["list", "watch"]);
-        user = user
-            .rule(profiles.in_namespace(*space))
-            .rule(secrets.in_namespace(*space));
+        for rule in rules(MANIFEST) {
+            user = user.rule(rule.in_namespace(*space));
+        }
     }
     hub.set_user("t", user);
 }

@@ -6,11 +6,14 @@ mod support;
 
 use mcr_core::Provider;
 use mcr_provider_cluster_inventory::{ClusterInventoryProvider, PlacementDecisions};
-use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+use mcr_testkit::{
+    sim::{SimCluster, SimRule, SimUser},
+    waiting::eventually,
+};
 use serde_json::json;
 use support::{
-    DECISIONS, Heard, PROFILES, builder, change, create_namespace, decision, decisions_crd, hub, profile,
-    providers,
+    DECISIONS, Heard, PATIENCE, PROFILES, builder, change, create_namespace, decision, decisions_crd, hub,
+    profile, providers,
 };
 
 const SERVER: &str = "https://192.0.2.1:6443";
@@ -154,6 +157,12 @@ async fn a_hub_that_refuses_decisions_later_takes_no_cluster_away() {
         there["status"]["version"]["kubernetes"] = "v1.37.0".into()
     });
     assert_eq!(heard.line().await, "+a", "it is still followed");
+    let refused = || {
+        hub.audit()
+            .count(|event| event.resource == "placementdecisions" && event.code == 403)
+            > 1
+    };
+    eventually(PATIENCE, "the decisions are refused", || refused().then_some(())).await;
     may(&["clusterprofiles", "placementdecisions"]);
     assert_eq!(heard.line().await, "-a", "now it is known that nobody chooses it");
 }
