@@ -60,3 +60,46 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Watches<T> {
         (number, event)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use mcr_testkit::{sim::SimCluster, waiting::eventually};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watch_that_always_has_events_does_not_silence_the_others() {
+        let hub = SimCluster::new();
+        for space in ["a", "b"] {
+            hub.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}))
+                .unwrap();
+            for number in 0..8 {
+                let metadata = json!({"name": format!("m{number}"), "namespace": space});
+                hub.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+                    .unwrap();
+            }
+        }
+        let requests = ["a", "b"].map(|space| WatchRequest::of::<ConfigMap>().namespace(space));
+        let mut watches = Watches::new(&hub.client(), requests.into(), &Times::default(), |_| Some(()));
+        assert_eq!(watches.len(), 2);
+        let mut heard = vec![watches.next().await.0];
+        let watched = || (hub.watches() == 2).then_some(());
+        eventually(Duration::from_secs(60), "both are watched", watched).await;
+        while heard.len() < 18 {
+            heard.push(watches.next().await.0);
+        }
+        // One takes turns with the other: each has nine events, the last of which is that it is in sync.
+        let changes = heard[1..].windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(changes >= 14, "{heard:?}");
+        assert!(
+            Watches::<()>::new(&hub.client(), Vec::new(), &Times::default(), |_| None)
+                .next()
+                .now_or_never()
+                .is_none()
+        );
+    }
+}

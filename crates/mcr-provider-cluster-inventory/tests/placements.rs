@@ -94,8 +94,15 @@ async fn decisions_can_be_in_a_namespace_of_their_own_and_can_have_a_decision_ke
     assert_eq!(heard.until("synced").await, ["+a", "synced"]);
     change(&hub, DECISIONS, "argocd/web-0", |there| {
         there["decisions"][1]["clusterProfileRef"]["namespace"] = "default".into();
+        there["metadata"]["finalizers"] = json!(["example.com/late"]);
     });
     assert_eq!(heard.line().await, "+b");
+    // A deletionTimestamp is enough.
+    hub.delete(DECISIONS, "argocd/web-0").unwrap();
+    let mut gone = [heard.line().await, heard.line().await];
+    gone.sort();
+    assert_eq!(gone, ["-a", "-b"]);
+    assert!(hub.get(DECISIONS, "argocd/web-0").is_some());
 }
 
 #[tokio::test]
