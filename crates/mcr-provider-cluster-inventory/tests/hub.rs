@@ -239,6 +239,33 @@ async fn inventory_17_a_profile_that_goes_takes_its_cluster_along_at_once() {
     assert_eq!(heard.line().await, "+a");
 }
 
+/// The published CRD lets nobody change the manager. A hub without this rule may.
+#[tokio::test]
+async fn inventory_17_a_profile_that_changes_its_manager_is_the_same_cluster_or_is_not_selected_any_more() {
+    let hub = hub();
+    hub.create(profile("default", "a", SERVER)).unwrap();
+    let mut all = Heard::of(&provider(&hub));
+    let Change::Upsert(before) = all.next().await else {
+        panic!()
+    };
+    assert_eq!(all.line().await, "synced");
+    let ocm = builder(&hub).access_providers(providers()).managers(["ocm"]);
+    let mut ocm = Heard::of(&ocm.build().unwrap());
+    assert_eq!(ocm.until("synced").await, ["+a", "synced"]);
+    change(&hub, PROFILES, "default/a", |there| {
+        there["spec"]["clusterManager"]["name"] = "karmada".into()
+    });
+    let Change::Upsert(now) = all.next().await else {
+        panic!()
+    };
+    assert_eq!(
+        (&*before.properties["manager"], &*now.properties["manager"]),
+        ("ocm", "karmada")
+    );
+    assert_eq!(before.identity, now.identity);
+    assert_eq!(ocm.line().await, "-a");
+}
+
 #[tokio::test]
 async fn what_is_not_selected_is_not_announced_and_leaves() {
     let hub = hub();

@@ -36,8 +36,8 @@ impl World {
         Self::with(names, |_| String::new()).await
     }
 
-    /// The plugin does something first. Then it notes its arguments, the variable TENANT and its configuration, and gives the token
-    /// in the file of that name.
+    /// The plugin does something first, and may set MORE to more of the status that it gives. Then it notes its arguments, the
+    /// variable TENANT and its configuration, and gives the token in the file of that name.
     async fn with(names: &[&str], first: impl FnOnce(&Folder) -> String) -> Self {
         let folder = Folder::new();
         let first = first(&folder);
@@ -45,7 +45,7 @@ impl World {
             "{first}\nname=$(printf '%s' \"$KUBERNETES_EXEC_INFO\" | sed 's/.*\"config\":{{\"name\":\"\\([^\"]*\\)\"}}.*/\\1/')\n\
              printf '%s\\n' \"$*|$TENANT|$name\" >> {0}/runs\n\
              printf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
-             \"status\":{{\"token\":\"%s\"}}}}' \"$(cat \"{0}/$name\")\"",
+             \"status\":{{\"token\":\"%s\"%s}}}}' \"$(cat \"{0}/$name\")\" \"$MORE\"",
             folder.0.display()
         ));
         let members = names.iter().map(|name| SimCluster::builder().name(*name).build());
@@ -241,6 +241,33 @@ async fn inventory_17_a_plugin_runs_once_until_its_credential_is_refused() {
     .await;
     assert_eq!(world.runs(), ["get||a", "get||a", "get||b"]);
     assert_eq!(world.lists("a"), 1, "no LIST but the first");
+    assert!(world.fleet.get("a").unwrap().is_same(&cluster));
+    drop(maps);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inventory_17_a_plugin_runs_again_when_its_credential_has_expired() {
+    let world = World::with(&["a"], |folder| {
+        // Only the first credential has an end, which has passed.
+        let expired = r#"MORE=',"expirationTimestamp":"2020-01-01T00:00:00Z"'"#;
+        format!("[ -e {}/runs ] || {expired}", folder.0.display())
+    })
+    .await;
+    world.hub.create(world.profile("a", &[])).unwrap();
+    world.ready("a").await;
+    let cluster = world.fleet.get("a").unwrap();
+    let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
+    eventually("its objects are listed", || maps.status().synced).await;
+    eventually("the plugin is run again", || world.runs().len() > 1).await;
+    // A watch that begins again needs a credential, and the second one is good for ever.
+    let member = world.members.get("a").unwrap();
+    let begun = || member.audit().count(|event| event.is_watch_start("configmaps"));
+    eventually("its objects are watched", || begun() > 0).await;
+    let before = begun();
+    member.end_watches();
+    eventually("its objects are watched again", || begun() > before).await;
+    assert_eq!(world.runs(), ["get||a", "get||a"]);
     assert!(world.fleet.get("a").unwrap().is_same(&cluster));
     drop(maps);
     world.running.stop().await;
