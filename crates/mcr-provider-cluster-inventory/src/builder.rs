@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, WatchSettings};
+use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
 
 use crate::{
     AccessProviders, ClusterInventoryError, ClusterInventoryProvider,
@@ -246,7 +246,7 @@ impl ClusterInventoryProviderBuilder {
         if let Some(wrong) = namespaces
             .iter()
             .chain(of_placement)
-            .find(|name| !is_dns_label(name))
+            .find(|name| !namespace::is_valid(name))
         {
             return Err(ClusterInventoryError::Namespace(wrong.clone()));
         }
@@ -277,15 +277,6 @@ impl ClusterInventoryProviderBuilder {
             }),
         })
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.bytes().all(fits)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 fn is_label_value(text: &str) -> bool {
