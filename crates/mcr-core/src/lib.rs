@@ -74,7 +74,9 @@ pub mod internal {
     pub use crate::fleet::OneOffClients;
     pub use crate::rounds::{HeldClusters, Rounds};
     pub use mcr_access::internal::{KubeconfigProblem, check_announced};
-    pub use mcr_access::internal::{claims, is_format, lock, resolve_with, rfc3339, rfc3339_option};
+    pub use mcr_access::internal::{
+        claims, is_format, lock, namespace, resolve_with, rfc3339, rfc3339_option,
+    };
     pub use mcr_client::internal::{Backoff, jitter};
     pub use mcr_store::describe as describe_json_error;
     pub use mcr_watch::internal::{EventPublisher, Ledger, LoggedWatch, Notice, NoticeKind};

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, Trust, WatchSettings};
+use mcr_core::{AccessPolicy, Trust, WatchSettings, internal::namespace};
 
 use crate::{
     ClusterApiError, ClusterApiProvider,
@@ -223,7 +223,10 @@ impl ClusterApiProviderBuilder {
             Namespaces::One(namespace) => Some(namespace),
             Namespaces::All => None,
         };
-        if let Some(namespace) = namespace.as_ref().filter(|namespace| !is_dns_label(namespace)) {
+        if let Some(namespace) = namespace
+            .as_ref()
+            .filter(|namespace| !namespace::is_valid(namespace))
+        {
             return Err(ClusterApiError::Namespace(namespace.clone()));
         }
         if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
@@ -246,15 +249,6 @@ impl ClusterApiProviderBuilder {
             }),
         })
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.bytes().all(fits)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 /// The API server checks the rest. An empty selector would take all Clusters.

@@ -373,4 +373,25 @@ mod tests {
             .env("A", "SECRET");
         assert!(!format!("{secret:?}").contains("SECRET"));
     }
+
+    #[test]
+    fn a_half_written_provider_file_is_refused_and_none_of_its_values_is_shown() {
+        let file = format!(
+            r#"{{"providers": [{{"name": "a", {}, "args": ["SESAME"], "env": [{{"name": "A", "value": "SESAME"}}]}}}}]}}"#,
+            EXEC.trim_end_matches('}')
+        );
+        assert_eq!(AccessProviders::from_json(&file).unwrap().0[0].args, ["SESAME"]);
+        for end in 0..file.len() {
+            let error = AccessProviders::from_json(&file[..end]).unwrap_err();
+            assert!(matches!(error, AccessProvidersError::Json(..)), "{end}");
+            assert!(!error.to_string().contains("SESAME"), "{error}");
+        }
+        let deep = format!("{{\"providers\": {}{}}}", "[".repeat(9_999), "]".repeat(9_999));
+        for wrong in ["\u{feff}{}", "providers: []", "null", "8", "\0", "{} {}", &deep] {
+            let error = AccessProviders::from_json(wrong).unwrap_err();
+            assert!(matches!(error, AccessProvidersError::Json(..)), "{wrong:.20}");
+        }
+        let folder = AccessProviders::from_file(std::env::temp_dir()).unwrap_err();
+        assert!(matches!(folder, AccessProvidersError::Read(..)), "{folder}");
+    }
 }

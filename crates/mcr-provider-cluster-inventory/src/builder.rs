@@ -1,12 +1,13 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use kube::Client;
-use mcr_core::{AccessPolicy, WatchSettings};
+use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
 
 use crate::{
     AccessProviders, ClusterInventoryError, ClusterInventoryProvider,
     config::{Access, Config, Times},
     memory::Memory,
+    placement::PlacementDecisions,
     selection::{Ready, Selection},
     served::Served,
     v1alpha2::ClusterProfile,
@@ -20,9 +21,10 @@ use crate::{
 pub struct ClusterInventoryProviderBuilder {
     name: Arc<str>,
     client: Option<Client>,
-    namespace: Namespaces,
+    namespaces: Namespaces,
     labels: Option<String>,
     selection: Selection,
+    placement: Option<PlacementDecisions>,
     providers: Option<Arc<AccessProviders>>,
     consumer: Option<Arc<str>>,
     policy: Option<AccessPolicy>,
@@ -34,6 +36,7 @@ pub struct ClusterInventoryProviderBuilder {
 enum Namespaces {
     Default,
     One(String),
+    Several(Vec<String>),
     All,
 }
 
@@ -45,9 +48,10 @@ impl ClusterInventoryProvider {
         ClusterInventoryProviderBuilder {
             name: "cluster-inventory".into(),
             client: None,
-            namespace: Namespaces::Default,
+            namespaces: Namespaces::Default,
             labels: None,
             selection: Selection::default(),
+            placement: None,
             providers: None,
             consumer: None,
             policy: None,
@@ -96,17 +100,26 @@ impl ClusterInventoryProviderBuilder {
     /// cluster has the name of its ClusterProfile.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Namespaces::One(namespace.into());
+        self.namespaces = Namespaces::One(namespace.into());
         self
     }
 
-    /// Uses the inventories of all namespaces instead of one. The name of a cluster is `<namespace>/<profile>`.
+    /// Uses the inventories of these namespaces instead of one. The name of a cluster is `<namespace>/<profile>`.
     ///
-    /// Inventories are never merged: a cluster that two namespaces list is in the fleet twice. For a few inventories, use one
-    /// provider for each.
+    /// Inventories are never merged: a cluster that two namespaces list is in the fleet twice. Each namespace has a watch of its
+    /// own, so the client needs rights in these namespaces only. As long as one of them can't be read, the fleet removes no
+    /// cluster that a former discovery has announced.
+    #[must_use]
+    pub fn namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        self.namespaces = Namespaces::Several(namespaces.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Uses the inventories of all namespaces instead of one, as [`namespaces`](Self::namespaces) does, with one watch. The client
+    /// needs rights in the whole hub.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
-        self.namespace = Namespaces::All;
+        self.namespaces = Namespaces::All;
         self
     }
 
@@ -130,6 +143,19 @@ impl ClusterInventoryProviderBuilder {
     #[must_use]
     pub fn select(mut self, select: impl Fn(&ClusterProfile) -> bool + Send + Sync + 'static) -> Self {
         self.selection.select = Some(Arc::new(select));
+        self
+    }
+
+    /// Selects the clusters that a scheduler has chosen for a placement, and has named in PlacementDecisions (KEP-5313). Default:
+    /// PlacementDecisions are not read.
+    ///
+    /// A cluster joins when any of the PlacementDecisions names its ClusterProfile, and leaves when none of them does any more. A
+    /// text is a placement key: see [`PlacementDecisions`] for more. If they can't be read at the start, the discovery ends with an
+    /// error, and the fleet tries again; until all of them are known, no cluster leaves because of them. The client needs the
+    /// right to list and watch PlacementDecisions.
+    #[must_use]
+    pub fn placement(mut self, decisions: impl Into<PlacementDecisions>) -> Self {
+        self.placement = Some(decisions.into());
         self
     }
 
@@ -193,8 +219,8 @@ impl ClusterInventoryProviderBuilder {
     /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`ClusterInventoryError`] if there is no client, if there is not exactly one way to reach clusters, or if the namespace,
-    /// the label selector or the consumer is invalid.
+    /// [`ClusterInventoryError`] if there is no client, if there is not exactly one way to reach clusters, or if a namespace, the
+    /// label selector, the placement or the consumer is invalid.
     pub fn build(self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
         let client = self.client.ok_or(ClusterInventoryError::NoHub)?;
         let access = match (self.providers, self.consumer) {
@@ -204,13 +230,32 @@ impl ClusterInventoryProviderBuilder {
             (None, None) => return Err(ClusterInventoryError::NoAccess),
             (Some(_), Some(_)) => return Err(ClusterInventoryError::TwoAccesses),
         };
-        let namespace = match self.namespace {
-            Namespaces::Default => Some(client.default_namespace().to_owned()),
-            Namespaces::One(namespace) => Some(namespace),
-            Namespaces::All => None,
+        let qualified = matches!(self.namespaces, Namespaces::Several(_) | Namespaces::All);
+        let namespaces = match self.namespaces {
+            Namespaces::Default => vec![client.default_namespace().to_owned()],
+            Namespaces::One(namespace) => vec![namespace],
+            Namespaces::Several(all) if all.is_empty() => return Err(ClusterInventoryError::NoNamespace),
+            // Each once.
+            Namespaces::Several(all) => all.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
+            Namespaces::All => Vec::new(),
         };
-        if let Some(namespace) = namespace.as_ref().filter(|namespace| !is_dns_label(namespace)) {
-            return Err(ClusterInventoryError::Namespace(namespace.clone()));
+        let of_placement = self
+            .placement
+            .as_ref()
+            .and_then(|placement| placement.namespace.as_ref());
+        if let Some(wrong) = namespaces
+            .iter()
+            .chain(of_placement)
+            .find(|name| !namespace::is_valid(name))
+        {
+            return Err(ClusterInventoryError::Namespace(wrong.clone()));
+        }
+        if let Some(placement) = self
+            .placement
+            .as_ref()
+            .filter(|placement| !is_label_value(&placement.key))
+        {
+            return Err(ClusterInventoryError::Placement(placement.key.clone()));
         }
         if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
             return Err(ClusterInventoryError::Labels(labels.clone()));
@@ -219,9 +264,11 @@ impl ClusterInventoryProviderBuilder {
             name: self.name,
             config: Arc::new(Config {
                 client,
-                namespace,
+                namespaces,
+                qualified,
                 labels: self.labels,
                 selection: Arc::new(self.selection),
+                placement: self.placement,
                 access,
                 policy: self.policy,
                 memory: Arc::new(Memory::default()),
@@ -230,15 +277,6 @@ impl ClusterInventoryProviderBuilder {
             }),
         })
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.bytes().all(fits)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 fn is_label_value(text: &str) -> bool {
@@ -257,8 +295,9 @@ impl fmt::Debug for ClusterInventoryProviderBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterInventoryProviderBuilder")
             .field("name", &self.name)
-            .field("namespace", &self.namespace)
+            .field("namespaces", &self.namespaces)
             .field("labels", &self.labels)
+            .field("placement", &self.placement)
             .field("selection", &self.selection)
             .field("access_providers", &self.providers)
             .field("consumer", &self.consumer)

@@ -6,6 +6,7 @@ use mcr_core::{AccessPolicy, WatchRequest, WatchSettings};
 use crate::{
     access_providers::AccessProviders,
     memory::Memory,
+    placement::PlacementDecisions,
     secret::{CONSUMER_LABEL, secrets},
     selection::Selection,
     served::Served,
@@ -14,10 +15,14 @@ use crate::{
 /// The options of a provider, checked.
 pub(crate) struct Config {
     pub(crate) client: Client,
-    /// None: all.
-    pub(crate) namespace: Option<String>,
+    /// The namespaces of the inventories. Empty: all.
+    pub(crate) namespaces: Vec<String>,
+    /// Whether the names of clusters have the namespace in them.
+    pub(crate) qualified: bool,
     pub(crate) labels: Option<String>,
     pub(crate) selection: Arc<Selection>,
+    /// None: whatever schedulers say.
+    pub(crate) placement: Option<PlacementDecisions>,
     pub(crate) access: Access,
     /// None if the policy of the fleet applies.
     pub(crate) policy: Option<AccessPolicy>,
@@ -57,24 +62,49 @@ impl Default for Times {
 }
 
 impl Config {
-    pub(crate) fn profiles(&self, served: Served) -> WatchRequest {
-        let request = self.in_namespace(WatchRequest::resource(&served.resource()));
-        match &self.labels {
+    /// The ClusterProfiles of each namespace, or those of all.
+    pub(crate) fn profiles(&self, served: Served) -> Vec<WatchRequest> {
+        let request = WatchRequest::resource(&served.resource());
+        self.each(match &self.labels {
             Some(labels) => request.labels(labels),
             None => request,
+        })
+    }
+
+    /// Which ClusterProfiles are read, for people.
+    pub(crate) fn in_words(&self) -> String {
+        let mut all = self.profiles(Served::V1Alpha2).into_iter();
+        let first = all.next().map(|request| request.to_string()).unwrap_or_default();
+        all.fold(first, |words, request| format!("{words} and {request}"))
+    }
+
+    /// The Secrets of this consumer, as [`profiles`](Self::profiles).
+    pub(crate) fn secrets(&self) -> Vec<WatchRequest> {
+        let Some(consumer) = self.access.consumer() else {
+            return Vec::new();
+        };
+        self.each(WatchRequest::resource(&secrets()).labels(format!("{CONSUMER_LABEL}={consumer}")))
+    }
+
+    /// The PlacementDecisions.
+    pub(crate) fn decisions(&self) -> Vec<WatchRequest> {
+        match &self.placement {
+            None => Vec::new(),
+            Some(placement) => match &placement.namespace {
+                Some(namespace) => vec![placement.request().namespace(namespace)],
+                None => self.each(placement.request()),
+            },
         }
     }
 
-    /// The Secrets of this consumer.
-    pub(crate) fn secrets(&self, consumer: &str) -> WatchRequest {
-        self.in_namespace(WatchRequest::resource(&secrets()))
-            .labels(format!("{CONSUMER_LABEL}={consumer}"))
-    }
-
-    fn in_namespace(&self, request: WatchRequest) -> WatchRequest {
-        match &self.namespace {
-            Some(namespace) => request.namespace(namespace),
-            None => request,
+    /// The request in each namespace, or in all at once.
+    fn each(&self, request: WatchRequest) -> Vec<WatchRequest> {
+        match &*self.namespaces {
+            [] => vec![request],
+            some => some
+                .iter()
+                .map(|namespace| request.clone().namespace(namespace))
+                .collect(),
         }
     }
 }

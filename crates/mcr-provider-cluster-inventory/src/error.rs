@@ -19,10 +19,19 @@ pub enum ClusterInventoryError {
     TwoAccesses,
     /// An invalid name of a namespace.
     #[error(
-        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it, \
-         or leave `namespace` out to take the client's default namespace"
+        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it in \
+         `namespace`, `namespaces` or `placement`, or leave it out to take the client's default namespace"
     )]
     Namespace(String),
+    /// No namespace at all.
+    #[error("`namespaces` is empty; name the namespaces of the inventories there, or use `all_namespaces`")]
+    NoNamespace,
+    /// A key of PlacementDecisions that can't be the value of a label.
+    #[error(
+        "{0:?} can't be the key of PlacementDecisions, which has 1 to 63 letters, digits, hyphens, underscores and dots; \
+         correct `placement`"
+    )]
+    Placement(String),
     /// An empty or unprintable label selector.
     #[error(
         "{0:?} can't be a label selector; give `labels` one such as \"region=eu\", or leave it out to take all ClusterProfiles"

@@ -198,7 +198,13 @@ fn state(profile: &ClusterProfile, ready: &Ready) -> State {
     if !condition.message.is_empty() {
         why.push_str(&format!(": {}", condition.message));
     }
-    let why = why.chars().take(LONGEST_REASON).collect::<String>().into();
+    let one_line = |c: char| if c.is_control() { ' ' } else { c };
+    let why = why
+        .chars()
+        .map(one_line)
+        .take(LONGEST_REASON)
+        .collect::<String>()
+        .into();
     match &*condition.status {
         "False" => State::Unready(why),
         _ => State::Unknown(why),

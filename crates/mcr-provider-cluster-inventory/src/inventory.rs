@@ -12,6 +12,7 @@ use crate::{
     facts::{Facts, MEMBER_ID_LABEL, State},
     memory::Memory,
     offer::Offer,
+    placement::{Chosen, Slice},
     profile::{Profile, Said, Verdict},
     secret::{CONSUMER_LABEL, Checks, KUBECONFIG_KEY, Kubeconfig, PROFILE_LABEL, SecretFacts},
 };
@@ -26,6 +27,10 @@ pub(crate) struct Inventory {
     checks: Checks,
     memory: Arc<Memory>,
     profiles: HashMap<ObjectKey, Profile>,
+    /// The profiles that schedulers have not chosen.
+    others: HashMap<ObjectKey, Arc<Facts>>,
+    /// None: whatever schedulers say.
+    chosen: Option<Chosen>,
     duplicates: Duplicates,
     secrets: Secrets,
     synced: Synced,
@@ -83,6 +88,7 @@ impl Inventory {
     pub(crate) fn new(
         qualified: bool,
         consumer: Option<Arc<str>>,
+        chosen: Option<Chosen>,
         checks: Checks,
         memory: Arc<Memory>,
     ) -> Self {
@@ -92,6 +98,8 @@ impl Inventory {
             checks,
             memory,
             profiles: HashMap::new(),
+            others: HashMap::new(),
+            chosen,
             duplicates: Duplicates::default(),
             secrets: Secrets::default(),
             synced: Synced::default(),
@@ -101,19 +109,92 @@ impl Inventory {
     /// A ClusterProfile was created or changed, or joined the selection.
     pub(crate) fn profile(&mut self, key: &ObjectKey, facts: Arc<Facts>) -> Vec<Change> {
         let mut changes = Vec::new();
+        match self.profiles.contains_key(key) || self.is_chosen(key) {
+            true => self.take_in(key, facts, &mut changes),
+            false => self.leave_out(key, facts, &mut changes),
+        }
+        changes
+    }
+
+    /// A ClusterProfile was deleted, or left the selection.
+    pub(crate) fn profile_gone(&mut self, key: &ObjectKey) -> Vec<Change> {
+        let mut changes = Vec::new();
+        self.others.remove(key);
+        self.remove(key, &mut changes);
+        changes
+    }
+
+    /// A PlacementDecision was created or changed, or was deleted.
+    pub(crate) fn decision(&mut self, key: &ObjectKey, slice: Option<&Slice>) {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.decision(key, slice);
+        }
+    }
+
+    /// All PlacementDecisions that existed at the start are known. From now on a cluster that none of them names is not chosen.
+    pub(crate) fn decisions_synced(&mut self) -> Vec<Change> {
+        if let Some(chosen) = &mut self.chosen {
+            chosen.synced = true;
+        }
+        let mut changes = self.settle_decisions();
+        changes.extend(self.settle_all());
+        changes
+    }
+
+    /// Takes and leaves out profiles as the PlacementDecisions say now.
+    pub(crate) fn settle_decisions(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if let Some(chosen) = &mut self.chosen {
+            chosen.count();
+        }
+        let left = self
+            .profiles
+            .iter()
+            .filter(|(key, _)| self.has_synced_decisions() && !self.is_chosen(key));
+        let left: Vec<_> = left
+            .map(|(key, profile)| (key.clone(), profile.facts.clone()))
+            .collect();
+        for (key, facts) in left.into_iter().chain(std::mem::take(&mut self.others)) {
+            match self.is_chosen(&key) {
+                true => self.take_in(&key, facts, &mut changes),
+                false => self.leave_out(&key, facts, &mut changes),
+            }
+        }
+        changes
+    }
+
+    fn is_chosen(&self, key: &ObjectKey) -> bool {
+        self.chosen
+            .as_ref()
+            .is_none_or(|chosen| chosen.takes(key, &self.memory))
+    }
+
+    fn has_synced_decisions(&self) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen.synced)
+    }
+
+    /// A profile that schedulers have not chosen. Until all that they say is known, nothing leaves because of it.
+    fn leave_out(&mut self, key: &ObjectKey, facts: Arc<Facts>, changes: &mut Vec<Change>) {
+        if self.has_synced_decisions() {
+            self.remove(key, changes);
+        }
+        self.others.insert(key.clone(), facts);
+    }
+
+    fn take_in(&mut self, key: &ObjectKey, facts: Arc<Facts>, changes: &mut Vec<Change>) {
         if let State::Unreadable(why) = &facts.state
             && let Some(profile) = self.profiles.get_mut(key)
         {
             profile.unreadable = Some(why.clone());
-            self.settle(key, &mut changes);
-            return changes;
+            self.settle(key, changes);
+            return;
         }
         let another = match self.profiles.get(key) {
             Some(profile) if profile.facts.is_readable() => profile.facts.uid != facts.uid,
             _ => facts.is_readable() && self.memory.is_another(key, facts.uid.as_ref()),
         };
         if another {
-            self.remove(key, &mut changes);
+            self.remove(key, changes);
         }
         let group = Group::of(key, &facts);
         let before = self.profiles.get(key).map(|profile| profile.facts.clone());
@@ -138,17 +219,9 @@ impl Inventory {
             }
         }
         for group in [left, group].iter().flatten().filter(|_| moved) {
-            self.settle_group(group, &mut changes);
+            self.settle_group(group, changes);
         }
-        self.settle(key, &mut changes);
-        changes
-    }
-
-    /// A ClusterProfile was deleted, or left the selection.
-    pub(crate) fn profile_gone(&mut self, key: &ObjectKey) -> Vec<Change> {
-        let mut changes = Vec::new();
-        self.remove(key, &mut changes);
-        changes
+        self.settle(key, changes);
     }
 
     /// A Secret of the consumer was created or changed. None: it was deleted, or lost its label.
@@ -201,7 +274,7 @@ impl Inventory {
             self.settle(key, &mut changes);
         }
         let secrets = self.synced.secrets || self.consumer.is_none();
-        if self.synced.profiles && secrets && !self.synced.said {
+        if self.synced.profiles && secrets && self.has_synced_decisions() && !self.synced.said {
             self.synced.said = true;
             changes.push(Change::Synced);
         }
@@ -293,7 +366,7 @@ impl Inventory {
             return Some(Verdict::Broken(object(key), why.clone()));
         }
         if let Some(group) = Group::of(key, &profile.facts) {
-            if !self.synced.profiles {
+            if !self.synced.profiles || !self.has_synced_decisions() {
                 return None;
             }
             if let Some(first) = self.duplicates.first(&group).filter(|first| **first != key.name) {

@@ -17,20 +17,25 @@ mod selection;
 // Decisions without I/O: what a ClusterProfile offers, and what to announce.
 mod duplicates;
 mod facts;
+mod inventories;
 mod inventory;
 mod memory;
 mod offer;
+mod placement;
 mod profile;
 mod secret;
 
 // I/O.
 mod provider;
+mod running;
 mod served;
+mod watches;
 
 pub use access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy};
 pub use builder::ClusterInventoryProviderBuilder;
 pub use error::{AccessProvidersError, ClusterInventoryError};
 pub use facts::{MANAGER_PROPERTY, MEMBER_ID_LABEL, NAMESPACE_PROPERTY, PROFILE_PROPERTY, VERSION_PROPERTY};
 pub use offer::{ARGS_EXTENSION, ENV_EXTENSION, EXEC_EXTENSION};
+pub use placement::{DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PlacementDecisions};
 pub use provider::ClusterInventoryProvider;
 pub use secret::{CONSUMER_LABEL, KUBECONFIG_KEY, PROFILE_LABEL};

@@ -38,6 +38,11 @@ impl Memory {
         lock(&self.0).get(key).is_some_and(|announced| announced.engaged)
     }
 
+    /// Whether a ClusterProfile of this name was announced.
+    pub(crate) fn knows(&self, key: &ObjectKey) -> bool {
+        lock(&self.0).contains_key(key)
+    }
+
     /// Whether another ClusterProfile of this name was announced.
     pub(crate) fn is_another(&self, key: &ObjectKey, uid: Option<&Arc<str>>) -> bool {
         lock(&self.0)

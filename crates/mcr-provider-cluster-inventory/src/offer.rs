@@ -19,6 +19,9 @@ pub const ARGS_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/add
 /// The extension of a profile's `cluster` with more environment variables of the plugin: an object of strings.
 pub const ENV_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 
+/// A name is cut to so many characters in error texts.
+const LONGEST_NAME: usize = 63;
+
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// Nothing that this program can use. With the reason.
@@ -72,12 +75,20 @@ impl Offer {
     }
 }
 
+/// A cluster manager chooses names, and hubs without the published schema take any.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("\"{}…\"", name[..end].escape_debug()),
+        None => format!("{name:?}"),
+    }
+}
+
 fn nothing(offered: &[AccessProvider], providers: &AccessProviders) -> String {
     if offered.is_empty() {
         return "it has no access providers; its cluster manager, or an add-on of it, writes them".into();
     }
     let names = |names: &mut dyn Iterator<Item = &str>| {
-        let mut names: Vec<String> = names.map(|name| format!("{name:?}")).take(6).collect();
+        let mut names: Vec<String> = names.map(shortened).take(6).collect();
         if names.len() > 5 {
             names[5] = "…".into();
         }

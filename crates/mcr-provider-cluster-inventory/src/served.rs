@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 pub(crate) const GROUP: &str = "multicluster.x-k8s.io";
-const PATH: &str = "/apis/multicluster.x-k8s.io";
+const PLURAL: &str = "clusterprofiles";
 
 /// The versions that the provider reads, the best one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,63 +34,78 @@ impl Served {
             version: self.version().into(),
             api_version: format!("{GROUP}/{}", self.version()),
             kind: "ClusterProfile".into(),
-            plural: "clusterprofiles".into(),
+            plural: PLURAL.into(),
         }
     }
 
-    /// Asks the hub.
-    pub(crate) async fn ask(client: &Client, deadline: Duration) -> Result<Self, BoxError> {
-        let request = Request::get(PATH).body(Vec::new())?;
-        let answer = match timeout(deadline, client.request_text(request)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Err(NO_INVENTORY.into()),
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+    /// Asks the hub for the best version that it serves of the kind, or whether it serves the only one that may be read. The versions of the group tell nothing: the group has other
+    /// kinds too, such as those of the Multi-Cluster Services API.
+    pub(crate) async fn ask(
+        client: &Client,
+        only: Option<Self>,
+        deadline: Duration,
+    ) -> Result<Self, BoxError> {
+        timeout(deadline, async {
+            for served in Self::ALL.into_iter().filter(|served| only.is_none_or(|only| only == *served)) {
+                if served.is_served(client).await? {
+                    return Ok(served);
+                }
+            }
+            Err(match only {
+                None => NO_INVENTORY.into(),
+                Some(only) => format!(
+                    "the hub does not serve ClusterProfile of {GROUP} as {0}; leave out the provider's option `{0}`, or give it \
+                     the client of a hub that serves this version",
+                    only.version()
+                )
+                .into(),
+            })
+        })
+        .await
+        .unwrap_or_else(|_| {
+            let seconds = deadline.as_secs();
+            Err(format!("the hub did not tell its versions of ClusterProfile within {seconds} s").into())
+        })
+    }
+
+    async fn is_served(self, client: &Client) -> Result<bool, BoxError> {
+        let path = format!("/apis/{GROUP}/{}", self.version());
+        let answer = match client.request_text(Request::get(&path).body(Vec::new())?).await {
+            Ok(answer) => answer,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Err(format!(
-                    "the hub forbids GET {PATH}, which tells its versions of the Cluster Inventory API; grant the verb get on this \
-                     nonResourceURL, as the ClusterRole system:discovery does"
+                    "the hub forbids GET {path}, which tells whether it serves this version of ClusterProfile; grant the verb get \
+                     on this nonResourceURL, as the ClusterRole system:discovery does"
                 )
                 .into());
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 return Err(format!(
-                    "the hub does not tell its versions of the Cluster Inventory API: {}",
+                    "the hub does not tell its versions of ClusterProfile: {}",
                     explain_error(&error)
                 )
                 .into());
             }
-            Err(_) => {
-                return Err(format!(
-                    "the hub did not answer GET {PATH} within {} s",
-                    deadline.as_secs()
-                )
-                .into());
-            }
         };
-        let group: Group = serde_json::from_str(&answer).map_err(|_| {
-            format!("the answer of the hub to GET {PATH} is no list of versions; check its address")
+        let list: Resources = serde_json::from_str(&answer).map_err(|_| {
+            format!("the answer of the hub to GET {path} is no list of resources; check its address")
         })?;
-        let served = |version: &Self| {
-            group
-                .versions
-                .iter()
-                .any(|served| served.version == version.version())
-        };
-        Self::ALL.into_iter().find(served).ok_or_else(|| {
-            "the hub serves neither v1alpha2 nor v1alpha1 of ClusterProfile; upgrade its CRD there, or mcr here".into()
-        })
+        Ok(list.resources.iter().any(|resource| resource.name == PLURAL))
     }
 }
 
-const NO_INVENTORY: &str = "the hub has no Cluster Inventory API: it does not know the group multicluster.x-k8s.io. Install the CRD \
-     of ClusterProfile there, or give the provider the client of the hub that has the inventory";
+const NO_INVENTORY: &str = "the hub has no Cluster Inventory API: it serves ClusterProfile of multicluster.x-k8s.io neither as \
+     v1alpha2 nor as v1alpha1. Install or upgrade its CRD there, or give the provider the client of the hub that has the inventory; \
+     a newer version needs a newer mcr";
 
 #[derive(Deserialize)]
-struct Group {
+struct Resources {
     #[serde(default)]
-    versions: Vec<Version>,
+    resources: Vec<Resource>,
 }
 
 #[derive(Deserialize)]
-struct Version {
-    version: String,
+struct Resource {
+    name: String,
 }

@@ -1,6 +1,7 @@
-//! The kind `ClusterProfile` of `multicluster.x-k8s.io/v1alpha1`, with the fields that mean something to consumers.
+//! The kinds `ClusterProfile` and `PlacementDecision` of `multicluster.x-k8s.io/v1alpha1`, with the fields that mean something to
+//! consumers.
 //!
-//! The provider reads it from a hub that does not serve [`v1alpha2`], and converts it.
+//! The provider reads ClusterProfiles as v1alpha1 from a hub that does not serve [`v1alpha2`], and converts them.
 //!
 //! ```
 //! use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
@@ -13,6 +14,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
+
+mod placement_decision;
+
+pub use placement_decision::{ClusterDecision, ClusterProfileReference, PlacementDecision};
 
 use crate::v1alpha2::{self, ClusterManager, ClusterVersion, NamedExtension, Property};
 

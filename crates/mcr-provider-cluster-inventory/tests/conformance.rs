@@ -15,7 +15,10 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{PROFILES, condition, extended, hub, locally, profile, secret};
+use support::{
+    PROFILES, client, condition, create_namespace, decision, decisions_crd, extended, hub, locally, profile,
+    secret,
+};
 
 const CAN: &[Ability] = &[
     Ability::Add,
@@ -27,16 +30,31 @@ const CAN: &[Ability] = &[
     Ability::Remove,
 ];
 
-/// With `SECRETS`, kubeconfigs are in Secrets. Without it profiles offer access, with the token as an argument of the plugin.
-struct Profiles<const ALL: bool, const SECRETS: bool>(SimCluster);
+/// The namespaces of the inventories.
+const ONE: u8 = 0;
+const ALL: u8 = 1;
+/// Two of them, and a scheduler that has chosen all clusters.
+const CHOSEN: u8 = 2;
 
-impl<const ALL: bool, const SECRETS: bool> Profiles<ALL, SECRETS> {
+/// With `SECRETS`, kubeconfigs are in Secrets. Without it profiles offer access, with the token as an argument of the plugin.
+struct Profiles<const SPACES: u8, const SECRETS: bool>(SimCluster);
+
+/// The numbers of the clusters of the suite, and of its markers.
+fn numbers() -> impl Iterator<Item = usize> {
+    (0..64).chain(1000..1064)
+}
+
+impl<const SPACES: u8, const SECRETS: bool> Profiles<SPACES, SECRETS> {
     fn key(draft: &Draft) -> String {
         format!("default/{}", draft.name())
     }
 
     fn name(draft: &Draft) -> ClusterName {
-        ClusterName::new(if ALL { Self::key(draft) } else { draft.name() }).unwrap()
+        let name = match SPACES {
+            ONE => draft.name(),
+            _ => Self::key(draft),
+        };
+        ClusterName::new(name).unwrap()
     }
 
     fn profile(draft: &Draft) -> Value {
@@ -64,7 +82,7 @@ impl<const ALL: bool, const SECRETS: bool> Profiles<ALL, SECRETS> {
     }
 }
 
-impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
+impl<const SPACES: u8, const SECRETS: bool> Subject for Profiles<SPACES, SECRETS> {
     const CAN: &'static [Ability] = CAN;
 
     async fn start() -> Self {
@@ -72,9 +90,18 @@ impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
         if SECRETS {
             // The watches of profiles and of Secrets have no order. A profile that is told before its Secret is announced twice:
             // as one that waits, and as one that can be reached. So each cluster and marker of the suite has its Secret already.
-            for draft in (0..64).chain(1000..1064).map(Draft::new) {
+            for draft in numbers().map(Draft::new) {
                 hub.create(secret("default", &draft.name(), draft.kubeconfig()))
                     .unwrap();
+            }
+        }
+        if SPACES == CHOSEN {
+            create_namespace(&hub, "elsewhere");
+            hub.create(decisions_crd()).unwrap();
+            let names: Vec<String> = numbers().map(|number| Self::key(&Draft::new(number))).collect();
+            for (index, names) in names.chunks(50).enumerate() {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                hub.create(decision("elsewhere", index, &names)).unwrap();
             }
         }
         Self(hub)
@@ -82,7 +109,7 @@ impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
 
     fn provider(&self) -> Arc<dyn Provider> {
         let mut builder = ClusterInventoryProvider::builder()
-            .client(self.0.client())
+            .client(client(&self.0))
             .access_policy(locally(&[Path::new("/plugins/p")]));
         builder = match SECRETS {
             true => builder.consumer_secrets("me"),
@@ -91,9 +118,11 @@ impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
                 builder.access_providers(AccessProviders::new([plugin]).unwrap())
             }
         };
-        if ALL {
-            builder = builder.all_namespaces();
-        }
+        builder = match SPACES {
+            ALL => builder.all_namespaces(),
+            CHOSEN => builder.namespaces(["default", "elsewhere"]).placement("web"),
+            _ => builder,
+        };
         Arc::new(builder.build().unwrap())
     }
 
@@ -145,16 +174,21 @@ impl<const ALL: bool, const SECRETS: bool> Subject for Profiles<ALL, SECRETS> {
 }
 
 mod one_namespace {
-    type OneNamespace = super::Profiles<false, false>;
+    type OneNamespace = super::Profiles<{ super::ONE }, false>;
     mcr_testkit::provider_conformance!(OneNamespace);
 }
 
 mod all_namespaces {
-    type AllNamespaces = super::Profiles<true, false>;
+    type AllNamespaces = super::Profiles<{ super::ALL }, false>;
     mcr_testkit::provider_conformance!(AllNamespaces);
 }
 
 mod secrets {
-    type Secrets = super::Profiles<false, true>;
+    type Secrets = super::Profiles<{ super::ONE }, true>;
     mcr_testkit::provider_conformance!(Secrets);
+}
+
+mod chosen_in_several_namespaces {
+    type Chosen = super::Profiles<{ super::CHOSEN }, false>;
+    mcr_testkit::provider_conformance!(Chosen);
 }

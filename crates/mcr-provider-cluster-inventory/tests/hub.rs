@@ -9,10 +9,17 @@ use std::sync::Arc;
 use mcr_core::{Access, Change, Provider};
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, ClusterInventoryError, ClusterInventoryProvider, MEMBER_ID_LABEL,
+    PlacementDecisions,
 };
-use mcr_testkit::sim::{SimCluster, SimRule, SimUser};
+use mcr_testkit::{
+    sim::{SimCluster, SimRule, SimUser},
+    waiting::eventually,
+};
 use serde_json::{Value, json};
-use support::{Heard, PROFILES, builder, change, condition, crd, hub, hub_of, profile, providers, secret};
+use support::{
+    Heard, PATIENCE, PROFILES, builder, change, condition, crd, create_namespace, hub, hub_of, profile,
+    providers, secret,
+};
 
 const SERVER: &str = "https://192.0.2.1:6443";
 
@@ -41,11 +48,6 @@ fn server(change: &Change) -> String {
         .as_str()
         .unwrap()
         .to_owned()
-}
-
-fn create_namespace(hub: &SimCluster, name: &str) {
-    hub.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-        .unwrap();
 }
 
 #[tokio::test]
@@ -235,6 +237,33 @@ async fn inventory_17_a_profile_that_goes_takes_its_cluster_along_at_once() {
     // Another one under the name is another cluster.
     hub.create(profile("default", "a", SERVER)).unwrap();
     assert_eq!(heard.line().await, "+a");
+}
+
+/// The published CRD lets nobody change the manager. A hub without this rule may.
+#[tokio::test]
+async fn inventory_17_a_profile_that_changes_its_manager_is_the_same_cluster_or_is_not_selected_any_more() {
+    let hub = hub();
+    hub.create(profile("default", "a", SERVER)).unwrap();
+    let mut all = Heard::of(&provider(&hub));
+    let Change::Upsert(before) = all.next().await else {
+        panic!()
+    };
+    assert_eq!(all.line().await, "synced");
+    let ocm = builder(&hub).access_providers(providers()).managers(["ocm"]);
+    let mut ocm = Heard::of(&ocm.build().unwrap());
+    assert_eq!(ocm.until("synced").await, ["+a", "synced"]);
+    change(&hub, PROFILES, "default/a", |there| {
+        there["spec"]["clusterManager"]["name"] = "karmada".into()
+    });
+    let Change::Upsert(now) = all.next().await else {
+        panic!()
+    };
+    assert_eq!(
+        (&*before.properties["manager"], &*now.properties["manager"]),
+        ("ocm", "karmada")
+    );
+    assert_eq!(before.identity, now.identity);
+    assert_eq!(ocm.line().await, "-a");
 }
 
 #[tokio::test]
@@ -433,17 +462,94 @@ async fn a_hub_that_changes_its_version_is_listed_again() {
     assert_eq!(Heard::of(&provider).until("synced").await, ["+a", "synced"]);
 }
 
+/// Until the CRD is there again, the hub serves no version of it at all.
+#[tokio::test]
+async fn a_hub_whose_crd_is_replaced_is_listed_again_once_the_new_one_is_there() {
+    let hub = hub_of(SimCluster::builder(), &["v1alpha1"]);
+    hub.create(profile("default", "a", SERVER)).unwrap();
+    let provider = provider(&hub);
+    let mut heard = Heard::of(&provider);
+    assert_eq!(heard.until("synced").await, ["+a", "synced"]);
+    let mark = hub.audit().mark();
+    hub.apply(crd(&["v1beta7"])).unwrap();
+    hub.end_watches();
+    hub.compact(hub.resource_version());
+    let asked = || {
+        hub.audit()
+            .since(mark)
+            .count(|event| event.uri == "/apis/multicluster.x-k8s.io/v1alpha1")
+            > 0
+    };
+    let error = heard.error();
+    tokio::pin!(error);
+    let asked = eventually(PATIENCE, "the hub is asked for its versions", || {
+        asked().then_some(())
+    });
+    tokio::select! {
+        error = &mut error => panic!("{error}"),
+        () = asked => {}
+    }
+    hub.apply(crd(&["v1alpha2"])).unwrap();
+    assert!(
+        error
+            .await
+            .starts_with("the hub serves ClusterProfiles as v1alpha2 now")
+    );
+    assert_eq!(Heard::of(&provider).until("synced").await, ["+a", "synced"]);
+}
+
+#[tokio::test]
+async fn the_option_v1alpha1_needs_a_hub_that_serves_it() {
+    let hub = hub_of(SimCluster::builder(), &["v1alpha2"]);
+    let provider = builder(&hub)
+        .access_providers(providers())
+        .v1alpha1()
+        .build()
+        .unwrap();
+    let error = Heard::of(&provider).error().await;
+    assert!(
+        error.starts_with(
+            "the hub does not serve ClusterProfile of multicluster.x-k8s.io as v1alpha1; leave out"
+        ),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn a_hub_without_the_api_and_one_that_forbids_to_ask_are_told_what_to_do() {
     let hub = SimCluster::new();
     let error = Heard::of(&provider(&hub)).error().await;
     assert!(
-        error.starts_with("the hub has no Cluster Inventory API") && error.contains("Install the CRD"),
+        error.starts_with("the hub has no Cluster Inventory API")
+            && error.contains("Install or upgrade its CRD"),
         "{error}"
     );
     hub.create(crd(&["v1beta7"])).unwrap();
     let error = Heard::of(&provider(&hub)).error().await;
-    assert!(error.contains("serves neither v1alpha2 nor v1alpha1"), "{error}");
+    assert!(
+        error.starts_with("the hub has no Cluster Inventory API") && error.contains("newer version"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn other_kinds_of_the_group_tell_nothing_about_the_version_of_cluster_profiles() {
+    // The Multi-Cluster Services API has the same group, and versions of its own.
+    let mut other = crd(&["v1alpha1", "v1alpha2"]);
+    other["metadata"]["name"] = "serviceexports.multicluster.x-k8s.io".into();
+    other["spec"]["names"] = json!({
+        "kind": "ServiceExport", "listKind": "ServiceExportList", "plural": "serviceexports", "singular": "serviceexport",
+    });
+    let hub = SimCluster::new();
+    hub.create(other).unwrap();
+    let error = Heard::of(&provider(&hub)).error().await;
+    assert!(
+        error.starts_with("the hub has no Cluster Inventory API"),
+        "{error}"
+    );
+    hub.create(crd(&["v1alpha1"])).unwrap();
+    hub.create(profile("default", "a", SERVER)).unwrap();
+    assert_eq!(Heard::of(&provider(&hub)).until("synced").await, ["+a", "synced"]);
 }
 
 #[tokio::test]
@@ -490,6 +596,11 @@ async fn wrong_options_are_refused_with_what_to_do() {
     for wrong in ["", "A", "a.b", "-a"] {
         assert_eq!(error(good().namespace(wrong)), E::Namespace(wrong.into()));
     }
+    assert_eq!(error(good().namespaces([] as [&str; 0])), E::NoNamespace);
+    assert_eq!(error(good().namespaces(["a", "B"])), E::Namespace("B".into()));
+    assert_eq!(error(good().placement("")), E::Placement("".into()));
+    let elsewhere = PlacementDecisions::of_decision("a").namespace("a/b");
+    assert_eq!(error(good().placement(elsewhere)), E::Namespace("a/b".into()));
     for wrong in ["", " ", "a\n"] {
         assert_eq!(error(good().labels(wrong)), E::Labels(wrong.into()));
     }

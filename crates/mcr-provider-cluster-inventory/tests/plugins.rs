@@ -19,7 +19,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 use support::{
-    Folder, PATIENCE, PROFILES, base64, change, condition, extended, hub, locally, profile, timed,
+    Folder, PATIENCE, PROFILES, base64, change, client, condition, extended, hub, locally, profile, timed,
 };
 
 /// A hub, members, and a fleet that reaches them with a plugin.
@@ -32,14 +32,20 @@ struct World {
 }
 
 impl World {
-    /// The plugin notes its arguments, the variable TENANT and its configuration, and gives the token in the file of that name.
     async fn new(names: &[&str]) -> Self {
+        Self::with(names, |_| String::new()).await
+    }
+
+    /// The plugin does something first, and may set MORE to more of the status that it gives. Then it notes its arguments, the
+    /// variable TENANT and its configuration, and gives the token in the file of that name.
+    async fn with(names: &[&str], first: impl FnOnce(&Folder) -> String) -> Self {
         let folder = Folder::new();
+        let first = first(&folder);
         let plugin = folder.plugin(&format!(
-            "name=$(printf '%s' \"$KUBERNETES_EXEC_INFO\" | sed 's/.*\"config\":{{\"name\":\"\\([^\"]*\\)\"}}.*/\\1/')\n\
+            "{first}\nname=$(printf '%s' \"$KUBERNETES_EXEC_INFO\" | sed 's/.*\"config\":{{\"name\":\"\\([^\"]*\\)\"}}.*/\\1/')\n\
              printf '%s\\n' \"$*|$TENANT|$name\" >> {0}/runs\n\
              printf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
-             \"status\":{{\"token\":\"%s\"}}}}' \"$(cat \"{0}/$name\")\"",
+             \"status\":{{\"token\":\"%s\"%s}}}}' \"$(cat \"{0}/$name\")\" \"$MORE\"",
             folder.0.display()
         ));
         let members = names.iter().map(|name| SimCluster::builder().name(*name).build());
@@ -54,11 +60,14 @@ impl World {
             .provide_cluster_info(true)
             .args_policy(ArgsPolicy::Append)
             .env_policy(EnvPolicy::Replace);
-        let providers = AccessProviders::new([config]).unwrap();
+        let other = AccessProviderConfig::new("other", plugin.to_str().unwrap())
+            .args(["other"])
+            .provide_cluster_info(true);
+        let providers = AccessProviders::new([config, other]).unwrap();
         let mut policy = locally(&[]);
         policy = policy.credential_plugins(providers.plugin_policy());
         let provider = timed(ClusterInventoryProvider::builder())
-            .client(hub.client())
+            .client(client(&hub))
             .access_providers(providers)
             .build()
             .unwrap();
@@ -238,6 +247,96 @@ async fn inventory_17_a_plugin_runs_once_until_its_credential_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inventory_17_a_plugin_runs_again_when_its_credential_has_expired() {
+    let world = World::with(&["a"], |folder| {
+        // Only the first credential has an end, which has passed.
+        let expired = r#"MORE=',"expirationTimestamp":"2020-01-01T00:00:00Z"'"#;
+        format!("[ -e {}/runs ] || {expired}", folder.0.display())
+    })
+    .await;
+    world.hub.create(world.profile("a", &[])).unwrap();
+    world.ready("a").await;
+    let cluster = world.fleet.get("a").unwrap();
+    let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
+    eventually("its objects are listed", || maps.status().synced).await;
+    eventually("the plugin is run again", || world.runs().len() > 1).await;
+    // A watch that begins again needs a credential, and the second one is good for ever.
+    let member = world.members.get("a").unwrap();
+    let begun = || member.audit().count(|event| event.is_watch_start("configmaps"));
+    eventually("its objects are watched", || begun() > 0).await;
+    let before = begun();
+    member.end_watches();
+    eventually("its objects are watched again", || begun() > before).await;
+    assert_eq!(world.runs(), ["get||a", "get||a"]);
+    assert!(world.fleet.get("a").unwrap().is_same(&cluster));
+    drop(maps);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_access_provider_or_another_program_of_it_takes_over_below_the_running_watches() {
+    let world = World::new(&["a"]).await;
+    world.hub.create(world.profile("a", &[])).unwrap();
+    world.ready("a").await;
+    let cluster = world.fleet.get("a").unwrap();
+    let maps = cluster.watch(WatchRequest::of::<ConfigMap>(), None).unwrap();
+    eventually("its objects are listed", || maps.status().synced).await;
+    let mut other = world.profile("a", &[]);
+    other["status"]["accessProviders"][0]["name"] = "other".into();
+    world.hub.apply(other).unwrap();
+    eventually("the other one is run", || world.runs() == ["get||a", "other||a"]).await;
+    // Its program is upgraded. The credential that it gave goes on to be used until it is refused.
+    let member = world.members.get("a").unwrap();
+    member.set_user("upgraded", SimUser::new("upgraded").rule(SimRule::all()));
+    world.folder.plugin(
+        "printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+         \"status\":{\"token\":\"upgraded\"}}'",
+    );
+    assert!(member.remove_user(&member.admin_token()));
+    member.end_watches();
+    eventually("the new program is run", || {
+        member
+            .audit()
+            .count(|event| event.user == "upgraded" && event.is_watch_start("configmaps"))
+            > 0
+    })
+    .await;
+    assert_eq!(world.lists("a"), 1, "no LIST but the first");
+    assert!(world.fleet.get("a").unwrap().is_same(&cluster));
+    drop(maps);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_than_eight_plugins_run_at_once() {
+    let names: Vec<String> = (0..24).map(|number| format!("m{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The first eight wait for each other.
+    let world = World::with(&names, |folder| {
+        fs::create_dir(folder.0.join("at-once")).unwrap();
+        format!(
+            "cd {}; touch at-once/$$; until [ -e full ] || [ $(ls at-once | wc -l) -ge 8 ]; do sleep 0.01; done; sleep 0.1; \
+             ls at-once | wc -l >> counts; touch full; sleep 0.1; rm at-once/$$",
+            folder.0.display()
+        )
+    })
+    .await;
+    for name in &names {
+        world.hub.create(world.profile(name, &[])).unwrap();
+    }
+    for name in &names {
+        world.ready(name).await;
+    }
+    let counts = fs::read_to_string(world.folder.0.join("counts")).unwrap();
+    let counts: Vec<usize> = counts
+        .split_whitespace()
+        .map(|count| count.parse().unwrap())
+        .collect();
+    assert_eq!((counts.len(), counts.iter().max()), (24, Some(&8)), "{counts:?}");
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inventory_17_a_cluster_that_is_unhealthy_for_a_while_is_the_same_one_afterwards() {
     let world = World::new(&["a"]).await;
     world.hub.create(world.profile("a", &[])).unwrap();
@@ -279,7 +378,7 @@ async fn a_plugin_that_the_fleet_does_not_allow_is_never_run() {
         .unwrap();
     let config = AccessProviderConfig::new("p", plugin.to_str().unwrap());
     let provider = timed(ClusterInventoryProvider::builder())
-        .client(hub.client())
+        .client(client(&hub))
         .access_providers(AccessProviders::new([config]).unwrap())
         // The provider's own policy allows more than the fleet's.
         .access_policy(locally(&[&plugin]))

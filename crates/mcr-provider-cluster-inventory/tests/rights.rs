@@ -4,32 +4,13 @@
 
 mod support;
 
-use mcr_testkit::sim::{SimRule, SimUser};
-use serde_json::Value;
-use support::{Heard, builder, hub, profile, providers, secret};
+use mcr_testkit::sim::SimUser;
+use support::{
+    DECISIONS, Heard, MANIFEST, builder, create_namespace, decision, decisions_crd, hub, profile, providers,
+    rules, secret,
+};
 
-const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
 const README: &str = include_str!("../README.md");
-
-fn rules(manifest: &str) -> Vec<SimRule> {
-    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
-    let texts = |rule: &Value, of: &str| {
-        let texts = rule[of].as_array().unwrap().iter();
-        texts
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    let rules = manifest["rules"].as_array().unwrap().iter();
-    rules
-        .map(|rule| {
-            SimRule::new(
-                texts(rule, "apiGroups"),
-                texts(rule, "resources"),
-                texts(rule, "verbs"),
-            )
-        })
-        .collect()
-}
 
 #[test]
 fn the_page_has_the_rules_of_the_manifest() {
@@ -52,17 +33,60 @@ async fn the_rights_of_the_manifest_are_enough() {
     let hub = hub();
     hub.create(profile("default", "a", "https://192.0.2.1")).unwrap();
     hub.create(secret("default", "a", kubeconfig)).unwrap();
-    let user = rules(MANIFEST)
-        .into_iter()
-        .fold(SimUser::new("all"), SimUser::rule);
-    hub.set_user("all", user);
-    let profiles = SimUser::new("profiles").rule(rules(MANIFEST).remove(0));
-    hub.set_user("profiles", profiles);
-    let as_user = |token: &str| builder(&hub).client(hub.client_with_token(token));
-    let plugins = as_user("profiles").access_providers(providers()).build().unwrap();
-    assert_eq!(Heard::of(&plugins).until("synced").await, ["+a", "synced"]);
-    let secrets = as_user("all").consumer_secrets("me").build().unwrap();
-    assert_eq!(Heard::of(&secrets).until("synced").await, ["+a", "synced"]);
+    hub.create(decisions_crd()).unwrap();
+    hub.create(decision("default", 0, &["a"])).unwrap();
+    // Each option needs its own rule, and no other.
+    let user = |name: &str, which: &[usize]| {
+        let mine = which.iter().map(|which| rules(MANIFEST).remove(*which));
+        hub.set_user(name, mine.fold(SimUser::new(name), SimUser::rule));
+        builder(&hub).client(hub.client_with_token(name))
+    };
+    let plugins = user("plugins", &[0]).access_providers(providers());
+    let placement = user("placement", &[0, 1])
+        .access_providers(providers())
+        .placement("web");
+    let secrets = user("secrets", &[0, 2]).consumer_secrets("me");
+    let all = user("all", &[0, 1, 2]).consumer_secrets("me").placement("web");
+    for provider in [plugins, placement, secrets, all] {
+        let provider = provider.build().unwrap();
+        assert_eq!(
+            Heard::of(&provider).until("synced").await,
+            ["+a", "synced"],
+            "{provider:?}"
+        );
+    }
+    for event in hub.audit().events() {
+        assert!(event.user == "admin" || event.code < 300, "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_rights_of_the_manifest_in_some_namespaces_are_enough_for_these() {
+    let hub = hub();
+    hub.create(decisions_crd()).unwrap();
+    let mut user = SimUser::new("some");
+    for space in ["eu", "us"] {
+        create_namespace(&hub, space);
+        hub.create(profile(space, "a", "https://192.0.2.1")).unwrap();
+        for rule in rules(MANIFEST) {
+            user = user.rule(rule.in_namespace(space));
+        }
+    }
+    hub.create(decision("us", 0, &["a", "eu/a"])).unwrap();
+    hub.set_user("some", user);
+    let some = builder(&hub).client(hub.client_with_token("some"));
+    let some = some
+        .access_providers(providers())
+        .namespaces(["eu", "us"])
+        .placement("web");
+    let mut heard = Heard::of(&some.build().unwrap());
+    let mut said = heard.until("synced").await;
+    said.sort();
+    assert_eq!(said, ["+eu/a", "+us/a", "synced"]);
+    hub.delete(DECISIONS, "us/web-0").unwrap();
+    let mut gone = [heard.line().await, heard.line().await];
+    gone.sort();
+    assert_eq!(gone, ["-eu/a", "-us/a"]);
     for event in hub.audit().events() {
         assert!(event.user == "admin" || event.code < 300, "{event:?}");
     }

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use kube::core::ApiResource;
 use mcr_provider_cluster_inventory::{v1alpha1, v1alpha2};
 use serde_json::{Map, Value, json};
 
-/// The paths and types of the published schema: of the CRD with v1alpha1, and of the types of v1alpha2.
+/// The paths and types of the published schemas: of ClusterProfile in the CRD with v1alpha1 and in the types of v1alpha2, and of
+/// PlacementDecision in its CRD.
 const SCHEMA: &str = include_str!("data/schema.txt");
 
 /// Sets the value at a path, with a sample of its type.
@@ -65,12 +67,17 @@ fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 }
 
 fn full(version: &str) -> Value {
+    filled(version, version, "ClusterProfile")
+}
+
+/// An object with all fields that the lines beginning with this word name.
+fn filled(word: &str, version: &str, kind: &str) -> Value {
     let mut full = json!({
-        "apiVersion": format!("multicluster.x-k8s.io/{version}"), "kind": "ClusterProfile", "metadata": {"name": "a"},
+        "apiVersion": format!("multicluster.x-k8s.io/{version}"), "kind": kind, "metadata": {"name": "a"},
     });
     for line in SCHEMA.lines() {
         let mut words = line.split(' ');
-        if words.next() == Some(version) {
+        if words.next() == Some(word) {
             put(&mut full, words.next().unwrap(), words.next().unwrap());
         }
     }
@@ -96,6 +103,33 @@ fn each_field_of_the_published_schema_is_here_with_the_same_type_and_no_other() 
         assert!(published.len() > 30, "{published:?}");
         assert_eq!(ours, published, "in {version}");
     }
+}
+
+#[test]
+fn a_placement_decision_has_the_fields_of_the_published_schema_and_no_other() {
+    let full = filled("PlacementDecision", "v1alpha1", "PlacementDecision");
+    let decision: v1alpha1::PlacementDecision = serde_json::from_value(full.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&decision).unwrap(), full);
+    assert_eq!(decision.decisions[0].cluster_profile_ref.namespace, "text");
+    let kind = ApiResource::erase::<v1alpha1::PlacementDecision>(&());
+    assert_eq!(
+        (
+            kind.api_version.as_str(),
+            kind.kind.as_str(),
+            kind.plural.as_str()
+        ),
+        (
+            "multicluster.x-k8s.io/v1alpha1",
+            "PlacementDecision",
+            "placementdecisions"
+        )
+    );
+    // A scheduler that has chosen nothing.
+    let empty = json!({
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "PlacementDecision", "metadata": {}, "decisions": [],
+    });
+    let empty: v1alpha1::PlacementDecision = serde_json::from_value(empty).unwrap();
+    assert!(empty.decisions.is_empty() && empty.scheduler_name.is_empty());
 }
 
 #[test]

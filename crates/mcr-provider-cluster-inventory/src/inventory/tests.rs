@@ -9,6 +9,7 @@ use crate::{
     served::Served,
 };
 
+mod placements;
 mod secrets;
 mod world;
 
@@ -29,7 +30,7 @@ fn inventory() -> Inventory {
 }
 
 fn with(memory: Arc<Memory>) -> Inventory {
-    Inventory::new(false, None, checks(), memory)
+    Inventory::new(false, None, None, checks(), memory)
 }
 
 /// An inventory of a hub whose watch has listed nothing.
@@ -213,7 +214,7 @@ fn access_that_goes_takes_nothing_from_an_engaged_cluster() {
 
 #[test]
 fn a_plugin_that_the_fleet_does_not_allow_is_explained() {
-    let mut inventory = Inventory::new(false, None, Checks::default(), Arc::default());
+    let mut inventory = Inventory::new(false, None, None, Checks::default(), Arc::default());
     let broken = shown(&inventory.profile(&key("a"), ready("u", "one")));
     assert!(
         broken[0].starts_with("!a")
@@ -315,7 +316,7 @@ fn an_empty_member_id_is_none() {
 
 #[test]
 fn inventories_of_two_namespaces_are_never_merged() {
-    let mut inventory = Inventory::new(true, None, checks(), Arc::default());
+    let mut inventory = Inventory::new(true, None, None, checks(), Arc::default());
     inventory.profiles_synced();
     let other = ObjectKey::namespaced("other", "a");
     assert_eq!(

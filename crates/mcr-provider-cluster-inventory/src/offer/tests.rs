@@ -77,6 +77,11 @@ fn the_first_provider_of_the_configuration_that_the_profile_names_is_used() {
     );
     assert!(why(&of(&offered, &[])).contains("this program knows no access provider"));
     assert!(why(&of(&[], &[config("a")])).starts_with("it has no access providers"));
+    let long = why(&of(&[access(&"x".repeat(100_000), &[])], &[config("a")])).to_owned();
+    assert!(
+        long.len() < 300 && long.contains("xx…\", and this program"),
+        "{long}"
+    );
     let many: Vec<_> = (0..64).map(|n| access(&format!("x{n}"), &[])).collect();
     assert!(why(&of(&many, &[config("a")])).len() < 200);
 }

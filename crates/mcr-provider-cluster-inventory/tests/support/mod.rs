@@ -23,9 +23,9 @@ use mcr_core::{
 };
 use mcr_provider_cluster_inventory::{
     AccessProviderConfig, AccessProviders, CONSUMER_LABEL, ClusterInventoryProvider,
-    ClusterInventoryProviderBuilder, PROFILE_LABEL,
+    ClusterInventoryProviderBuilder, DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PROFILE_LABEL,
 };
-use mcr_testkit::sim::{SimBuilder, SimCluster};
+use mcr_testkit::sim::{SimBuilder, SimCluster, SimRule, SimUser};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,39 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
+pub(crate) const DECISIONS: &str = "placementdecisions.multicluster.x-k8s.io";
+
+/// The rights that the provider needs.
+pub(crate) const MANIFEST: &str = include_str!("../../deploy/rbac.yaml");
+
+pub(crate) fn rules(manifest: &str) -> Vec<SimRule> {
+    let manifest: Value = serde_saphyr::from_str(manifest).unwrap();
+    let texts = |rule: &Value, of: &str| {
+        let texts = rule[of].as_array().unwrap().iter();
+        texts
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let rules = manifest["rules"].as_array().unwrap().iter();
+    rules
+        .map(|rule| {
+            SimRule::new(
+                texts(rule, "apiGroups"),
+                texts(rule, "resources"),
+                texts(rule, "verbs"),
+            )
+        })
+        .collect()
+}
+
+/// A client of the hub with exactly the rights of the manifest.
+pub(crate) fn client(hub: &SimCluster) -> kube::Client {
+    let user = rules(MANIFEST)
+        .into_iter()
+        .fold(SimUser::new("manifest"), SimUser::rule);
+    hub.set_user("manifest", user);
+    hub.client_with_token("manifest")
+}
 
 /// What clusters may do here, where all of them are on this machine.
 pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
@@ -72,6 +105,42 @@ pub(crate) fn crd(versions: &[&str]) -> Value {
             "versions": versions.iter().map(version).collect::<Vec<_>>(),
         },
     })
+}
+
+/// The CRD of the kind PlacementDecision.
+pub(crate) fn decisions_crd() -> Value {
+    let mut crd = crd(&["v1alpha1"]);
+    crd["metadata"]["name"] = DECISIONS.into();
+    crd["spec"]["names"] = json!({
+        "kind": "PlacementDecision", "listKind": "PlacementDecisionList", "plural": "placementdecisions",
+        "singular": "placementdecision",
+    });
+    crd
+}
+
+/// A PlacementDecision of the placement `web` with this index, which names these ClusterProfiles: `name` or `namespace/name`.
+pub(crate) fn decision(namespace: &str, index: usize, names: &[&str]) -> Value {
+    let name = |name: &&str| match name.split_once('/') {
+        Some((namespace, name)) => json!({"clusterProfileRef": {"namespace": namespace, "name": name}}),
+        None => json!({"clusterProfileRef": {"name": name}, "reason": "it is near"}),
+    };
+    json!({
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "PlacementDecision",
+        "metadata": {
+            "name": format!("web-{index}"), "namespace": namespace,
+            "labels": {
+                PLACEMENT_KEY_LABEL: "web", DECISION_KEY_LABEL: "web-7f9c",
+                "multicluster.x-k8s.io/decision-index": index.to_string(),
+            },
+        },
+        "decisions": names.iter().map(name).collect::<Vec<_>>(),
+        "schedulerName": "scheduler",
+    })
+}
+
+pub(crate) fn create_namespace(hub: &SimCluster, name: &str) {
+    hub.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .unwrap();
 }
 
 /// A hub with the Cluster Inventory API.
@@ -139,10 +208,10 @@ pub(crate) fn providers() -> AccessProviders {
     AccessProviders::new([AccessProviderConfig::new("p", "/plugins/p")]).unwrap()
 }
 
-/// A provider whose pauses are short.
+/// A provider whose pauses are short, with the rights of the manifest.
 pub(crate) fn builder(hub: &SimCluster) -> ClusterInventoryProviderBuilder {
     timed(ClusterInventoryProvider::builder())
-        .client(hub.client())
+        .client(client(hub))
         .access_policy(locally(&[Path::new("/plugins/p")]))
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn inventory() -> Inventory {
-    Inventory::new(false, Some("me".into()), Checks::default(), Arc::default())
+    Inventory::new(false, Some("me".into()), None, Checks::default(), Arc::default())
 }
 
 fn synced() -> Inventory {

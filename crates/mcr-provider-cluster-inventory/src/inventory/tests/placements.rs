@@ -1,0 +1,336 @@
+//! What schedulers choose.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    inventories::{HubChange, Inventories},
+    placement::{Chosen, Slice},
+};
+
+/// An inventory of clusters that schedulers choose. Each namespace has a watch of PlacementDecisions.
+fn chosen(memory: &Arc<Memory>, namespaces: usize) -> Inventories {
+    let one = |_| {
+        Inventory::new(
+            namespaces > 1,
+            None,
+            Some(Chosen::default()),
+            checks(),
+            memory.clone(),
+        )
+    };
+    Inventories::new((0..namespaces).map(one).collect(), namespaces)
+}
+
+fn slice(names: &[&str]) -> Option<Slice> {
+    let mut names: Vec<ObjectKey> = names.iter().map(|name| key(name)).collect();
+    names.sort();
+    Some(Slice(Ok(names.into())))
+}
+
+fn decision(name: &str, slice: Option<Slice>) -> HubChange {
+    HubChange::Decision(key(name), slice)
+}
+
+fn unreadable() -> Option<Slice> {
+    Some(Slice(Err("not a PlacementDecision".into())))
+}
+
+fn one(name: &str, facts: Arc<Facts>) -> HubChange {
+    HubChange::Profile(0, key(name), Some(facts))
+}
+
+fn said(inventories: &mut Inventories, batch: Vec<HubChange>) -> Vec<String> {
+    let mut said = shown(&inventories.apply(batch));
+    let synced = said.last().is_some_and(|last| last == "synced");
+    let end = said.len() - usize::from(synced);
+    said[..end].sort();
+    said
+}
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_profile_joins_when_any_of_the_decisions_names_it_and_leaves_when_none_does() {
+    let mut clusters = chosen(&Arc::default(), 1);
+    let profiles = ["a", "b", "c"].map(|name| one(name, ready(name, name)));
+    assert_eq!(
+        said(&mut clusters, profiles.into()),
+        NOTHING,
+        "nobody has chosen yet"
+    );
+    assert_eq!(said(&mut clusters, vec![HubChange::ProfilesSynced(0)]), NOTHING);
+    let first = decision("slice-0", slice(&["a", "nowhere"]));
+    assert_eq!(
+        said(&mut clusters, vec![first]),
+        ["+a a"],
+        "one that is named may join at once"
+    );
+    assert_eq!(said(&mut clusters, vec![HubChange::DecisionsSynced]), ["synced"]);
+    let second = decision("slice-1", slice(&["a", "b"]));
+    assert_eq!(said(&mut clusters, vec![second]), ["+b b"]);
+    let without = decision("slice-0", slice(&[]));
+    assert_eq!(
+        said(&mut clusters, vec![without]),
+        NOTHING,
+        "the other one names it still"
+    );
+    // From one to another, in whatever order.
+    let moved = vec![
+        decision("slice-1", slice(&["b"])),
+        decision("slice-0", slice(&["a"])),
+    ];
+    assert_eq!(said(&mut clusters, moved), NOTHING);
+    assert_eq!(said(&mut clusters, vec![decision("slice-1", None)]), ["-b"]);
+    // What happens to it meanwhile is known when it joins again.
+    assert_eq!(
+        said(&mut clusters, vec![one("b", ready("b", "elsewhere"))]),
+        NOTHING
+    );
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-2", slice(&["b"]))]),
+        ["+b elsewhere"]
+    );
+    assert_eq!(
+        said(&mut clusters, vec![HubChange::Profile(0, key("b"), None)]),
+        ["-b"]
+    );
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-2", slice(&["b", "c"]))]),
+        ["+c c"]
+    );
+    // One that is named before it exists.
+    assert_eq!(said(&mut clusters, vec![one("b", ready("b2", "b"))]), ["+b b"]);
+}
+
+#[test]
+fn as_long_as_decisions_are_not_all_known_nothing_leaves_because_of_them() {
+    let memory = Arc::default();
+    let mut clusters = chosen(&memory, 1);
+    let both = vec![
+        one("a", ready("a", "a")),
+        one("b", ready("b", "b")),
+        decision("slice-0", slice(&["a", "b"])),
+        HubChange::ProfilesSynced(0),
+        HubChange::DecisionsSynced,
+    ];
+    assert_eq!(clusters.apply(both).len(), 3);
+    // The next discovery knows no decision for a while.
+    let mut clusters = chosen(&memory, 1);
+    let profiles = vec![
+        one("a", ready("a", "a")),
+        one("b", ready("b", "b")),
+        HubChange::ProfilesSynced(0),
+    ];
+    assert_eq!(
+        said(&mut clusters, profiles),
+        NOTHING,
+        "no `synced`, at which the fleet removes the rest"
+    );
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-0", slice(&["a"]))]),
+        ["+a a"]
+    );
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-0", slice(&[]))]),
+        NOTHING
+    );
+    assert_eq!(said(&mut clusters, vec![one("a", ready("a", "two"))]), ["+a two"]);
+    assert_eq!(
+        said(
+            &mut clusters,
+            vec![decision("slice-0", slice(&["a"])), HubChange::DecisionsSynced]
+        ),
+        ["-b", "synced"]
+    );
+    assert!(memory.knows(&key("a")) && !memory.knows(&key("b")));
+}
+
+#[test]
+fn a_decision_that_cannot_be_read_takes_no_cluster_away_and_gives_none() {
+    let memory = Arc::default();
+    let mut clusters = chosen(&memory, 1);
+    let all = vec![
+        one("a", ready("a", "a")),
+        one("b", ready("b", "b")),
+        decision("slice-0", slice(&["a"])),
+        HubChange::ProfilesSynced(0),
+        HubChange::DecisionsSynced,
+    ];
+    assert_eq!(said(&mut clusters, all), ["+a a", "synced"]);
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-0", unreadable())]),
+        NOTHING,
+        "it counts as before"
+    );
+    // The next discovery has never read it.
+    let mut clusters = chosen(&memory, 1);
+    let all = vec![
+        one("a", ready("a", "a")),
+        one("b", ready("b", "b")),
+        decision("slice-0", unreadable()),
+        HubChange::ProfilesSynced(0),
+        HubChange::DecisionsSynced,
+    ];
+    assert_eq!(said(&mut clusters, all), ["+a a", "synced"]);
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-0", slice(&["b"]))]),
+        ["+b b", "-a"]
+    );
+    // It is deleted instead of corrected.
+    assert_eq!(
+        said(&mut clusters, vec![decision("slice-0", unreadable())]),
+        NOTHING
+    );
+    assert_eq!(said(&mut clusters, vec![decision("slice-0", None)]), ["-b"]);
+}
+
+#[test]
+fn duplicates_are_looked_for_among_the_chosen_ones_only() {
+    let mut clusters = chosen(&Arc::default(), 1);
+    let all = vec![
+        one("old", member("old", "m", 1)),
+        one("young", member("young", "m", 2)),
+        decision("slice-0", slice(&["young"])),
+        HubChange::ProfilesSynced(0),
+    ];
+    assert_eq!(
+        said(&mut clusters, all),
+        NOTHING,
+        "a decision that names the older one may come yet"
+    );
+    assert_eq!(
+        said(&mut clusters, vec![HubChange::DecisionsSynced]),
+        ["+young one", "synced"]
+    );
+    let both = said(&mut clusters, vec![decision("slice-1", slice(&["old"]))]);
+    assert!(
+        both[0] == "+old one" && both[1].starts_with("~young: ClusterProfile old is older"),
+        "{both:?}"
+    );
+    let swapped = vec![decision("slice-1", slice(&[]))];
+    assert_eq!(said(&mut clusters, swapped), ["+young one", "-old"]);
+}
+
+#[test]
+fn inventories_are_in_sync_when_all_are_and_share_nothing_but_decisions() {
+    let mut clusters = chosen(&Arc::default(), 2);
+    let other = ObjectKey::namespaced("other", "a");
+    let names: Arc<[ObjectKey]> = [key("a"), other.clone()].into();
+    let all = vec![
+        HubChange::Profile(0, key("a"), Some(member("u", "m", 1))),
+        HubChange::Profile(1, other, Some(member("v", "m", 2))),
+        decision("slice-0", Some(Slice(Ok(names)))),
+        HubChange::ProfilesSynced(0),
+        HubChange::DecisionsSynced,
+    ];
+    assert_eq!(said(&mut clusters, all), NOTHING);
+    assert_eq!(
+        said(&mut clusters, vec![HubChange::DecisionsSynced]),
+        ["+fleet/a one"]
+    );
+    assert_eq!(
+        said(&mut clusters, vec![HubChange::ProfilesSynced(1)]),
+        ["+other/a one", "synced"]
+    );
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Profile(usize, bool),
+    /// The names of a slice. None: it is deleted. An error: it can't be read.
+    Decision(usize, Option<Result<Vec<usize>, ()>>),
+    /// The discovery fails, and the next one lists all.
+    Restart,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let names = prop::collection::vec(0..NAMES.len(), 0..3);
+    prop_oneof![
+        4 => (0..NAMES.len(), any::<bool>()).prop_map(|(which, there)| Step::Profile(which, there)),
+        6 => (0..2_usize, prop::option::weighted(0.8, names)).prop_map(|(which, names)| Step::Decision(which, names.map(Ok))),
+        1 => (0..2_usize).prop_map(|which| Step::Decision(which, Some(Err(())))),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens to ClusterProfiles and PlacementDecisions: if all of them can be read, the fleet has exactly the clusters
+    /// that exist and are named; if one can't be read, it has these at least and none that does not exist.
+    #[test]
+    fn a_fleet_has_the_clusters_that_are_there_and_chosen(steps in prop::collection::vec(step(), 0..40)) {
+        let memory = Arc::default();
+        let (mut there, mut slices) = (BTreeSet::new(), BTreeMap::new());
+        let mut fleet = BTreeSet::<String>::new();
+        let sync = || vec![HubChange::ProfilesSynced(0), HubChange::DecisionsSynced];
+        let mut clusters = chosen(&memory, 1);
+        clusters.apply(sync());
+        let names = ["slice-0", "slice-1"];
+        let of = |slice: &Result<Vec<usize>, ()>| match slice {
+            Ok(named) => slice_of(named),
+            Err(()) => unreadable(),
+        };
+        for step in steps {
+            let (batch, listed) = match step {
+                Step::Profile(which, true) => {
+                    there.insert(which);
+                    (vec![one(NAMES[which], ready(NAMES[which], "one"))], false)
+                }
+                Step::Profile(which, false) => {
+                    there.remove(&which);
+                    (vec![HubChange::Profile(0, key(NAMES[which]), None)], false)
+                }
+                Step::Decision(which, slice) => {
+                    let change = decision(names[which], slice.as_ref().and_then(of));
+                    match slice {
+                        Some(slice) => _ = slices.insert(which, slice),
+                        None => _ = slices.remove(&which),
+                    }
+                    (vec![change], false)
+                }
+                Step::Restart => {
+                    clusters = chosen(&memory, 1);
+                    let profiles = there.iter().map(|which| one(NAMES[*which], ready(NAMES[*which], "one")));
+                    let decisions = slices.iter().map(|(which, slice)| decision(names[*which], of(slice)));
+                    (profiles.chain(decisions).chain(sync()).collect(), true)
+                }
+            };
+            let mut told = BTreeSet::new();
+            for change in clusters.apply(batch) {
+                match change {
+                    Change::Upsert(spec) => {
+                        told.insert(spec.name.to_string());
+                        fleet.insert(spec.name.to_string());
+                    }
+                    Change::Remove(name) => _ = fleet.remove(name.as_str()),
+                    // The fleet removes what a new discovery has not named by now.
+                    Change::Synced if listed => fleet.retain(|name| told.contains(name)),
+                    _ => {}
+                }
+            }
+            let wanted: BTreeSet<String> = slices
+                .values()
+                .flatten()
+                .flatten()
+                .filter(|which| there.contains(which))
+                .map(|which| NAMES[*which].to_owned())
+                .collect();
+            let exists: BTreeSet<String> = there.iter().map(|which| NAMES[*which].to_owned()).collect();
+            match slices.values().all(Result::is_ok) {
+                true => prop_assert_eq!(&fleet, &wanted),
+                false => prop_assert!(fleet.is_superset(&wanted) && fleet.is_subset(&exists)),
+            }
+        }
+    }
+}
+
+fn slice_of(named: &[usize]) -> Option<Slice> {
+    let named: Vec<&str> = named.iter().map(|which| NAMES[*which]).collect();
+    slice(&named)
+}
