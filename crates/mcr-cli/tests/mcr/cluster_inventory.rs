@@ -216,6 +216,7 @@ async fn profiles_that_wait_are_shown_with_the_reason_and_the_doctor_has_the_fix
     let right = "may list, watch clusterprofiles.multicluster.x-k8s.io in namespace fleet";
     assert_eq!(of_provider(&said, "rights", right)["result"], "ok");
     is(&said, "ready", "connection", "ok", "", "");
+    is(&said, "ready", "tls", "ok", "signed by a trusted authority", "");
     is(
         &said,
         "twin",
