@@ -1,7 +1,7 @@
-//! The health of a whole fleet in one ConfigMap of the hub: how many clusters of each region are ready, and which are not,
-//! with the reason. It works with any provider, is a task of the manager, and needs no right in the clusters.
+//! The health of a whole fleet in one ConfigMap of the hub: how many clusters of each region are ready, and which are not.
+//! It works with any provider, is a task of the manager, and needs no right in the clusters.
 
-use std::{collections::BTreeMap, fmt, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use clap::Parser;
 use examples::{FleetArgs, Output, OutputArgs, printable};
@@ -11,120 +11,88 @@ use mcr::{BoxError, Fleet, HUB, core::FleetSnapshot};
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::{interval, timeout};
-use tokio_util::sync::CancellationToken;
 
-const EVERY: Duration = Duration::from_secs(1);
-const WITHIN: Duration = Duration::from_secs(10);
-
-/// Write the health of the fleet to the ConfigMap `fleet-health` of the hub, and print it, whenever it changes.
-/// /// Clusters are counted by the value of a label or property, such as their region or their cluster set.
+/// Write the health of the fleet to the ConfigMap fleet-health of the hub, and print it, whenever it changes.
 #[derive(Parser)]
-#[command(after_long_help = "Examples:
-  cargo run -p examples --example fleet-health -- --hub-context hub
-  cargo run -p examples --features cluster-inventory --example fleet-health -- --provider cluster-inventory \\
-    --clusterprofile-provider-file providers.json --by clusterset.k8s.io --format json")]
+#[command(after_long_help = "cargo run -p examples --example fleet-health -- --by region --format json")]
 struct Args {
     #[command(flatten)]
     fleet: FleetArgs,
     /// The label or property by whose value clusters are counted
     #[arg(long, value_name = "NAME", default_value = "region")]
     by: String,
-    /// The namespace of the ConfigMap in the hub
-    #[arg(long, value_name = "NAMESPACE", default_value = "default")]
-    report_namespace: String,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 #[derive(Default, PartialEq, Serialize)]
 struct Report {
-    ready: usize,
-    clusters: usize,
-    /// By the value of the label or property: ready clusters, and all.
-    groups: BTreeMap<String, (usize, usize)>,
-    /// The reason, by the name of the cluster.
-    failing: BTreeMap<String, String>,
+    groups: BTreeMap<String, (usize, usize)>, // ready clusters, and all
+    failing: BTreeMap<String, String>,        // the reasons, by the names of clusters
 }
 
-impl Report {
-    fn of(fleet: &FleetSnapshot, by: &str) -> Self {
-        let mut report = Self::default();
-        for cluster in fleet.clusters.iter().filter(|cluster| cluster.name != HUB) {
-            let value = cluster.labels.get(by).or_else(|| cluster.properties.get(by));
-            let group = value.map_or("unknown", String::as_str).to_owned();
-            let (ready, all) = report.groups.entry(group).or_default();
-            (*all, report.clusters) = (*all + 1, report.clusters + 1);
-            match cluster.not_ready() {
-                None => (*ready, report.ready) = (*ready + 1, report.ready + 1),
-                Some(why) => _ = report.failing.insert(cluster.name.to_string(), why),
-            }
+fn look(fleet: &FleetSnapshot, by: &str) -> Report {
+    let mut report = Report::default();
+    for cluster in fleet.clusters.iter().filter(|cluster| cluster.name != HUB) {
+        let value = cluster.labels.get(by).or(cluster.properties.get(by));
+        let group = value.map_or("unknown", String::as_str).to_owned();
+        let (ready, all) = report.groups.entry(group).or_default();
+        *all += 1;
+        match cluster.not_ready() {
+            None => *ready += 1,
+            Some(why) => _ = report.failing.insert(cluster.name.to_string(), why),
         }
-        report
     }
-
-    async fn write(&self, fleet: &Fleet, namespace: &str) -> Result<(), BoxError> {
-        let data =
-            json!({"ready": format!("{} of {}", self.ready, self.clusters), "report": self.to_string()});
-        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fleet-health"}, "data": data});
-        let apply = PatchParams::apply("fleet-health").force();
-        let maps = fleet.get(HUB)?.namespaced::<ConfigMap>(namespace);
-        timeout(WITHIN, maps.patch("fleet-health", &apply, &Patch::Apply(map))).await??;
-        Ok(())
-    }
+    report
 }
 
-async fn follow(fleet: Fleet, stop: CancellationToken, args: &Args, output: &Output) {
-    stop.run_until_cancelled(fleet.discovered()).await;
-    let mut written = Report::default();
-    // Not every change of a snapshot has an event, and a write that failed is tried again.
-    let mut looks = interval(EVERY);
-    while stop.run_until_cancelled(looks.tick()).await.is_some() {
-        let report = Report::of(&fleet.snapshot(), &args.by);
-        if report == written {
+async fn write(report: &Report, fleet: &Fleet) -> Result<(), BoxError> {
+    let metadata = json!({"name": "fleet-health"});
+    let data = json!({"report": report.to_string()});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    let map = Patch::Apply(map);
+    let apply = PatchParams::apply("fleet-health").force();
+    let maps = fleet.get(HUB)?.namespaced::<ConfigMap>("default");
+    timeout(Duration::from_secs(10), maps.patch("fleet-health", &apply, &map)).await??;
+    Ok(())
+}
+
+async fn follow(fleet: &Fleet, args: &Args, output: &Output) {
+    fleet.discovered().await;
+    let mut last = None;
+    // A write that failed is tried again, and not every change of a snapshot has an event.
+    let mut looks = interval(Duration::from_secs(1));
+    loop {
+        looks.tick().await;
+        let report = look(&fleet.snapshot(), &args.by);
+        if last.as_ref() == Some(&report) {
             continue;
         }
-        match stop
-            .run_until_cancelled(report.write(&fleet, &args.report_namespace))
-            .await
-        {
-            Some(Ok(())) => output.record(&report),
-            Some(Err(error)) => {
-                tracing::warn!(error, "no report was written");
-                continue;
-            }
-            None => return,
+        match write(&report, fleet).await {
+            Ok(()) => output.record(last.insert(report)),
+            Err(error) => tracing::warn!(error, "no report was written"),
         }
-        written = report;
     }
-}
-
-async fn run(args: Args) -> anyhow::Result<()> {
-    let (output, stop) = args.output.start()?;
-    let manager = args
-        .fleet
-        .manager_with_hub()
-        .await?
-        .task("health", |fleet, stop| async move {
-            follow(fleet, stop, &args, &output).await;
-            Ok(())
-        });
-    Ok(manager.build()?.run_until(stop).await?)
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    examples::exit(run(Args::parse()).await)
+async fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let (output, stop) = args.output.start()?;
+    let manager = args.fleet.manager_with_hub().await?;
+    let manager = manager.task("health", |fleet, stop| async move {
+        stop.run_until_cancelled(follow(&fleet, &args, &output)).await;
+        Ok(())
+    });
+    Ok(manager.build()?.run_until(stop).await?)
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} clusters are ready", self.ready, self.clusters)?;
         for (group, (ready, all)) in &self.groups {
-            write!(f, "\n  {}: {ready} of {all}", printable(group))?;
+            writeln!(f, "{}: {ready} of {all} ready", printable(group))?;
         }
-        for (cluster, why) in &self.failing {
-            write!(f, "\n  {}: {}", printable(cluster), printable(why))?;
-        }
-        Ok(())
+        let mut failing = self.failing.iter();
+        failing.try_for_each(|(name, why)| writeln!(f, "{}: {}", printable(name), printable(why)))
     }
 }

@@ -120,7 +120,7 @@ impl World {
     /// The kubeconfig of the hub with this token.
     fn hub_kubeconfig(&self, token: &str) -> PathBuf {
         let (url, ca) = (self.clusters.url("cluster-1"), self.clusters.ca_pem());
-        let builder = KubeconfigBuilder::new().context("hub", url, ca, Credentials::Token(token));
+        let builder = KubeconfigBuilder::new().context("hub", url, ca, Credentials::Token(token.to_owned()));
         self.file("hub.kubeconfig", &builder.to_yaml())
     }
 
@@ -274,19 +274,17 @@ async fn tells_the_health(world: &World, args: &[&str], why: &str, leave: impl A
         let reason = line["failing"]["gone"].as_str();
         line["groups"] == groups && reason.is_some_and(|reason| reason.contains(why))
     };
-    let line = program.line("two of three", told);
-    assert_eq!((&line["ready"], &line["clusters"]), (&json!(2), &json!(3)));
+    program.line("two of three", told);
     let written = || report(world).filter(|report| report.contains(why));
     let text = eventually(PATIENCE, "the report in the hub", written).await;
-    assert!(
-        text.starts_with("2 of 3 clusters are ready\n  eu: 1 of 1\n  us: 1 of 2\n  gone: "),
-        "{text}"
-    );
+    let begin = "eu: 1 of 1 ready\nus: 1 of 2 ready\ngone: ";
+    assert!(text.starts_with(begin), "{text}");
     leave().await;
     program.line("one of two", |line| {
         line["groups"] == json!({"eu": [1, 1], "us": [0, 1]})
     });
-    let written = || report(world).filter(|report| report.starts_with("1 of 2 clusters are ready\n"));
+    let written =
+        || report(world).filter(|report| report.starts_with("eu: 1 of 1 ready\nus: 0 of 1 ready\n"));
     eventually(PATIENCE, "the new report in the hub", written).await;
     program.interrupt();
 }

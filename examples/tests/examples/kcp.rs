@@ -1,15 +1,8 @@
 //! What the tests of the examples for kcp share: manifests and commands as a reader has them, and the rights that are used.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use mcr_testkit::{
-    control_plane::Binaries,
     kcp::{KcpServer, KcpUser, KcpWorkspace},
     sim::{SimAuditEvent, SimRule},
     waiting::OrFail,
