@@ -20,6 +20,8 @@ pub enum ProviderKind {
     Kubeconfig,
     /// Each Cluster of Cluster API in the hub
     ClusterApi,
+    /// Each ClusterProfile of the Cluster Inventory API in the hub
+    ClusterInventory,
     /// Each kcp workspace that binds the APIExport of --slice or --export; the hub is the workspace of the endpoint slice
     Kcp,
     /// Each kind cluster in Docker, nerdctl or Podman
@@ -60,14 +62,14 @@ pub struct ClusterArgs {
 /// Flags of the providers that read Secrets of the hub.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SecretArgs {
-    /// With --provider kubeconfig or cluster-api: the namespace of the Secrets or Clusters [default: that of the hub's
-    /// context]
+    /// With --provider kubeconfig, cluster-api or cluster-inventory: the namespace of the Secrets, Clusters or
+    /// ClusterProfiles [default: that of the hub's context]
     #[arg(long, value_name = "NAMESPACE", help_heading = "Clusters")]
     pub namespace: Option<String>,
-    /// With --provider cluster-api: use the Clusters of all namespaces
+    /// With --provider cluster-api or cluster-inventory: use the Clusters or ClusterProfiles of all namespaces
     #[arg(long, conflicts_with = "namespace", help_heading = "Clusters")]
     pub all_namespaces: bool,
-    /// With --provider cluster-api: use only the Clusters that this label selector matches
+    /// With --provider cluster-api or cluster-inventory: use only those that this label selector matches
     #[arg(long, value_name = "SELECTOR", help_heading = "Clusters")]
     pub selector: Option<String>,
     /// With --provider kubeconfig: the label of the Secrets, with the value true [default:
@@ -77,9 +79,28 @@ pub struct SecretArgs {
     /// With --provider kubeconfig: the key of a Secret that has its kubeconfig [default: kubeconfig]
     #[arg(long, value_name = "KEY", help_heading = "Clusters")]
     pub kubeconfig_key: Option<String>,
-    /// With --provider kubeconfig or cluster-api: let kubeconfigs lead to this machine, as those of kind do
+    /// With --provider kubeconfig, cluster-api or cluster-inventory: let clusters lead to this machine, as those of kind do
     #[arg(long, help_heading = "Clusters")]
     pub allow_loopback: bool,
+    /// With --provider cluster-inventory: the provider file, which names a plugin for each access provider
+    #[cfg(feature = "cluster-inventory")]
+    #[arg(
+        long = "clusterprofile-provider-file",
+        value_name = "PATH",
+        value_parser = access_providers,
+        help_heading = "Clusters"
+    )]
+    pub access_providers: Option<mcr_provider_cluster_inventory::AccessProviders>,
+}
+
+#[cfg(feature = "cluster-inventory")]
+fn access_providers(
+    path: &str,
+) -> Result<
+    mcr_provider_cluster_inventory::AccessProviders,
+    mcr_provider_cluster_inventory::AccessProvidersError,
+> {
+    mcr_provider_cluster_inventory::AccessProviders::from_file(path)
 }
 
 impl ClusterArgs {
@@ -87,6 +108,13 @@ impl ClusterArgs {
     pub fn settings(&self, settings: &mut FleetSettings) {
         let addresses = AddressPolicy::default().allow_loopback(self.secrets.allow_loopback);
         settings.access_policy = AccessPolicy::default().addresses(addresses);
+        #[cfg(feature = "cluster-inventory")]
+        if let (ProviderKind::ClusterInventory, Some(providers)) =
+            (self.provider, &self.secrets.access_providers)
+        {
+            let policy = settings.access_policy.clone();
+            settings.access_policy = policy.credential_plugins(providers.plugin_policy());
+        }
     }
 
     /// The provider that was asked for.
@@ -103,6 +131,7 @@ impl ClusterArgs {
             ProviderKind::Namespace => namespace(&self.hub),
             ProviderKind::Kubeconfig => kubeconfig(&self.hub, &self.secrets).await,
             ProviderKind::ClusterApi => cluster_api(&self.hub, &self.secrets).await,
+            ProviderKind::ClusterInventory => cluster_inventory(&self.hub, &self.secrets).await,
             ProviderKind::Kcp => kcp(&self.hub, self.slice.as_deref(), self.export.as_deref()),
             ProviderKind::Kind => kind(self.prefix.as_deref()),
         }
@@ -192,6 +221,33 @@ async fn cluster_api(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn
 #[cfg(not(feature = "cluster-api"))]
 async fn cluster_api(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
     bail!("--provider cluster-api: compiled without the provider cluster-api: add --features cluster-api")
+}
+
+#[cfg(feature = "cluster-inventory")]
+async fn cluster_inventory(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    let Some(providers) = &args.access_providers else {
+        bail!("--provider cluster-inventory needs --clusterprofile-provider-file");
+    };
+    let mut builder = mcr_provider_cluster_inventory::ClusterInventoryProvider::builder()
+        .client(hub.hub()?.client().await?)
+        .access_providers(providers.clone());
+    if let Some(namespace) = &args.namespace {
+        builder = builder.namespace(namespace);
+    } else if args.all_namespaces {
+        builder = builder.all_namespaces();
+    }
+    if let Some(selector) = &args.selector {
+        builder = builder.labels(selector);
+    }
+    Ok(Box::new(builder.build()?))
+}
+
+#[cfg(not(feature = "cluster-inventory"))]
+async fn cluster_inventory(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!(
+        "--provider cluster-inventory: compiled without the provider cluster-inventory: add --features \
+         cluster-inventory"
+    )
 }
 
 #[cfg(feature = "kcp")]

@@ -11,6 +11,8 @@ mod code {
     struct Architecture;
     #[doc = include_str!("../../docs/cluster-api.md")]
     struct ClusterApi;
+    #[doc = include_str!("../../docs/cluster-inventory.md")]
+    struct ClusterInventory;
     #[doc = include_str!("../../docs/comparison.md")]
     struct Comparison;
     #[doc = include_str!("../../docs/faq.md")]
@@ -34,11 +36,13 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 5] = [
+    const WITH_LINES: [&str; 7] = [
         "README.md",
         "docs/cluster-api.md",
+        "docs/cluster-inventory.md",
         "docs/kcp.md",
         "docs/quickstart.md",
+        "docs/third-party-providers.md",
         "docs/writing-a-provider.md",
     ];
 

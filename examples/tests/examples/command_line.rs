@@ -19,6 +19,9 @@ fn every_example_explains_itself() {
         ("baseline-rbac", "--baseline"),
         #[cfg(feature = "cluster-api")]
         ("cluster-api", "--selector"),
+        #[cfg(feature = "cluster-inventory")]
+        ("cluster-inventory", "--clusterprofile-provider-file"),
+        ("fleet-health", "--by"),
         #[cfg(feature = "kcp")]
         ("kcp-apiexport", "--slice"),
         #[cfg(feature = "kcp")]

@@ -1,29 +1,20 @@
 //! What the tests of the examples for kcp share: manifests and commands as a reader has them, and the rights that are used.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use mcr_testkit::{
-    control_plane::Binaries,
     kcp::{KcpServer, KcpUser, KcpWorkspace},
     sim::{SimAuditEvent, SimRule},
     waiting::OrFail,
 };
 use serde_json::{Value, json};
 
-use crate::program::Program;
+use crate::{
+    page::{Terminal, blocks, repository},
+    program::Program,
+};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
-
-/// A file or folder of the repository.
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
-}
 
 /// The folder of an example, with its manifests.
 #[derive(Clone, Copy)]
@@ -155,70 +146,9 @@ impl Started {
     }
 }
 
-/// The blocks of commands of a page, without the programs that go on.
-pub(crate) fn blocks(page: &str) -> Vec<String> {
-    let text = fs::read_to_string(repository(page)).or_fail();
-    let blocks = text
-        .split("\n```sh\n")
-        .skip(1)
-        .map(|rest| rest.split_once("\n```").unwrap().0.to_owned());
-    blocks.filter(|block| !block.starts_with("cargo ")).collect()
-}
-
-/// Where a reader types the commands of a page: the root of the repository, beside a kcp that runs.
-pub(crate) struct Terminal {
-    pub(crate) folder: tempfile::TempDir,
-    path: std::ffi::OsString,
-}
-
-impl Terminal {
-    /// `None` without kubectl, which the log says.
-    pub(crate) fn open(server: &KcpServer, test: &str) -> Option<Self> {
-        let kubectl = Binaries::find().or_fail().folder().to_owned();
-        if !kubectl.join("kubectl").is_file() {
-            mcr_testkit::e2e::skipped(test, "there is no kubectl beside the control-plane binaries");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join(".kcp")).unwrap();
-        let admin = folder.path().join(".kcp/admin.kubeconfig");
-        fs::write(admin, server.kubeconfig("root")).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_MANIFEST_DIR"), folder.path().join("examples")).unwrap();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths([kubectl].into_iter().chain(std::env::split_paths(&path))).unwrap();
-        Some(Self { folder, path })
-    }
-
-    /// A file that the commands name.
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Types a block, and returns what it prints.
-    pub(crate) async fn run(&self, block: &str) -> String {
-        let mut shell = Command::new("sh");
-        shell
-            // One block after the other in one terminal: each sees the variables of those before.
-            .args([
-                "-euc",
-                &format!("set -a; [ ! -f env ] || . ./env\n{block}\nexport -p >env"),
-            ])
-            .current_dir(self.folder.path())
-            .env("PATH", &self.path)
-            .env("KUBECACHEDIR", self.file("cache"));
-        let output = tokio::task::spawn_blocking(move || shell.output())
-            .await
-            .unwrap()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "{block}\n{}{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-    }
+/// A terminal beside a kcp that runs. `None` without kubectl, which the log says.
+pub(crate) fn terminal(server: &KcpServer, test: &str) -> Option<Terminal> {
+    Terminal::open(test, ".kcp/admin.kubeconfig", &server.kubeconfig("root"))
 }
 
 /// What the part of kcp does that issues tokens: the user of a manifest, and its token in the Secret that waits for it.

@@ -9,7 +9,8 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, Terminal, granted},
+    kcp::{self, Example, PATIENCE, Right, Started, granted},
+    page,
     program::Program,
 };
 
@@ -148,11 +149,11 @@ fn every_manifest_is_in_a_command_of_the_page() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_page_lead_to_pages_and_away() {
     let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = Terminal::open(&server, EXAMPLE.0) else {
+    let Some(terminal) = kcp::terminal(&server, EXAMPLE.0) else {
         return;
     };
     let run = async |block: &str| terminal.run(block).await;
-    let blocks = kcp::blocks(PAGE);
+    let blocks = page::blocks(PAGE);
     let [variables, workspaces, api, consumers, kubeconfig, look, end] = blocks.as_slice() else {
         panic!("the page has other steps: {blocks:#?}")
     };

@@ -9,7 +9,8 @@ use mcr_testkit::{
 use serde_json::json;
 
 use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, Terminal, granted},
+    kcp::{self, Example, PATIENCE, Right, Started, granted},
+    page::{self, Terminal},
     program::Program,
 };
 
@@ -171,10 +172,10 @@ async fn until_kubeconfig(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_prepared_workspace() {
     let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = Terminal::open(&server, INITIALIZING.0) else {
+    let Some(terminal) = kcp::terminal(&server, INITIALIZING.0) else {
         return;
     };
-    let blocks = kcp::blocks(&readme(INITIALIZING));
+    let blocks = page::blocks(&readme(INITIALIZING));
     let [variables, workspace, of_type, kubeconfig, team, look] = blocks.as_slice() else {
         panic!("the README has other steps: {blocks:#?}")
     };
@@ -193,10 +194,10 @@ async fn the_commands_of_the_readme_lead_to_a_prepared_workspace() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_workspace_that_is_gone() {
     let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = Terminal::open(&server, TERMINATING.0) else {
+    let Some(terminal) = kcp::terminal(&server, TERMINATING.0) else {
         return;
     };
-    let blocks = kcp::blocks(&readme(TERMINATING));
+    let blocks = page::blocks(&readme(TERMINATING));
     let [variables, workspace, of_type, kubeconfig, team, delete, look] = blocks.as_slice() else {
         panic!("the README has other steps: {blocks:#?}")
     };

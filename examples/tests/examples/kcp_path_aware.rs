@@ -9,7 +9,8 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    kcp::{self, Example, PATIENCE, Right, Started, Terminal, granted},
+    kcp::{self, Example, PATIENCE, Right, Started, granted},
+    page,
     program::Program,
 };
 
@@ -113,10 +114,10 @@ fn every_manifest_is_in_a_command_of_the_readme() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_commands_of_the_readme_lead_to_a_copy() {
     let server = Kcp::builder().serve().await.or_fail();
-    let Some(terminal) = Terminal::open(&server, EXAMPLE.0) else {
+    let Some(terminal) = kcp::terminal(&server, EXAMPLE.0) else {
         return;
     };
-    let blocks = kcp::blocks(README);
+    let blocks = page::blocks(README);
     let [variables, workspaces, api, kubeconfig, consumers, look] = blocks.as_slice() else {
         panic!("the README has other steps: {blocks:#?}")
     };

@@ -4,6 +4,8 @@
 mod baseline_rbac;
 #[cfg(feature = "cluster-api")]
 mod cluster_api;
+#[cfg(feature = "cluster-inventory")]
+mod cluster_inventory;
 mod clusters;
 mod command_line;
 #[path = "../common/mod.rs"]
@@ -30,6 +32,8 @@ mod kubeconfig;
 mod local_clusters;
 #[cfg(feature = "namespace")]
 mod namespace;
+#[cfg(any(feature = "cluster-inventory", feature = "kcp"))]
+mod page;
 mod registry;
 mod sieve;
 mod sync;

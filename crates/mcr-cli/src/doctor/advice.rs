@@ -1,7 +1,7 @@
 //! Advice: the command or the action that corrects a problem of a cluster. Without I/O.
 
 use super::{
-    command::{Command, Grant},
+    command::{CLUSTERS, Command, Grant, PROFILES},
     facts::{Api, ClusterFacts, Connection, Failure, FailureKind, Origin, Right, Verdict},
     fix::Fix,
 };
@@ -16,6 +16,11 @@ pub(super) fn describe_again(origin: &Origin) -> Fix {
             "correct the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns it, which then \
              writes a new one"
         )),
+        Origin::ClusterProfile { namespace, name } => {
+            let look =
+                "look at status.accessProviders of the ClusterProfile, which its cluster manager writes";
+            Fix::action(look).and_run(describe(PROFILES, namespace, name))
+        }
         Origin::KcpAddress => Fix::action(
             "add the authorities that sign the certificates of all shards to certificate-authority-data of the hub's \
              kubeconfig: the provider connects to each endpoint with the authorities and the credentials of the hub",
@@ -117,6 +122,9 @@ pub(super) fn renew(origin: &Origin) -> Fix {
             "renew the credentials in the Secret {namespace}/{name}-kubeconfig, or delete it if a control plane provider owns \
              it, which then writes a new one unless the Cluster is paused"
         )),
+        Origin::ClusterProfile { .. } => {
+            Fix::action("renew the credentials that the plugin gives, or the Secret of the cluster")
+        }
         Origin::KcpAddress => Fix::action("renew the credentials in the kubeconfig of the hub"),
         Origin::KcpWorkspace { .. } | Origin::Other => {
             Fix::action("renew the credentials where the provider gets them from")
@@ -166,6 +174,10 @@ pub(super) fn wake(origin: &Origin) -> Option<Fix> {
         Origin::ClusterApi { namespace, name } => {
             let look = Fix::action("look at the Cluster, which says what Cluster API waits for");
             Some(look.and_run(describe_managed(namespace, name)))
+        }
+        Origin::ClusterProfile { namespace, name } => {
+            let look = Fix::action("look at the ClusterProfile, whose conditions its cluster manager writes");
+            Some(look.and_run(describe(PROFILES, namespace, name)))
         }
         Origin::KcpWorkspace {
             address,
@@ -251,7 +263,12 @@ fn create_secret(namespace: &str, name: &str, more: &'static str) -> Command {
 }
 
 fn describe_managed(namespace: &str, name: &str) -> Command {
-    Command::DescribeManagedCluster {
+    describe(CLUSTERS, namespace, name)
+}
+
+fn describe(resource: &'static str, namespace: &str, name: &str) -> Command {
+    Command::Describe {
+        resource,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     }

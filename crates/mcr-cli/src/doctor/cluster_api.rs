@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind},
     core::PartialObjectMeta,
 };
 use serde_json::Value;
@@ -14,9 +14,10 @@ use super::{
     ask::in_time,
     diagnosis_cluster_api::CLUSTER_LABEL,
     facts::{ClusterApiFacts, KubeconfigSecret, ManagedCluster},
+    hub_objects::{SHOWN, Selected, named, versions},
 };
 
-const GROUP: &str = "cluster.x-k8s.io";
+pub(super) const GROUP: &str = "cluster.x-k8s.io";
 /// The version of Clusters that is read if the hub serves it.
 const NEWEST: &str = "v1beta2";
 /// The conditions on the way to a control plane, in their order.
@@ -26,30 +27,6 @@ const STEPS: [&str; 4] = [
     "ControlPlaneAvailable",
     "ControlPlaneReady",
 ];
-/// The longest message of a condition that is shown, in characters.
-const SHOWN: usize = 200;
-
-/// The versions of Cluster API that a hub serves, the preferred one first. Empty: Cluster API is not installed.
-pub(super) async fn versions(client: &Client, limit: Duration) -> Result<Vec<String>, String> {
-    let groups = in_time(client.list_api_groups(), limit).await?;
-    let group = groups.groups.into_iter().find(|group| group.name == GROUP);
-    Ok(group.map_or_else(Vec::new, |group| {
-        let preferred = group.preferred_version.map(|preferred| preferred.version);
-        let mut versions: Vec<String> = group.versions.into_iter().map(|one| one.version).collect();
-        // The sort is stable, so the rest stays in the order of the server.
-        versions.sort_by_key(|version| Some(version) != preferred.as_ref());
-        versions
-    }))
-}
-
-/// What a provider selects.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Selected<'a> {
-    pub(super) provider: &'a str,
-    /// The namespace in which the provider looks for Clusters. `None`: all namespaces.
-    pub(super) looks_in: Option<&'a str>,
-    pub(super) selector: Option<&'a str>,
-}
 
 /// The Clusters of a name: in one namespace, or else in all namespaces, if the hub allows the list. A Secret without its
 /// Cluster counts too.
@@ -59,7 +36,7 @@ pub(super) async fn clusters(
     (namespace, name): (Option<&str>, &str),
     limit: Duration,
 ) -> Vec<ClusterApiFacts> {
-    let Ok(served) = versions(client, limit).await else {
+    let Ok(served) = versions(client, GROUP, limit).await else {
         return Vec::new();
     };
     let version = match served.iter().find(|version| *version == NEWEST) {
@@ -71,29 +48,10 @@ pub(super) async fn clusters(
     };
     let kind =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, "Cluster"), "clusters");
-    let list = async |namespace: Option<&str>, selector: Option<&str>| {
-        let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-            None => Api::all_with(client.clone(), &kind),
-        };
-        let mut named = ListParams::default().fields(&format!("metadata.name={name}"));
-        if let Some(selector) = selector {
-            named = named.labels(selector);
-        }
-        let listed = in_time(api.list(&named), limit).await;
-        listed.map(|list| list.items).unwrap_or_default()
-    };
-    let mut found = list(namespace, None).await;
-    if found.is_empty() && namespace.is_some() {
-        found = list(None, None).await;
-    }
+    let found = named(of, client, &kind, (namespace, name), limit).await;
     let mut facts = Vec::new();
-    for object in found {
+    for (object, selected) in found {
         let namespace = object.namespace().unwrap_or_default();
-        let selected = match of.selector {
-            Some(selector) => !list(Some(&namespace), Some(selector)).await.is_empty(),
-            None => true,
-        };
         facts.push(ClusterApiFacts {
             provider: of.provider.to_owned(),
             name: name.to_owned(),

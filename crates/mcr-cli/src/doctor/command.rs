@@ -4,6 +4,11 @@ use std::fmt;
 
 use crate::output::printable;
 
+/// The Clusters of Cluster API.
+pub(super) const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
+/// The ClusterProfiles of the Cluster Inventory API.
+pub(super) const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
+
 /// A command for a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
@@ -22,10 +27,11 @@ pub(super) enum Command {
         label: String,
         value: String,
     },
-    /// The Clusters of Cluster API.
-    ListManagedClusters,
-    /// A Cluster of Cluster API, with its conditions.
-    DescribeManagedCluster {
+    /// The objects of a kind, in all namespaces.
+    ListAll(&'static str),
+    /// An object, with its conditions.
+    Describe {
+        resource: &'static str,
         namespace: String,
         name: String,
     },
@@ -122,12 +128,14 @@ impl fmt::Display for Command {
                 word(name),
                 word(&format!("{label}={value}"))
             ),
-            Self::ListManagedClusters => {
-                f.write_str("kubectl get clusters.cluster.x-k8s.io --all-namespaces")
-            }
-            Self::DescribeManagedCluster { namespace, name } => write!(
+            Self::ListAll(resource) => write!(f, "kubectl get {resource} --all-namespaces"),
+            Self::Describe {
+                resource,
+                namespace,
+                name,
+            } => write!(
                 f,
-                "kubectl -n {} describe clusters.cluster.x-k8s.io {}",
+                "kubectl -n {} describe {resource} {}",
                 word(namespace),
                 word(name)
             ),

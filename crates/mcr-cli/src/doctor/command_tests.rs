@@ -29,8 +29,8 @@ fn tested(command: &Command) -> Tested {
     match command {
         Command::ListClusters | Command::CreateSecret { .. } => Tested::Parsed,
         Command::LabelSecret { .. }
-        | Command::ListManagedClusters
-        | Command::DescribeManagedCluster { .. }
+        | Command::ListAll(_)
+        | Command::Describe { .. }
         | Command::Look { .. }
         | Command::CreateNamespace(_)
         | Command::Grant(_)
@@ -60,8 +60,15 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
             label: "example.com/l".into(),
             value: "true".into(),
         },
-        Command::ListManagedClusters,
-        Command::DescribeManagedCluster {
+        Command::ListAll(CLUSTERS),
+        Command::Describe {
+            resource: CLUSTERS,
+            namespace: "fleet".into(),
+            name: "eu-1".into(),
+        },
+        Command::ListAll(PROFILES),
+        Command::Describe {
+            resource: PROFILES,
             namespace: "fleet".into(),
             name: "eu-1".into(),
         },
@@ -148,11 +155,18 @@ fn samples(server: &str, folder: &Path) -> Vec<Command> {
     samples
 }
 
-const CLUSTERS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+const CRD_OF_CLUSTERS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
     metadata: {name: clusters.cluster.x-k8s.io}, \
     spec: {group: cluster.x-k8s.io, scope: Namespaced, names: {kind: Cluster, plural: clusters}, \
     versions: [{name: v1beta2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
 const CLUSTER: &str = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, metadata: {name: eu-1}}";
+const CRD_OF_PROFILES: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, \
+    metadata: {name: clusterprofiles.multicluster.x-k8s.io, \
+    annotations: {api-approved.kubernetes.io: 'https://github.com/kubernetes/enhancements/pull/4322'}}, \
+    spec: {group: multicluster.x-k8s.io, scope: Namespaced, names: {kind: ClusterProfile, plural: clusterprofiles}, \
+    versions: [{name: v1alpha2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
+const PROFILE: &str =
+    "{apiVersion: multicluster.x-k8s.io/v1alpha2, kind: ClusterProfile, metadata: {name: eu-1}}";
 
 fn of(how: Tested, server: &str, folder: &Path) -> Vec<String> {
     let samples = samples(server, folder);
@@ -285,18 +299,29 @@ async fn each_printed_kubectl_command_runs_on_a_server() {
     let plane = ControlPlane::builder().name("printed").start().await.or_fail();
     let kubeconfig = plane.kubeconfig().replace("printed", "CONTEXT");
     std::fs::write(folder.path().join("CONTEXT.kubeconfig"), kubeconfig).unwrap();
-    std::fs::write(folder.path().join("clusters.yaml"), CLUSTERS).unwrap();
-    std::fs::write(folder.path().join("eu-1.yaml"), CLUSTER).unwrap();
+    for (name, text) in [
+        (CLUSTERS, CRD_OF_CLUSTERS),
+        (PROFILES, CRD_OF_PROFILES),
+        ("eu-1-of-clusters.cluster.x-k8s.io", CLUSTER),
+        ("eu-1-of-clusterprofiles.multicluster.x-k8s.io", PROFILE),
+    ] {
+        std::fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
+    }
     let commands = of(Tested::OnServer, &plane.url(), folder.path());
     for (number, line) in commands.into_iter().enumerate() {
         if line.contains(" label ") {
             run("kubectl -n fleet create secret generic eu-1", folder.path());
         }
-        if line.contains(" get clusters.cluster.x-k8s.io") {
-            run("kubectl create -f clusters.yaml", folder.path());
-            let established = "kubectl wait --for=condition=Established crd clusters.cluster.x-k8s.io";
-            run(established, folder.path());
-            run("kubectl create -n fleet -f eu-1.yaml", folder.path());
+        for kind in [CLUSTERS, PROFILES] {
+            if line.contains(&format!(" get {kind}")) {
+                run(&format!("kubectl create -f {kind}.yaml"), folder.path());
+                let established = format!("kubectl wait --for=condition=Established crd {kind}");
+                run(&established, folder.path());
+                run(
+                    &format!("kubectl create -n fleet -f eu-1-of-{kind}.yaml"),
+                    folder.path(),
+                );
+            }
         }
         run(&line, folder.path());
         // The namespaces are the first.

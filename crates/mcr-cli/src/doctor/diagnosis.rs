@@ -6,6 +6,7 @@ use super::{
     advice,
     command::Command,
     diagnosis_cluster_api::obstacle,
+    diagnosis_inventory::waits,
     facts::{Api, Bad, ClusterFacts, Connection, Origin, Reach, Right, Tls, Verdict, Version},
     finding::{Check, Finding},
     fix::Fix,
@@ -63,7 +64,9 @@ impl Diagnosis<'_> {
                 return;
             }
             "Suspended" => {
-                let (level, saw, fix) = match facts.cluster_api.as_ref().and_then(obstacle) {
+                let of_profile = || Some(waits(facts.profile.as_ref()?, reason));
+                let found = facts.cluster_api.as_ref().and_then(obstacle).or_else(of_profile);
+                let (level, saw, fix) = match found {
                     Some(found) => (found.level, found.saw, found.fix),
                     None => (Level::Warning, reason.to_owned(), advice::wake(&facts.origin)),
                 };
@@ -109,6 +112,14 @@ impl Diagnosis<'_> {
                     Level::Problem,
                     reason,
                     Some(advice::renew(&self.facts.origin)),
+                );
+            }
+            _ if reason.contains("exec plugin ") => {
+                self.say(
+                    Check::Credentials,
+                    Level::Problem,
+                    reason,
+                    advice::look_closer(self.facts),
                 );
             }
             "Connecting" | "Discovered" => {

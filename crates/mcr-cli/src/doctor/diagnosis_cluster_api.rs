@@ -1,7 +1,7 @@
 //! Turns facts about a Cluster of Cluster API into a finding. Without I/O.
 
 use super::{
-    command::Command,
+    command::{CLUSTERS, Command},
     facts::{ClusterApiFacts, ManagedCluster},
     fix::Fix,
 };
@@ -24,7 +24,8 @@ pub(super) fn obstacle(facts: &ClusterApiFacts) -> Option<Obstacle> {
     let found = |level, saw, fix| Some(Obstacle { level, saw, fix });
     let problem = |saw: String, fix: Fix| found(Level::Problem, saw, Some(fix));
     let describe = |action: &str| {
-        Fix::action(action).and_run(Command::DescribeManagedCluster {
+        Fix::action(action).and_run(Command::Describe {
+            resource: CLUSTERS,
             namespace: namespace.clone(),
             name: name.clone(),
         })
@@ -36,7 +37,7 @@ pub(super) fn obstacle(facts: &ClusterApiFacts) -> Option<Obstacle> {
             "there is a Secret {namespace}/{secret}, but no Cluster {namespace}/{name}; a Secret alone is no cluster"
         );
         let fix =
-            Fix::action("choose one of the Clusters that there are").and_run(Command::ListManagedClusters);
+            Fix::action("choose one of the Clusters that there are").and_run(Command::ListAll(CLUSTERS));
         return problem(saw, fix);
     };
     if let Some(wanted) = facts.looks_in.as_ref().filter(|wanted| *wanted != namespace) {

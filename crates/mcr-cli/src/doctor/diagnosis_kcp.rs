@@ -393,6 +393,7 @@ fn of_connection(
         connection: Some(connection.clone()),
         api: None,
         cluster_api: None,
+        profile: None,
         now: hub.now,
     };
     for finding in diagnose(&facts) {

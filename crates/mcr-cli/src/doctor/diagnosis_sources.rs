@@ -1,10 +1,11 @@
 //! Turns facts about providers into findings, and facts about names that no provider announces. Without I/O.
 
 use super::{
-    command::{Command, Grant},
-    diagnosis_cluster_api::obstacle,
+    command::{CLUSTERS, Command, Grant, PROFILES},
+    diagnosis_cluster_api::{Obstacle, obstacle},
+    diagnosis_inventory::absent,
     diagnosis_kcp,
-    facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, Right, SecretFact, Source},
+    facts::{Hub, HubApi, MissingFacts, ProviderFacts, Right, SecretFact, ServedHub, Source},
     finding::{Check, Finding},
     fix::Fix,
 };
@@ -37,7 +38,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
         (Some(error), _) => {
             let fix = match &facts.of {
                 Source::Engine => Some(look_at_engine(error)),
-                Source::ClusterApi(hub) if !hub.is_installed() => Some(look_at_another_hub()),
+                Source::Served(hub) if !hub.is_installed() => Some(look_at_another_hub(hub.api)),
                 Source::Kcp(hub) => diagnosis_kcp::look_at_hub(hub),
                 Source::NoHub => Some(
                     Fix::action(
@@ -83,7 +84,7 @@ pub(super) fn provider(facts: &ProviderFacts) -> Vec<Finding> {
             }
         }
         Source::Secrets(hub) => of_hub(hub, &mut say),
-        Source::ClusterApi(hub) => of_cluster_api(hub, &mut say),
+        Source::Served(hub) => of_served(hub, &mut say),
         Source::Kcp(hub) => diagnosis_kcp::hub(&facts.name, hub, &mut say),
         Source::Engine | Source::NoHub | Source::Other => {}
     }
@@ -101,9 +102,17 @@ fn look_at_engine(error: &str) -> Fix {
     }
 }
 
-/// The advice for a hub without Cluster API.
-fn look_at_another_hub() -> Fix {
-    let choose = "choose the management cluster with --hub-context or --hub-kubeconfig, or install Cluster API in this one";
+/// The advice for a hub without the API.
+fn look_at_another_hub(api: HubApi) -> Fix {
+    let choose = match api {
+        HubApi::ClusterApi => {
+            "choose the management cluster with --hub-context or --hub-kubeconfig, or install Cluster API in this one"
+        }
+        HubApi::ClusterInventory => {
+            "choose the hub of the cluster manager with --hub-context or --hub-kubeconfig, or install the CRD of ClusterProfile \
+             in this one"
+        }
+    };
     Fix::action(choose).and_run(Command::ShowContexts)
 }
 
@@ -127,7 +136,7 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
     match &facts.of {
         // The hub's own finding has the advice.
         Source::Secrets(hub) if hub.exists == Some(false) => None,
-        Source::ClusterApi(found) if found.hub.exists == Some(false) => None,
+        Source::Served(found) if found.hub.exists == Some(false) => None,
         Source::Secrets(hub) => {
             let create = Command::CreateSecret {
                 namespace: hub.namespace.clone().unwrap_or_else(|| "NAMESPACE".to_owned()),
@@ -136,12 +145,17 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
             };
             Some(create.into())
         }
-        Source::ClusterApi(found) => {
-            let elsewhere = match found.hub.namespace {
-                Some(_) => "choose another namespace with -n or -A, or look at the Clusters that there are",
-                None => "look at the Clusters that there are",
+        Source::Served(found) => {
+            let (kind, resource) = match found.api {
+                HubApi::ClusterApi => ("Clusters", CLUSTERS),
+                HubApi::ClusterInventory => ("ClusterProfiles", PROFILES),
             };
-            Some(Fix::action(elsewhere).and_run(Command::ListManagedClusters))
+            let look = format!("look at the {kind} that there are");
+            let elsewhere = match found.hub.namespace {
+                Some(_) => format!("choose another namespace with -n or -A, or {look}"),
+                None => look,
+            };
+            Some(Fix::action(elsewhere).and_run(Command::ListAll(resource)))
         }
         Source::Kcp(hub) => diagnosis_kcp::bind(hub),
         Source::Engine => Some(Command::CreateKindCluster.into()),
@@ -152,17 +166,21 @@ fn none_hint(facts: &ProviderFacts) -> Option<Fix> {
     }
 }
 
-/// The findings about a management cluster.
-fn of_cluster_api(found: &ClusterApiHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+/// The findings about a hub whose objects of an API describe clusters.
+fn of_served(found: &ServedHub, say: &mut impl FnMut(Check, Level, String, Option<Fix>)) {
+    let (group, title) = match found.api {
+        HubApi::ClusterApi => ("cluster.x-k8s.io", "Cluster API"),
+        HubApi::ClusterInventory => ("multicluster.x-k8s.io", "the Cluster Inventory API"),
+    };
     match &found.versions {
         // The error of the provider says so already. Rights on a kind that is not there say nothing.
         Ok(versions) if versions.is_empty() => return,
         Ok(versions) => {
-            let saw = format!("serves cluster.x-k8s.io in {}", versions.join(", "));
+            let saw = format!("serves {group} in {}", versions.join(", "));
             say(Check::Hub, Level::Ok, saw, None);
         }
         Err(why) => {
-            let saw = format!("it is unknown whether Cluster API is installed: {why}");
+            let saw = format!("it is unknown whether {title} is installed: {why}");
             say(Check::Hub, Level::Warning, saw, None);
         }
     }
@@ -256,25 +274,32 @@ pub(super) fn missing(facts: &MissingFacts) -> Vec<Finding> {
         let (saw, fix) = of_secret(secret);
         say(Some(&secret.provider), Level::Problem, saw, Some(fix))
     });
-    let of_clusters = facts.clusters.iter().map(|cluster| {
-        let provider = Some(cluster.provider.as_str());
-        match obstacle(cluster) {
-            Some(found) => say(provider, found.level, found.saw, found.fix),
-            None => {
-                let saw = format!(
-                    "the Cluster {}/{} and its Secret are in order, and the provider has not said so yet",
-                    cluster.namespace, cluster.name
-                );
-                say(provider, Level::Problem, saw, Some(Fix::action("repeat")))
-            }
+    let of_object = |provider: &str, found: Option<Obstacle>, in_order: String| match found {
+        Some(found) => say(Some(provider), found.level, found.saw, found.fix),
+        None => {
+            let saw = format!("{in_order}, and the provider has not said so yet");
+            say(Some(provider), Level::Problem, saw, Some(Fix::action("repeat")))
         }
+    };
+    let of_clusters = facts.clusters.iter().map(|cluster| {
+        let name = format!("{}/{}", cluster.namespace, cluster.name);
+        let in_order = format!("the Cluster {name} and its Secret are in order");
+        of_object(&cluster.provider, obstacle(cluster), in_order)
+    });
+    let of_profiles = facts.profiles.iter().map(|profile| {
+        let in_order = format!("there is a ClusterProfile {}/{}", profile.namespace, profile.name);
+        of_object(&profile.provider, absent(profile), in_order)
     });
     let of_workspaces = facts.workspaces.iter().map(|(provider, cluster)| {
         let saw = format!("this is the path of a workspace, whose cluster is named {cluster}");
         let fix = Fix::action(format!("repeat with the name {cluster}"));
         say(Some(provider), Level::Problem, saw, Some(fix))
     });
-    let of_objects: Vec<Finding> = of_secrets.chain(of_clusters).chain(of_workspaces).collect();
+    let of_objects: Vec<Finding> = of_secrets
+        .chain(of_clusters)
+        .chain(of_profiles)
+        .chain(of_workspaces)
+        .collect();
     if !of_objects.is_empty() {
         return of_objects;
     }

@@ -213,6 +213,7 @@ fn secret(namespace: &str, labelled: Option<&str>) -> MissingFacts {
         name: "eu-1".into(),
         known: vec!["us-1".into()],
         clusters: Vec::new(),
+        profiles: Vec::new(),
         workspaces: Vec::new(),
         secrets: vec![SecretFact {
             provider: "kubeconfig".into(),
@@ -271,7 +272,8 @@ fn a_name_that_nobody_knows_is_told_with_those_that_are_known() {
 
 fn management(versions: Result<&[&str], &str>) -> ProviderFacts {
     let versions = versions.map(|versions| versions.iter().map(ToString::to_string).collect());
-    facts(Source::ClusterApi(Box::new(ClusterApiHub {
+    facts(Source::Served(Box::new(ServedHub {
+        api: HubApi::ClusterApi,
         hub: hub(Some("fleet")),
         versions: versions.map_err(str::to_owned),
     })))
@@ -314,7 +316,7 @@ fn a_hub_without_cluster_api_is_told_once() {
 #[test]
 fn a_right_on_clusters_has_a_role_of_its_own() {
     let mut denied = management(Ok(&["v1beta2"]));
-    let Source::ClusterApi(found) = &mut denied.of else {
+    let Source::Served(found) = &mut denied.of else {
         panic!("it is one")
     };
     found.hub.rights[0] = Right {

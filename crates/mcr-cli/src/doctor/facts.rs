@@ -24,6 +24,8 @@ pub(super) struct ClusterFacts {
     pub(super) api: Option<Api>,
     /// The Cluster of Cluster API that describes the cluster, if it is one that waits or is broken.
     pub(super) cluster_api: Option<ClusterApiFacts>,
+    /// The ClusterProfile that describes the cluster, if it is one that waits.
+    pub(super) profile: Option<ProfileFacts>,
     pub(super) now: SystemTime,
 }
 
@@ -45,6 +47,11 @@ pub(super) enum Origin {
     },
     /// A Cluster of Cluster API.
     ClusterApi {
+        namespace: String,
+        name: String,
+    },
+    /// A ClusterProfile of the Cluster Inventory API.
+    ClusterProfile {
         namespace: String,
         name: String,
     },
@@ -173,7 +180,8 @@ pub(super) struct ProviderFacts {
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     Secrets(Box<Hub>),
-    ClusterApi(Box<ClusterApiHub>),
+    /// A hub with the Clusters of Cluster API, or with ClusterProfiles.
+    Served(Box<ServedHub>),
     Kcp(Box<KcpHub>),
     /// A hub without a usable connection.
     NoHub,
@@ -182,10 +190,10 @@ pub(super) enum Source {
     Other,
 }
 
-/// A hub with Secrets or Clusters.
+/// A hub with Secrets, Clusters or ClusterProfiles.
 #[derive(Debug, Clone)]
 pub(super) struct Hub {
-    /// The namespace of the Secrets or Clusters. `None`: all namespaces.
+    /// The namespace of the objects that describe clusters. `None`: all namespaces.
     pub(super) namespace: Option<String>,
     /// The user that the hub sees, if known.
     pub(super) user: Option<String>,
@@ -196,16 +204,24 @@ pub(super) struct Hub {
     pub(super) version: Option<Version>,
 }
 
-/// A hub with the Clusters of Cluster API.
+/// An API whose objects describe clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HubApi {
+    ClusterApi,
+    ClusterInventory,
+}
+
+/// A hub that serves such an API.
 #[derive(Debug, Clone)]
-pub(super) struct ClusterApiHub {
+pub(super) struct ServedHub {
+    pub(super) api: HubApi,
     pub(super) hub: Hub,
-    /// The versions of Cluster API that the hub serves, the preferred one first. Empty: it is not installed there.
+    /// The versions of the API that the hub serves, the preferred one first. Empty: it is not installed there.
     pub(super) versions: Result<Vec<String>, String>,
 }
 
-impl ClusterApiHub {
-    /// Whether Cluster API is installed in the hub, as far as is known.
+impl ServedHub {
+    /// Whether the API is installed in the hub, as far as is known.
     pub(super) fn is_installed(&self) -> bool {
         !matches!(&self.versions, Ok(versions) if versions.is_empty())
     }
@@ -284,6 +300,7 @@ pub(super) struct MissingFacts {
     pub(super) known: Vec<String>,
     pub(super) secrets: Vec<SecretFact>,
     pub(super) clusters: Vec<ClusterApiFacts>,
+    pub(super) profiles: Vec<ProfileFacts>,
     /// The clusters whose workspace has this name as its path: the provider and the name of each.
     pub(super) workspaces: Vec<(String, String)>,
 }
@@ -323,6 +340,34 @@ pub(super) struct ManagedCluster {
     pub(super) phase: Option<String>,
     /// The first condition on the way to a control plane that is not true, with its message.
     pub(super) waits_for: Option<String>,
+}
+
+/// A ClusterProfile of the Cluster Inventory API.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ProfileFacts {
+    pub(super) provider: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The namespace in which the provider looks for ClusterProfiles. `None`: all namespaces.
+    pub(super) looks_in: Option<String>,
+    /// Whether the label selector of the provider matches.
+    pub(super) selected: bool,
+    pub(super) deleting: bool,
+    pub(super) manager: String,
+    /// Whether the condition `ControlPlaneHealthy` is true.
+    pub(super) healthy: bool,
+    /// Why the condition `Joined` is there and not true.
+    pub(super) not_joined: Option<String>,
+    /// The access providers, as the provider sees them.
+    pub(super) offers: Vec<String>,
+    /// The deprecated `credentialProviders`, if the provider reads a version that does not show them.
+    pub(super) hidden: Vec<String>,
+    /// An older ClusterProfile of the same cluster.
+    pub(super) older: Option<String>,
+    /// Whether the flags name a provider file.
+    pub(super) has_plugins: bool,
+    /// Whether the kubeconfigs are in Secrets.
+    pub(super) by_secrets: bool,
 }
 
 /// The Secret `<cluster>-kubeconfig`.

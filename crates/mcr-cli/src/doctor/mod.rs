@@ -8,11 +8,14 @@ mod cluster_api;
 mod command;
 mod diagnosis;
 mod diagnosis_cluster_api;
+mod diagnosis_inventory;
 mod diagnosis_kcp;
 mod diagnosis_sources;
 mod facts;
 mod finding;
 mod fix;
+mod hub_objects;
+mod inventory;
 mod kcp;
 #[cfg(test)]
 mod only_finding;
@@ -31,9 +34,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     ask::GroupResource,
-    cluster_api::Selected,
     facts::{ClusterFacts, Connection, Origin},
     finding::Findings,
+    hub_objects::Selected,
     target::Target,
 };
 use crate::{
@@ -230,10 +233,19 @@ async fn cluster(
             _ => None,
         }
     };
-    let (connection, api, cluster_api) = futures::join!(connection, api, cluster_api);
+    let profile = async {
+        match &origin {
+            Origin::ClusterProfile { namespace, name } if status.state == "Suspended" => {
+                sources::profile(&status.provider, (namespace, name), options, limit).await
+            }
+            _ => None,
+        }
+    };
+    let (connection, api, cluster_api, profile) = futures::join!(connection, api, cluster_api, profile);
     ClusterFacts {
         origin,
         cluster_api,
+        profile,
         provider: status.provider.to_string(),
         state: status.state.to_owned(),
         reason: status.reason.as_deref().map(str::to_owned),
@@ -280,17 +292,16 @@ async fn origin(name: &str, status: &ClusterStatus, running: &Running, options: 
                 None => Origin::Other,
             }
         }
-        Kind::ClusterApi => {
+        Kind::ClusterApi | Kind::ClusterInventory => {
             let home = async || sources::looks_in(&options.hub().await.ok()?, options);
             let (namespace, name) = match plain.split_once('/') {
                 Some((namespace, name)) => (Some(namespace.to_owned()), name),
                 None => (home().await, plain),
             };
+            let name = name.to_owned();
             match namespace {
-                Some(namespace) => Origin::ClusterApi {
-                    namespace,
-                    name: name.to_owned(),
-                },
+                Some(namespace) if tap.kind == Kind::ClusterApi => Origin::ClusterApi { namespace, name },
+                Some(namespace) => Origin::ClusterProfile { namespace, name },
                 None => Origin::Other,
             }
         }

@@ -75,6 +75,7 @@ pub(super) fn well() -> ClusterFacts {
             namespace: None,
         }),
         cluster_api: None,
+        profile: None,
         now: now(),
     }
 }

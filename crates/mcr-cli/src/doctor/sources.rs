@@ -8,9 +8,10 @@ use mcr_core::{ClusterStatus, Provider};
 
 use super::{
     ask::{GroupResource, in_time, right, user, version},
-    cluster_api::{self, Selected},
-    facts::{ClusterApiHub, Hub, MissingFacts, ProviderFacts, SecretFact, Source},
-    kcp,
+    cluster_api,
+    facts::{Hub, HubApi, MissingFacts, ProfileFacts, ProviderFacts, SecretFact, ServedHub, Source},
+    hub_objects::{Selected, versions},
+    inventory, kcp,
 };
 use crate::{
     kubeconfigs,
@@ -47,7 +48,7 @@ pub(super) async fn providers(
             synced: false,
             clusters: 0,
             of: match linked.kind {
-                Kind::Kubeconfig | Kind::ClusterApi => Source::NoHub,
+                Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory => Source::NoHub,
                 Kind::Kcp(api) if options.flags().names_source(api) => Source::NoHub,
                 _ => Source::Other,
             },
@@ -65,10 +66,25 @@ async fn source(kind: Kind, options: &ProviderOptions, limit: Duration) -> Sourc
             Err(_) => Source::Other,
         },
         Kind::ClusterApi => match options.hub().await {
-            Ok(client) => Source::ClusterApi(Box::new(ClusterApiHub {
-                versions: cluster_api::versions(&client, limit).await,
+            Ok(client) => Source::Served(Box::new(ServedHub {
+                api: HubApi::ClusterApi,
+                versions: versions(&client, cluster_api::GROUP, limit).await,
                 hub: hub(&client, &OF_CLUSTERS, options, limit).await,
             })),
+            Err(_) => Source::Other,
+        },
+        Kind::ClusterInventory => match options.hub().await {
+            Ok(client) => {
+                let rights: &Rights = match options.flags().consumer {
+                    Some(_) => &OF_PROFILES,
+                    None => &OF_PROFILES[..1],
+                };
+                Source::Served(Box::new(ServedHub {
+                    api: HubApi::ClusterInventory,
+                    versions: versions(&client, inventory::GROUP, limit).await,
+                    hub: hub(&client, rights, options, limit).await,
+                }))
+            }
             Err(_) => Source::Other,
         },
         Kind::Kcp(api) => match kcp::hub(api, options, limit).await {
@@ -97,6 +113,11 @@ const OF_CLUSTERS: [(&str, &[&str]); 3] = [
     ("clusters.cluster.x-k8s.io", &["list", "watch"]),
     ("secrets", &["list", "watch", "get"]),
     EVENTS,
+];
+/// The second right is for kubeconfigs in Secrets.
+const OF_PROFILES: [(&str, &[&str]); 2] = [
+    ("clusterprofiles.multicluster.x-k8s.io", &["list", "watch"]),
+    ("secrets", &["list", "watch"]),
 ];
 
 async fn hub(client: &Client, used: &Rights, options: &ProviderOptions, limit: Duration) -> Hub {
@@ -139,6 +160,7 @@ pub(super) async fn missing(
         known: known.to_vec(),
         secrets: Vec::new(),
         clusters: Vec::new(),
+        profiles: Vec::new(),
         workspaces: Vec::new(),
     };
     for tap in &running.taps {
@@ -157,7 +179,10 @@ pub(super) async fn missing(
             let named = named.map(|cluster| (tap.name().to_owned(), cluster.name.to_string()));
             facts.workspaces.extend(named);
         }
-        if !matches!(tap.kind, Kind::Kubeconfig | Kind::ClusterApi) {
+        if !matches!(
+            tap.kind,
+            Kind::Kubeconfig | Kind::ClusterApi | Kind::ClusterInventory
+        ) {
             continue;
         }
         let Ok(client) = options.hub().await else { continue };
@@ -169,6 +194,13 @@ pub(super) async fn missing(
             None => (looks_in(&client, options), plain),
         };
         if !crate::values::is_subdomain(secret) {
+            continue;
+        }
+        if tap.kind == Kind::ClusterInventory {
+            let wanted = (namespace.as_deref(), secret);
+            facts
+                .profiles
+                .extend(profiles(tap.name(), wanted, options, limit).await);
             continue;
         }
         if tap.kind == Kind::ClusterApi {
@@ -196,6 +228,40 @@ pub(super) async fn missing(
         }
     }
     facts
+}
+
+/// The ClusterProfile of a cluster that the provider announces.
+pub(super) async fn profile(
+    provider: &str,
+    (namespace, name): (&str, &str),
+    options: &ProviderOptions,
+    limit: Duration,
+) -> Option<ProfileFacts> {
+    let found = profiles(provider, (Some(namespace), name), options, limit).await;
+    found.into_iter().find(|found| found.namespace == namespace)
+}
+
+async fn profiles(
+    provider: &str,
+    wanted: (Option<&str>, &str),
+    options: &ProviderOptions,
+    limit: Duration,
+) -> Vec<ProfileFacts> {
+    let Ok(client) = options.hub().await else {
+        return Vec::new();
+    };
+    let (flags, home) = (options.flags(), looks_in(&client, options));
+    let of = Selected {
+        provider,
+        looks_in: home.as_deref(),
+        selector: flags.selector.as_deref(),
+    };
+    let mut found = inventory::profiles(of, &client, wanted, limit).await;
+    for profile in &mut found {
+        profile.has_plugins = flags.has_plugins();
+        profile.by_secrets = flags.consumer.is_some();
+    }
+    found
 }
 
 /// The Secrets of a name: in the namespace of the provider, or else in all namespaces, if the hub allows the list.

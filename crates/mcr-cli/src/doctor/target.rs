@@ -126,7 +126,8 @@ fn of_kubeconfig(access: &KubeconfigAccess) -> Option<Target> {
         .and_then(|user| parsed.auth_infos.iter().find(|entry| entry.name == *user))
         .and_then(|entry| entry.auth_info.as_ref());
     let mut target = at(&cluster.server.as_deref()?.trim().parse().ok()?)?;
-    target.server_name.clone_from(&cluster.tls_server_name);
+    // An empty name is none, as for clients.
+    target.server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
     target.authority = inline_or_file(
         access,
         cluster.certificate_authority_data.as_deref(),

@@ -10,6 +10,8 @@ pub(crate) fn builtin() -> Vec<Linked> {
         kubeconfig(),
         #[cfg(feature = "cluster-api")]
         cluster_api(),
+        #[cfg(feature = "cluster-inventory")]
+        cluster_inventory(),
         #[cfg(feature = "kcp")]
         kcp(),
         #[cfg(feature = "kcp")]
@@ -58,6 +60,8 @@ fn kubeconfig() -> Linked {
                 .client(options.hub().await?)
                 .label(flags.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL), "true")
                 .key(flags.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
+                // The plugins of another provider are not for these kubeconfigs.
+                .access_policy(flags.policy())
                 // No events: the command only reads, and the controller's provider writes them.
                 .events(false);
             if let Some(namespace) = &flags.namespace {
@@ -81,8 +85,39 @@ fn cluster_api() -> Linked {
             let flags = options.flags();
             let mut builder = mcr_provider_cluster_api::ClusterApiProvider::builder()
                 .client(options.hub().await?)
+                // The plugins of another provider are not for these kubeconfigs.
+                .access_policy(flags.policy())
                 // No events: the command only reads, and the controller's provider writes them.
                 .events(false);
+            if let Some(namespace) = &flags.namespace {
+                builder = builder.namespace(namespace);
+            } else if flags.all_namespaces {
+                builder = builder.all_namespaces();
+            }
+            if let Some(selector) = &flags.selector {
+                builder = builder.labels(selector);
+            }
+            Ok(builder.build()?)
+        },
+    )
+}
+
+#[cfg(feature = "cluster-inventory")]
+fn cluster_inventory() -> Linked {
+    let about = "Each ClusterProfile of the Cluster Inventory API in the hub";
+    Linked::new(
+        "cluster-inventory",
+        about,
+        super::Kind::ClusterInventory,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let mut builder = mcr_provider_cluster_inventory::ClusterInventoryProvider::builder()
+                .client(options.hub().await?);
+            builder = match &flags.consumer {
+                Some(consumer) => builder.consumer_secrets(consumer.as_str()),
+                // Without a provider file the inventory is shown, and no cluster can be reached.
+                None => builder.access_providers(flags.access_providers.clone().unwrap_or_default()),
+            };
             if let Some(namespace) = &flags.namespace {
                 builder = builder.namespace(namespace);
             } else if flags.all_namespaces {

@@ -4,9 +4,21 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use mcr_core::{AccessPolicy, AddressPolicy};
+#[cfg(feature = "cluster-inventory")]
+use mcr_provider_cluster_inventory::{AccessProviders, AccessProvidersError};
 
 use super::KcpApi;
 use crate::values;
+
+#[cfg(feature = "cluster-inventory")]
+const CONFLICTS_WITH_CONSUMER: [&str; 1] = ["access_providers"];
+#[cfg(not(feature = "cluster-inventory"))]
+const CONFLICTS_WITH_CONSUMER: [&str; 0] = [];
+
+#[cfg(feature = "cluster-inventory")]
+fn access_providers(path: &str) -> Result<AccessProviders, AccessProvidersError> {
+    AccessProviders::from_file(path)
+}
 
 /// The clusters of a command.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -24,24 +36,39 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers cluster-api, kcp, kcp-initializing, kcp-terminating, kubeconfig,
-    /// namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the WorkspaceType
-    /// [default: that of kubectl]
+    /// The kubeconfig file of the hub, for the providers cluster-api, cluster-inventory, kcp, kcp-initializing, kcp-terminating,
+    /// kubeconfig, namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the
+    /// WorkspaceType [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) hub_context: Option<String>,
-    /// For the providers cluster-api and kubeconfig: the namespace of the Clusters or Secrets [default: that of the hub's
-    /// context]
+    /// For the providers cluster-api, cluster-inventory and kubeconfig: the namespace of the Clusters, ClusterProfiles or
+    /// Secrets [default: that of the hub's context]
     #[arg(long, short = 'n', value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// For the providers cluster-api and kubeconfig: use the Clusters or Secrets of all namespaces
+    /// For the providers cluster-api, cluster-inventory and kubeconfig: use the Clusters, ClusterProfiles or Secrets of all
+    /// namespaces
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// For the provider cluster-api: use only the Clusters that this label selector matches, such as env=prod
+    /// For the providers cluster-api and cluster-inventory: use only the Clusters or ClusterProfiles that this label
+    /// selector matches, such as env=prod
     #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) selector: Option<String>,
+    /// For the provider cluster-inventory: the provider file of the controller, which names a plugin for each access
+    /// provider; the command runs these plugins
+    #[cfg(feature = "cluster-inventory")]
+    #[arg(
+        long = "clusterprofile-provider-file",
+        value_name = "PATH",
+        value_parser = access_providers
+    )]
+    pub(crate) access_providers: Option<AccessProviders>,
+    /// For the provider cluster-inventory: take kubeconfigs from the Secrets for this consumer, in place of a provider
+    /// file; the Cluster Inventory API has deprecated these Secrets
+    #[arg(long, value_name = "NAME", conflicts_with_all = CONFLICTS_WITH_CONSUMER)]
+    pub(crate) consumer: Option<String>,
     /// For the provider kubeconfig: the label of the Secrets, whose value is true
     /// [default: sigs.k8s.io/multicluster-runtime-kubeconfig]
     #[arg(long, value_name = "LABEL")]
@@ -49,7 +76,7 @@ pub(crate) struct ClusterFlags {
     /// For the provider kubeconfig: the key of the kubeconfig in a Secret [default: kubeconfig]
     #[arg(long, value_name = "KEY")]
     pub(crate) kubeconfig_key: Option<String>,
-    /// For the providers cluster-api and kubeconfig: allow kubeconfigs with loopback addresses, such as those of kind
+    /// For the providers cluster-api, cluster-inventory and kubeconfig: allow loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
     /// For the provider kcp: the APIExportEndpointSlice of the hub whose consumers are the clusters
@@ -89,9 +116,27 @@ pub(crate) enum ReadyWhen {
 }
 
 impl ClusterFlags {
-    /// The access policy for untrusted kubeconfigs.
+    /// The access policy for untrusted kubeconfigs, which may run no plugins.
     pub(crate) fn policy(&self) -> AccessPolicy {
         AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
+    }
+
+    /// The access policy of a fleet over the chosen clusters.
+    pub(crate) fn fleet_policy(&self) -> AccessPolicy {
+        let policy = self.policy();
+        #[cfg(feature = "cluster-inventory")]
+        if let Some(providers) = &self.access_providers {
+            return policy.credential_plugins(providers.plugin_policy());
+        }
+        policy
+    }
+
+    /// Whether the flags name the plugins of access providers.
+    pub(crate) fn has_plugins(&self) -> bool {
+        #[cfg(feature = "cluster-inventory")]
+        return self.access_providers.is_some();
+        #[cfg(not(feature = "cluster-inventory"))]
+        false
     }
 
     /// Whether the flags name the object that shows workspaces by this API of kcp.

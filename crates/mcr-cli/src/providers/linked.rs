@@ -21,6 +21,7 @@ type Make =
 #[cfg_attr(
     not(all(
         feature = "cluster-api",
+        feature = "cluster-inventory",
         feature = "file",
         feature = "kcp",
         feature = "kind",
@@ -32,6 +33,7 @@ pub(crate) enum Kind {
     File,
     Kubeconfig,
     ClusterApi,
+    ClusterInventory,
     Kcp(KcpApi),
     Engine,
     Other,
@@ -116,9 +118,10 @@ impl ProviderOptions {
         self.0.options.get(key).map(String::as_str)
     }
 
-    /// The access policy for untrusted kubeconfigs. The fleet uses the same policy.
+    /// The access policy for untrusted kubeconfigs. The fleet uses the same policy. It allows the plugins of
+    /// `--clusterprofile-provider-file` and no others.
     pub fn access_policy(&self) -> AccessPolicy {
-        self.0.flags.policy()
+        self.0.flags.fleet_policy()
     }
 
     /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or else the one that kubectl would

@@ -122,7 +122,10 @@ async fn mistakes_end_with_the_code_of_mistakes() {
     user.mcr(["clusters", "--provider", "nobody"])
         .await
         .ended(2)
-        .tells("possible values: file, kubeconfig, cluster-api, kcp, kcp-initializing, kcp-terminating, kind, namespace, single");
+        .tells(
+            "possible values: file, kubeconfig, cluster-api, cluster-inventory, kcp, kcp-initializing, kcp-terminating, kind, \
+             namespace, single",
+        );
     user.mcr(["doctor", "--for", "Pods!"])
         .await
         .ended(2)

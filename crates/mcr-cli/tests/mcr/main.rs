@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cluster_api;
+mod cluster_inventory;
 mod clusters;
 mod command_line;
 mod doctor;
