@@ -27,7 +27,10 @@ mod lock;
 #[cfg(feature = "log")]
 pub mod log;
 #[cfg(feature = "sim")]
-#[cfg_attr(not(feature = "kcp"), allow(dead_code, reason = "the double of kcp is built on it"))]
+#[cfg_attr(
+    not(feature = "kcp"),
+    allow(dead_code, reason = "the double of kcp is built on it")
+)]
 pub mod sim;
 #[cfg(any(feature = "conformance", all(unix, feature = "consumers")))]
 mod suite;
