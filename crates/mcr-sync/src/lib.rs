@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod link;
+mod name;
+mod owned;
+mod plan;
+mod status;
+
+pub use link::{Link, Ownership, PREFIX, is_copied};
+pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
+pub use owned::{MAX_FIELDS_BYTES, Record, TooManyFields, Fields, merge, without_nulls};
+pub use plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step};
+pub use status::{Condition, status_difference};
