@@ -2,14 +2,19 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod desired;
+mod error;
 mod link;
 mod name;
 mod owned;
 mod plan;
+mod record;
 mod status;
 
+pub use error::{BuildError, SyncError};
 pub use link::{Link, Ownership, PREFIX, is_copied};
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
 pub use owned::{MAX_FIELDS_BYTES, Record, TooManyFields, Fields, merge, without_nulls};
 pub use plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step};
+pub use record::ABANDON;
 pub use status::{Condition, status_difference};

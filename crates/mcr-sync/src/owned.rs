@@ -104,6 +104,11 @@ impl Record {
         }
     }
 
+    /// Whether this is the record of `desired`.
+    pub fn is_of(&self, desired: &Value) -> bool {
+        self.desired == digest(desired)
+    }
+
     /// Notes the values that the server stored in place of the desired ones. They count as the desired ones from now on, so
     /// that a server that writes `1000m` as `1` is not sent `1000m` for ever.
     #[must_use]
@@ -191,7 +196,7 @@ pub fn merge(previous: Option<&Record>, desired: &Value, live: &Value) -> Option
         Change::Remove => return None,
     };
     let settled = previous.is_some_and(|record| {
-        record.desired == digest(desired)
+        record.is_of(desired)
             && record
                 .settled
                 .as_ref()
