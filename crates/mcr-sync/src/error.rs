@@ -56,6 +56,9 @@ pub enum SyncError {
         /// The error of the client.
         source: kube::Error,
     },
+    /// A target cluster has left the fleet between a read and a write. The sync tries again.
+    #[error(transparent)]
+    Cluster(#[from] mcr::ClusterNotFound),
     /// The server does not say whether an object exists.
     #[error(
         "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
@@ -84,6 +87,7 @@ impl SyncError {
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => "NoStatus",
             Self::Api { .. } => "RequestFailed",
+            Self::Cluster(_) => "ClusterAway",
             Self::NotServed(_) => "NotServed",
             Self::Unsettled(_) => "Unsettled",
         }

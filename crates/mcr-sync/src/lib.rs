@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod api;
+mod builder;
 mod desired;
 mod error;
 mod link;
@@ -9,12 +11,16 @@ mod name;
 mod owned;
 mod plan;
 mod record;
+mod reconcile;
+mod relation;
 mod status;
 
+pub use builder::Sync;
 pub use error::{BuildError, SyncError};
 pub use link::{Link, Ownership, PREFIX, is_copied};
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
 pub use owned::{MAX_FIELDS_BYTES, Record, TooManyFields, Fields, merge, without_nulls};
 pub use plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step};
 pub use record::ABANDON;
+pub use relation::TargetNamespace;
 pub use status::{Condition, status_difference};

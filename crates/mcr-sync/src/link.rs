@@ -7,17 +7,17 @@ use crate::name::SourceName;
 /// The prefix of every label, annotation and finalizer of this crate.
 pub const PREFIX: &str = "sync.mcr.dev/";
 /// A label of targets: the name of the sync that made them. Targets are watched by it.
-pub const SYNC: &str = "sync.mcr.dev/sync";
+pub(crate) const SYNC: &str = "sync.mcr.dev/sync";
 /// A label of targets: the [hash](SourceName::hash) of their source.
-pub const SOURCE: &str = "sync.mcr.dev/source";
+pub(crate) const SOURCE: &str = "sync.mcr.dev/source";
 /// An annotation of targets: the cluster of the source.
-pub const CLUSTER: &str = "sync.mcr.dev/source-cluster";
+pub(crate) const CLUSTER: &str = "sync.mcr.dev/source-cluster";
 /// An annotation of targets: the namespace of the source. Absent for a cluster-scoped source.
-pub const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
+pub(crate) const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
 /// An annotation of targets: the name of the source.
-pub const NAME: &str = "sync.mcr.dev/source-name";
+pub(crate) const NAME: &str = "sync.mcr.dev/source-name";
 /// An annotation of targets: the field paths that the sync set.
-pub const FIELDS: &str = "sync.mcr.dev/fields";
+pub(crate) const FIELDS: &str = "sync.mcr.dev/fields";
 
 type Map = BTreeMap<String, String>;
 

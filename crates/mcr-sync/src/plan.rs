@@ -198,8 +198,8 @@ fn clean<P: Ord + Clone>(observed: &Observed<P>) -> Result<Step<P>, Vec<Hold<P>>
             reason,
         });
     }
-    let has_source = observed.source != SourceState::Deleted;
-    if has_source && !gone.is_empty() {
+    // Without the finalizer the source may be gone, and Kubernetes accepts no new one while an object is being deleted.
+    if observed.finalizer && !gone.is_empty() {
         return Ok(Step::Forget(
             observed.recorded.difference(&gone).cloned().collect(),
         ));
@@ -356,6 +356,7 @@ mod tests {
         let gone = |target| {
             next_step(&Observed {
                 source: SourceState::Deleted,
+                finalizer: false,
                 ..observed(&[1], &[], &[(1, target)])
             })
         };
