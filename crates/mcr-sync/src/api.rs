@@ -83,7 +83,10 @@ impl Remote {
         if let (Err(kube::Error::Api(status)), Some(namespace), true) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
-            && status.details.as_ref().is_some_and(|details| details.name == **namespace)
+            && status
+                .details
+                .as_ref()
+                .is_some_and(|details| details.name == **namespace)
         {
             self.create_namespace(namespace).await?;
             answer = self.api.create(&post, &object).await;
@@ -98,7 +101,10 @@ impl Remote {
     async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
-        match namespaces.create(&PostParams::default(), &DynamicObject::new(name, &resource)).await {
+        match namespaces
+            .create(&PostParams::default(), &DynamicObject::new(name, &resource))
+            .await
+        {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             Err(source) => Err(SyncError::Api {
@@ -111,7 +117,10 @@ impl Remote {
 
     /// Sends a merge patch that names the version which was read.
     pub(crate) async fn patch(&self, patch: Value) -> Result<Written, SyncError> {
-        let answer = self.api.patch(self.name(), &PatchParams::default(), &Patch::Merge(patch)).await;
+        let answer = self
+            .api
+            .patch(self.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await;
         self.written("update", answer)
     }
 
@@ -132,7 +141,9 @@ impl Remote {
     fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
         match answer {
             Ok(object) => Ok(Written::Done(Box::new(object))),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(Written::Outdated),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(Written::Outdated)
+            }
             Err(error) => Err(self.failed(verb)(error)),
         }
     }

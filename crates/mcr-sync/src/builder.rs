@@ -154,7 +154,10 @@ where
     /// The fields that the function sets are owned by the sync: changes of them are reverted, and a field that the function
     /// no longer sets is removed. Other fields of the target are not touched. An error is reported, and the function is called
     /// again when the source changes.
-    pub fn project<E>(mut self, project: impl Fn(&S) -> Result<T, E> + Send + std::marker::Sync + 'static) -> Self
+    pub fn project<E>(
+        mut self,
+        project: impl Fn(&S) -> Result<T, E> + Send + std::marker::Sync + 'static,
+    ) -> Self
     where
         E: Into<BoxError>,
     {

@@ -118,7 +118,10 @@ mod tests {
         let fields: Vec<_> = desired.as_object().unwrap().keys().collect();
         assert_eq!(fields, ["metadata", "spec"]);
         let labels = &desired["metadata"]["labels"];
-        assert_eq!((&labels["team"], &labels["kcp.io/x"]), (&json!("a"), &Value::Null));
+        assert_eq!(
+            (&labels["team"], &labels["kcp.io/x"]),
+            (&json!("a"), &Value::Null)
+        );
         assert_eq!(desired["metadata"]["annotations"].as_object().unwrap().len(), 2);
         assert_eq!(desired["metadata"].as_object().unwrap().len(), 2);
         assert_eq!(ownership(&desired, &LINK), Ownership::Ours);
@@ -134,7 +137,10 @@ mod tests {
         assert_eq!(patch["metadata"]["labels"]["sync.mcr.dev/sync"], "dbs");
         live = to_create(&desired).unwrap();
         live["metadata"]["annotations"][link::FIELDS] = "{".into();
-        assert!(to_patch(&desired, &live).unwrap().is_some(), "the record is mended");
+        assert!(
+            to_patch(&desired, &live).unwrap().is_some(),
+            "the record is mended"
+        );
     }
 
     #[test]
@@ -155,7 +161,8 @@ mod tests {
         stored["spec"]["size"] = "1".into();
         let note = to_settle(&desired, &stored).unwrap().unwrap();
         assert_eq!(note["spec"], Value::Null);
-        stored["metadata"]["annotations"][link::FIELDS] = note["metadata"]["annotations"][link::FIELDS].clone();
+        stored["metadata"]["annotations"][link::FIELDS] =
+            note["metadata"]["annotations"][link::FIELDS].clone();
         assert_eq!(to_patch(&desired, &stored), Ok(None));
         assert_eq!(to_settle(&desired, &stored), Ok(None));
     }

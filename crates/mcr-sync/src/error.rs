@@ -9,7 +9,9 @@ use crate::{name::NameError, owned::TooManyFields};
 #[non_exhaustive]
 pub enum BuildError {
     /// The name is not usable as a label and as a part of a finalizer.
-    #[error("the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends")]
+    #[error(
+        "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
     Name(String),
     /// Nothing says in which clusters the targets shall be.
     #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]

@@ -10,8 +10,8 @@ mod link;
 mod name;
 mod owned;
 mod plan;
-mod record;
 mod reconcile;
+mod record;
 mod relation;
 mod status;
 
@@ -19,7 +19,7 @@ pub use builder::Sync;
 pub use error::{BuildError, SyncError};
 pub use link::{Link, Ownership, PREFIX, is_copied};
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
-pub use owned::{MAX_FIELDS_BYTES, Record, TooManyFields, Fields, merge, without_nulls};
+pub use owned::{Fields, MAX_FIELDS_BYTES, Record, TooManyFields, merge, without_nulls};
 pub use plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step};
 pub use record::ABANDON;
 pub use relation::TargetNamespace;

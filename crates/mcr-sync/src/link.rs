@@ -50,7 +50,11 @@ impl<'a> Link<'a> {
         let mut annotations: Map = [(CLUSTER, self.source.cluster), (NAME, self.source.name)]
             .map(entry)
             .into();
-        annotations.extend(self.source.namespace.map(|namespace| entry((NAMESPACE, namespace))));
+        annotations.extend(
+            self.source
+                .namespace
+                .map(|namespace| entry((NAMESPACE, namespace))),
+        );
         (labels.into(), annotations)
     }
 

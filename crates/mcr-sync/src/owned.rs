@@ -50,9 +50,7 @@ impl Fields {
         match (self, value) {
             (Self::Object(fields), Value::Object(values)) => {
                 let selected = fields.iter().filter_map(|(key, fields)| {
-                    values
-                        .get(key)
-                        .map(|value| (key.clone(), fields.select(value)))
+                    values.get(key).map(|value| (key.clone(), fields.select(value)))
                 });
                 Value::Object(selected.collect())
             }
@@ -324,7 +322,8 @@ mod tests {
     }
 
     fn object() -> impl Strategy<Value = Value> {
-        prop::collection::btree_map("[a-c]", tree(), 0..3).prop_map(|map| Value::Object(map.into_iter().collect()))
+        prop::collection::btree_map("[a-c]", tree(), 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
     }
 
     proptest! {

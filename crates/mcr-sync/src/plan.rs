@@ -301,7 +301,9 @@ mod tests {
             TargetState::Foreign { adoptable: false },
             DELETING,
         ] {
-            assert!(matches!(step(&[1, 2], &[2], &[(1, FINE), (2, new)]), Step::Rest(holds) if holds.len() == 1));
+            assert!(
+                matches!(step(&[1, 2], &[2], &[(1, FINE), (2, new)]), Step::Rest(holds) if holds.len() == 1)
+            );
         }
         assert_eq!(
             step(&[1, 2], &[2], &[(1, FINE), (2, TargetState::Absent)]),
@@ -324,7 +326,10 @@ mod tests {
         assert_eq!(with(TargetState::Absent, FINE), Step::Delete(2));
         assert_eq!(with(TargetState::Absent, DELETING), Step::Forget([2].into()));
         assert_eq!(with(TargetState::Away, FINE), Step::Delete(2));
-        assert_eq!(with(TargetState::Away, TargetState::Abandoned), Step::Forget([1].into()));
+        assert_eq!(
+            with(TargetState::Away, TargetState::Abandoned),
+            Step::Forget([1].into())
+        );
         assert_eq!(
             ending(observed(&[1], &[], &[(1, TargetState::Away)])),
             holds(&[(1, HoldReason::Away)])

@@ -136,7 +136,10 @@ where
     }
 
     fn meta(&self) -> kube::core::ObjectMeta {
-        self.source.as_ref().map(|source| source.metadata.clone()).unwrap_or_default()
+        self.source
+            .as_ref()
+            .map(|source| source.metadata.clone())
+            .unwrap_or_default()
     }
 
     /// Looks at the source and at all its places.
@@ -164,7 +167,10 @@ where
         for place in recorded.union(&wanted) {
             let found = self.find(place).await?;
             let is_wanted = wanted.contains(place);
-            targets.insert(place.clone(), self.state_of(place, found.as_ref(), is_wanted, desired.as_ref())?);
+            targets.insert(
+                place.clone(),
+                self.state_of(place, found.as_ref(), is_wanted, desired.as_ref())?,
+            );
             if let Some(Some(object)) = found {
                 objects.insert(place.clone(), object);
             }
@@ -239,18 +245,28 @@ where
         let is_over = waited
             .zip(self.relation.abandon_after)
             .is_some_and(|(waited, limit)| waited >= limit);
-        is_over || self.source.as_ref().is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
+        is_over
+            || self
+                .source
+                .as_ref()
+                .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
     }
 
     /// Asks the servers about all that the step depends on. Returns whether anything was asked.
-    async fn confirm(&mut self, step: &Step<RequestKey>, observed: &Observed<RequestKey>) -> Result<bool, SyncError> {
+    async fn confirm(
+        &mut self,
+        step: &Step<RequestKey>,
+        observed: &Observed<RequestKey>,
+    ) -> Result<bool, SyncError> {
         let mut asked = false;
         if !self.confirmed {
             self.source = self.refreshed().await?;
             (self.confirmed, asked) = (true, true);
         }
         let places: Vec<&RequestKey> = match step {
-            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![place],
+            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
+                vec![place]
+            }
             Step::Forget(kept) => observed.recorded.difference(kept).collect(),
             Step::Release => observed.recorded.iter().collect(),
             Step::Claim(_) | Step::Rest(_) => Vec::new(),
@@ -274,7 +290,11 @@ where
     }
 
     fn own(&self) -> Remote {
-        Remote::new(&self.request.cluster, &self.relation.source, &self.request.key.object)
+        Remote::new(
+            &self.request.cluster,
+            &self.relation.source,
+            &self.request.key.object,
+        )
     }
 
     fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
@@ -288,9 +308,13 @@ where
             Step::Claim(places) | Step::Forget(places) => self.write_record(Some(&places)).await,
             Step::Release => self.write_record(None).await,
             Step::Create(place) => {
-                let Some(desired) = &look.desired else { return Ok(()) };
+                let Some(desired) = &look.desired else {
+                    return Ok(());
+                };
                 let remote = self.remote(&place)?;
-                let written = remote.create(desired::to_create(desired)?, self.relation.create_namespaces).await?;
+                let written = remote
+                    .create(desired::to_create(desired)?, self.relation.create_namespaces)
+                    .await?;
                 self.settle(place, remote, desired, written).await
             }
             Step::Adopt(place) | Step::Update(place) => {
@@ -305,7 +329,9 @@ where
                 self.settle(place, remote, desired, written).await
             }
             Step::Delete(place) => {
-                let Some(object) = look.objects.get(&place) else { return Ok(()) };
+                let Some(object) = look.objects.get(&place) else {
+                    return Ok(());
+                };
                 let remote = self.remote(&place)?;
                 remote.delete(object).await?;
                 self.live.insert(place, remote.get().await?);
@@ -356,7 +382,8 @@ where
             return Ok(());
         }
         let live = value(source);
-        let is_synced = |typed: &S| source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed);
+        let is_synced =
+            |typed: &S| source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed);
         if !record::has_finalizer(&relation.name, &source.metadata)
             && !decode("decoding", live.clone()).is_ok_and(|typed: S| is_synced(&typed))
         {
@@ -368,9 +395,9 @@ where
             && !targets.is_empty()
         {
             let typed: S = decode("decoding", live.clone())?;
-            let decoded = targets
-                .iter()
-                .map(|(cluster, object)| Ok((cluster.clone(), decode("decoding of a target", value(object))?)));
+            let decoded = targets.iter().map(|(cluster, object)| {
+                Ok((cluster.clone(), decode("decoding of a target", value(object))?))
+            });
             let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
             let function = "status";
             wanted = status(&typed, &targets).map_err(|source| SyncError::Function { function, source })?;
@@ -415,9 +442,13 @@ fn told(hold: &Hold<RequestKey>) -> String {
     let RequestKey { cluster, object } = &hold.place;
     match hold.reason {
         HoldReason::Away => format!("cluster {cluster} is away, so the state of {object} there is not known"),
-        HoldReason::Deleting => format!("{object} in cluster {cluster} is being deleted and waits for its finalizers"),
+        HoldReason::Deleting => {
+            format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
+        }
         HoldReason::Foreign => {
-            format!("{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption")
+            format!(
+                "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
+            )
         }
     }
 }

@@ -84,9 +84,12 @@ mod tests {
             RequestKey::new(cluster.clone(), ObjectKey::namespaced("shop", "db")),
             RequestKey::new(cluster, ObjectKey::cluster_scoped("db")),
         ]);
-        let mut source = DynamicObject::new("x", &kube::core::ApiResource::erase::<kube::core::DynamicObject>(
-            &kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap")),
-        ));
+        let mut source = DynamicObject::new(
+            "x",
+            &kube::core::ApiResource::erase::<kube::core::DynamicObject>(&kube::core::ApiResource::from_gvk(
+                &kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap"),
+            )),
+        );
         source.metadata.finalizers = Some(vec!["theirs".into()]);
         let written = patch("dbs", &source, Some(&places));
         let claimed = meta(written["metadata"].clone());
@@ -96,12 +99,16 @@ mod tests {
         source.metadata.finalizers = claimed.finalizers.clone();
         let released = patch("dbs", &source, None);
         assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
-        assert_eq!(released["metadata"]["annotations"], json!({"sync.mcr.dev/placed.dbs": null}));
+        assert_eq!(
+            released["metadata"]["annotations"],
+            json!({"sync.mcr.dev/placed.dbs": null})
+        );
     }
 
     #[test]
     fn a_damaged_record_is_empty_and_clusters_are_abandoned_by_name() {
-        let damaged = meta(json!({"annotations": {"sync.mcr.dev/placed.dbs": "[", "sync.mcr.dev/abandon": "a, b"}}));
+        let damaged =
+            meta(json!({"annotations": {"sync.mcr.dev/placed.dbs": "[", "sync.mcr.dev/abandon": "a, b"}}));
         assert!(places("dbs", &damaged).is_empty());
         assert!(is_abandoned(&damaged, "b") && !is_abandoned(&damaged, "c"));
     }

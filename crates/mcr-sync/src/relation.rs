@@ -77,7 +77,8 @@ where
     /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
     pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> bool {
         let labels = object.metadata.labels.as_ref();
-        let is_target = labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
+        let is_target =
+            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
         !is_target && self.filter.as_ref().is_none_or(|filter| filter(typed))
     }
 
@@ -100,12 +101,17 @@ where
             (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
         };
         let clusters = (self.place)(typed, cluster, fleet).into_iter();
-        Ok(clusters.map(|cluster| RequestKey::new(cluster, object.clone())).collect())
+        Ok(clusters
+            .map(|cluster| RequestKey::new(cluster, object.clone()))
+            .collect())
     }
 
     /// The projected object.
     pub(crate) fn projected(&self, typed: &S) -> Result<Value, SyncError> {
-        let failed = |source| SyncError::Function { function: "projection", source };
+        let failed = |source| SyncError::Function {
+            function: "projection",
+            source,
+        };
         let target = (self.project)(typed).map_err(failed)?;
         serde_json::to_value(target).map_err(|error| failed(error.into()))
     }

@@ -86,9 +86,7 @@ impl Condition {
     pub fn among(&self, live: Option<&Value>, now: &str) -> Value {
         let mut list: Vec<Value> = live.and_then(Value::as_array).cloned().unwrap_or_default();
         let status = if self.status { "True" } else { "False" };
-        let at = list
-            .iter()
-            .position(|condition| condition["type"] == *self.kind);
+        let at = list.iter().position(|condition| condition["type"] == *self.kind);
         let kept = at
             .map(|at| &list[at])
             .filter(|old| old["status"] == status)

@@ -178,9 +178,9 @@ impl Model {
                 self.targets.remove(&place);
                 self.foreign.remove(&place);
             }
-            // Somebody takes the name.
+            // Somebody takes the name, of a target too.
             8 => {
-                if !self.targets.contains_key(&place) {
+                if self.targets.get(&place).is_none_or(|target| target.ours) {
                     let target = Target {
                         version,
                         ours: false,
@@ -217,17 +217,26 @@ impl Model {
         let away = self.away.clone();
         self.seen_targets.retain(|place, _| away.contains(&place.0));
         let listed = self.targets.iter().filter(|(place, _)| !away.contains(&place.0));
-        self.seen_targets.extend(listed.map(|(place, target)| (*place, target.clone())));
+        self.seen_targets
+            .extend(listed.map(|(place, target)| (*place, target.clone())));
     }
 
     fn vanish(&mut self, at: usize) {
-        if self.sources.get(&at).is_some_and(|source| source.deleting && !source.finalizer) {
+        if self
+            .sources
+            .get(&at)
+            .is_some_and(|source| source.deleting && !source.finalizer)
+        {
             self.sources.remove(&at);
         }
     }
 
     fn finish(&mut self, place: Place) {
-        if self.targets.get(&place).is_some_and(|target| target.deleting && !target.blocked) {
+        if self
+            .targets
+            .get(&place)
+            .is_some_and(|target| target.deleting && !target.blocked)
+        {
             self.targets.remove(&place);
         }
     }
@@ -253,8 +262,13 @@ impl Model {
 
     fn look(&self, at: usize, sight: &Sight) -> Observed<u8> {
         let source = sight.source.clone();
-        let recorded = source.as_ref().map(|source| source.recorded.clone()).unwrap_or_default();
-        let is_live = source.as_ref().is_some_and(|source| source.selected && !source.deleting);
+        let recorded = source
+            .as_ref()
+            .map(|source| source.recorded.clone())
+            .unwrap_or_default();
+        let is_live = source
+            .as_ref()
+            .is_some_and(|source| source.selected && !source.deleting);
         let wanted = source
             .as_ref()
             .filter(|_| is_live)
@@ -300,9 +314,14 @@ impl Model {
                 early.map_or(step, |place| Step::Create(*place))
             }
             (Step::Delete(_), Some(Bug::ReleaseEarly)) if observed.wanted.is_empty() => Step::Release,
-            (Step::Delete(place), Some(Bug::ForgetEarly)) => {
-                Step::Forget(observed.recorded.iter().copied().filter(|other| other != place).collect())
-            }
+            (Step::Delete(place), Some(Bug::ForgetEarly)) => Step::Forget(
+                observed
+                    .recorded
+                    .iter()
+                    .copied()
+                    .filter(|other| other != place)
+                    .collect(),
+            ),
             (Step::Delete(_), Some(Bug::NoCleanUp)) => Step::Rest(Vec::new()),
             _ => step,
         }
@@ -326,7 +345,9 @@ impl Model {
             return false;
         }
         let places: Vec<u8> = match &step {
-            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => vec![*place],
+            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
+                vec![*place]
+            }
             Step::Forget(kept) => observed.recorded.difference(kept).copied().collect(),
             Step::Release => observed.recorded.iter().copied().collect(),
             _ => Vec::new(),
@@ -336,15 +357,27 @@ impl Model {
         if asks_away && !self.has(Bug::AwayIsAbsent) {
             return true;
         }
-        let unasked: Vec<u8> = places.iter().copied().filter(|place| !sight.live.contains_key(place)).collect();
+        let unasked: Vec<u8> = places
+            .iter()
+            .copied()
+            .filter(|place| !sight.live.contains_key(place))
+            .collect();
         if (!sight.confirmed || !unasked.is_empty()) && !self.has(Bug::NoConfirmation) {
             if !sight.confirmed {
                 let uid = sight.source.as_ref().map(|source| source.uid);
-                sight.source = self.sources.get(&at).filter(|found| Some(found.uid) == uid).cloned();
+                sight.source = self
+                    .sources
+                    .get(&at)
+                    .filter(|found| Some(found.uid) == uid)
+                    .cloned();
                 sight.confirmed = true;
             }
             for place in unasked {
-                let found = self.targets.get(&(place, at)).cloned().filter(|_| !self.away.contains(&place));
+                let found = self
+                    .targets
+                    .get(&(place, at))
+                    .cloned()
+                    .filter(|_| !self.away.contains(&place));
                 sight.live.insert(place, found);
             }
         } else if !asks_away || matches!(step, Step::Forget(_) | Step::Release) {
@@ -372,18 +405,32 @@ impl Model {
                 sight.live.insert(place, Some(stored.clone()));
             }
             Step::Adopt(place) | Step::Update(place) => {
-                let known = sight.live.get(&place).cloned().flatten().map(|target| target.version);
+                let known = sight
+                    .live
+                    .get(&place)
+                    .cloned()
+                    .flatten()
+                    .map(|target| target.version);
                 let blind = self.has(Bug::BlindPatch);
                 if let Some(stored) = self.targets.get_mut(&(place, at))
                     && (Some(stored.version) == known || blind)
                 {
                     let (deleting, blocked) = (stored.deleting, stored.blocked);
-                    *stored = Target { deleting, blocked, ..fresh };
+                    *stored = Target {
+                        deleting,
+                        blocked,
+                        ..fresh
+                    };
                 }
                 sight.live.insert(place, self.targets.get(&(place, at)).cloned());
             }
             Step::Delete(place) => {
-                let known = sight.live.get(&place).cloned().flatten().map(|target| target.version);
+                let known = sight
+                    .live
+                    .get(&place)
+                    .cloned()
+                    .flatten()
+                    .map(|target| target.version);
                 let blind = self.has(Bug::BlindDelete);
                 if let Some(stored) = self.targets.get_mut(&(place, at))
                     && (Some(stored.version) == known || blind)
@@ -425,7 +472,10 @@ impl Model {
         }
         for _ in 0..200 {
             self.deliver();
-            let acted: Vec<bool> = (0..SOURCES).map(|at| self.reconcile(at)).collect();
+            // The end of a reconcile that began before the last change is not the last one.
+            let acted: Vec<bool> = (0..SOURCES)
+                .map(|at| self.running.contains_key(&at) | self.reconcile(at))
+                .collect();
             self.check()?;
             if !acted.contains(&true) {
                 return self.agree();
@@ -443,7 +493,8 @@ impl Model {
             let live = source.filter(|source| source.selected);
             let is_taken = |cluster: u8| self.foreign.contains_key(&(cluster, at));
             // A name that is taken keeps the former target in its place.
-            let is_held = live.is_some_and(|source| source.placement.iter().any(|cluster| is_taken(*cluster)));
+            let is_held =
+                live.is_some_and(|source| source.placement.iter().any(|cluster| is_taken(*cluster)));
             for cluster in (0..CLUSTERS).filter(|cluster| !is_taken(*cluster)) {
                 let found = self.targets.get(&(cluster, at));
                 let wanted = live.filter(|source| source.placement.contains(&cluster));
@@ -483,6 +534,9 @@ fn sync_model_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_object
 
 #[test]
 fn sync_model_finds_each_planted_bug() {
-    let missed: Vec<Bug> = BUGS.into_iter().filter(|bug| play(Some(*bug), 50_000).is_none()).collect();
+    let missed: Vec<Bug> = BUGS
+        .into_iter()
+        .filter(|bug| play(Some(*bug), 50_000).is_none())
+        .collect();
     assert!(missed.is_empty(), "{missed:?}");
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{BuildError, SourceName, Sync, hashed};
@@ -55,7 +55,12 @@ impl World {
     fn start<S, T>(&mut self, sync: Sync<S, T>)
     where
         S: kube::Resource + serde::de::DeserializeOwned + Send + std::marker::Sync + 'static,
-        T: kube::Resource + serde::de::DeserializeOwned + serde::Serialize + Send + std::marker::Sync + 'static,
+        T: kube::Resource
+            + serde::de::DeserializeOwned
+            + serde::Serialize
+            + Send
+            + std::marker::Sync
+            + 'static,
     {
         let provider = ClustersProvider::new();
         self.clusters = provider.handle();
@@ -67,8 +72,15 @@ impl World {
         ] {
             self.clusters.add(spec(cluster, role));
         }
-        let controller = sync.from(ClusterSelector::label("role", "source")).build().unwrap();
-        let manager = Manager::builder().provider(provider).controller(controller).build().unwrap();
+        let controller = sync
+            .from(ClusterSelector::label("role", "source"))
+            .build()
+            .unwrap();
+        let manager = Manager::builder()
+            .provider(provider)
+            .controller(controller)
+            .build()
+            .unwrap();
         self.running = Some(Background::start(|stop| manager.run_until(stop)));
     }
 
@@ -96,12 +108,18 @@ fn target(cluster: &SimCluster, source: &SimCluster, name: &str) -> Option<Value
 
 async fn data(cluster: &SimCluster, source: &SimCluster, name: &str, wanted: Value) -> Value {
     let what = format!("{name} of {} in {} with {wanted}", source.name(), cluster.name());
-    eventually(LIMIT, what, || target(cluster, source, name).filter(|found| found["data"] == wanted)).await
+    eventually(LIMIT, what, || {
+        target(cluster, source, name).filter(|found| found["data"] == wanted)
+    })
+    .await
 }
 
 async fn gone(cluster: &SimCluster, key: &str) {
     let what = format!("{key} is gone from {}", cluster.name());
-    eventually(LIMIT, what, || cluster.get("configmaps", key).is_none().then_some(())).await;
+    eventually(LIMIT, what, || {
+        cluster.get("configmaps", key).is_none().then_some(())
+    })
+    .await;
 }
 
 fn writes(cluster: &SimCluster) -> usize {
@@ -138,17 +156,38 @@ async fn sync_names_of_two_source_clusters_do_not_collide_and_each_follows_its_s
 #[tokio::test]
 async fn sync_spec_down_repairs_drift_removes_what_it_owned_and_keeps_the_fields_of_others() {
     let mut world = World::new();
-    world.team_a.create(map("db", json!({"size": "1", "old": "x"}))).unwrap();
+    world
+        .team_a
+        .create(map("db", json!({"size": "1", "old": "x"})))
+        .unwrap();
     world.start(to_berlin());
-    let mut live = data(&world.berlin, &world.team_a, "db", json!({"size": "1", "old": "x"})).await;
+    let mut live = data(
+        &world.berlin,
+        &world.team_a,
+        "db",
+        json!({"size": "1", "old": "x"}),
+    )
+    .await;
     live["data"] = json!({"size": "drift", "old": "x", "theirs": "kept"});
     live["metadata"]["labels"]["theirs"] = "kept".into();
     world.berlin.update(live).unwrap();
-    data(&world.berlin, &world.team_a, "db", json!({"size": "1", "old": "x", "theirs": "kept"})).await;
+    data(
+        &world.berlin,
+        &world.team_a,
+        "db",
+        json!({"size": "1", "old": "x", "theirs": "kept"}),
+    )
+    .await;
     let mut source = world.team_a.get("configmaps", "default/db").unwrap();
     source["data"] = json!({"size": "2"});
     world.team_a.update(source).unwrap();
-    let live = data(&world.berlin, &world.team_a, "db", json!({"size": "2", "theirs": "kept"})).await;
+    let live = data(
+        &world.berlin,
+        &world.team_a,
+        "db",
+        json!({"size": "2", "theirs": "kept"}),
+    )
+    .await;
     assert_eq!(live["metadata"]["labels"]["theirs"], "kept");
     // A target that is deleted is made again.
     world.berlin.delete("configmaps", &key("team-a", "db")).unwrap();
@@ -161,15 +200,30 @@ async fn sync_object_of_somebody_else_is_not_touched_unless_the_rule_allows_it()
     for adopted in [false, true] {
         let mut world = World::new();
         let taken = key("team-a", "db").replace("default/", "");
-        world.berlin.create(map(&taken, json!({"size": "theirs", "more": "x"}))).unwrap();
+        world
+            .berlin
+            .create(map(&taken, json!({"size": "theirs", "more": "x"})))
+            .unwrap();
         let before = target(&world.berlin, &world.team_a, "db");
         world.team_a.create(map("db", json!({"size": "1"}))).unwrap();
         world.start(to_berlin().adopt(move |_| adopted));
         if adopted {
-            data(&world.berlin, &world.team_a, "db", json!({"size": "1", "more": "x"})).await;
+            data(
+                &world.berlin,
+                &world.team_a,
+                "db",
+                json!({"size": "1", "more": "x"}),
+            )
+            .await;
         } else {
             // The sync has looked at the object. The deletion of the source that follows must not reach it either.
-            let is_read = || world.berlin.audit().count(|event| event.verb == "get" && event.name == taken) > 0;
+            let is_read = || {
+                world
+                    .berlin
+                    .audit()
+                    .count(|event| event.verb == "get" && event.name == taken)
+                    > 0
+            };
             eventually(LIMIT, "a look at the object", || is_read().then_some(())).await;
             world.team_a.delete("configmaps", "default/db").unwrap();
             gone(&world.team_a, "default/db").await;
@@ -183,11 +237,20 @@ async fn sync_object_of_somebody_else_is_not_touched_unless_the_rule_allows_it()
 async fn sync_restart_writes_nothing_and_finds_what_happened_meanwhile() {
     let mut world = World::new();
     for at in 0..10 {
-        world.team_a.create(map(&format!("db-{at}"), json!({"size": "1"}))).unwrap();
+        world
+            .team_a
+            .create(map(&format!("db-{at}"), json!({"size": "1"})))
+            .unwrap();
     }
     world.start(to_berlin());
     for at in 0..10 {
-        data(&world.berlin, &world.team_a, &format!("db-{at}"), json!({"size": "1"})).await;
+        data(
+            &world.berlin,
+            &world.team_a,
+            &format!("db-{at}"),
+            json!({"size": "1"}),
+        )
+        .await;
     }
     world.stop().await;
     let before = (writes(&world.team_a), writes(&world.berlin));
@@ -196,14 +259,21 @@ async fn sync_restart_writes_nothing_and_finds_what_happened_meanwhile() {
     data(&world.berlin, &world.team_a, "last", json!({"size": "1"})).await;
     world.stop().await;
     let after = (writes(&world.team_a), writes(&world.berlin));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1), "the record and the target of `last`");
+    assert_eq!(
+        (after.0 - before.0, after.1 - before.1),
+        (1, 1),
+        "the record and the target of `last`"
+    );
 
     // A deletion while the program does not run waits for it.
     world.team_a.delete("configmaps", "default/last").unwrap();
     assert!(world.team_a.get("configmaps", "default/last").is_some());
     world.start(to_berlin());
     gone(&world.team_a, "default/last").await;
-    assert!(target(&world.berlin, &world.team_a, "last").is_none(), "the target goes first");
+    assert!(
+        target(&world.berlin, &world.team_a, "last").is_none(),
+        "the target goes first"
+    );
     world.stop().await;
 }
 
@@ -234,17 +304,26 @@ async fn sync_target_cluster_that_is_away_holds_the_source_until_it_is_back_or_a
     }
     world.clusters.remove("berlin");
     for source in ["db", "lost"] {
-        world.team_a.delete("configmaps", &format!("default/{source}")).unwrap();
+        world
+            .team_a
+            .delete("configmaps", &format!("default/{source}"))
+            .unwrap();
     }
     let mut lost = world.team_a.get("configmaps", "default/lost").unwrap();
     lost["metadata"]["annotations"][mcr_sync::ABANDON] = "berlin".into();
     world.team_a.update(lost).unwrap();
     gone(&world.team_a, "default/lost").await;
-    assert!(world.team_a.get("configmaps", "default/db").is_some(), "it waits for berlin");
+    assert!(
+        world.team_a.get("configmaps", "default/db").is_some(),
+        "it waits for berlin"
+    );
     world.clusters.add(spec(&world.berlin, "target"));
     gone(&world.team_a, "default/db").await;
     assert!(target(&world.berlin, &world.team_a, "db").is_none());
-    assert!(target(&world.berlin, &world.team_a, "lost").is_some(), "abandoned");
+    assert!(
+        target(&world.berlin, &world.team_a, "lost").is_some(),
+        "abandoned"
+    );
     world.stop().await;
 }
 
@@ -255,9 +334,18 @@ async fn sync_placement_moves_the_new_target_first() {
         let at = map.data.as_ref().and_then(|data| data.get("at"));
         at.into_iter().map(|at| name(at)).collect()
     };
-    world.team_a.create(map("db", json!({"size": "1", "at": "berlin"}))).unwrap();
+    world
+        .team_a
+        .create(map("db", json!({"size": "1", "at": "berlin"})))
+        .unwrap();
     world.start(maps().place(ClusterSelector::label("role", "target"), place));
-    data(&world.berlin, &world.team_a, "db", json!({"size": "1", "at": "berlin"})).await;
+    data(
+        &world.berlin,
+        &world.team_a,
+        "db",
+        json!({"size": "1", "at": "berlin"}),
+    )
+    .await;
     // While the new cluster is away, the former target stays.
     world.clusters.remove("lyon");
     let mut source = world.team_a.get("configmaps", "default/db").unwrap();
@@ -265,12 +353,21 @@ async fn sync_placement_moves_the_new_target_first() {
     world.team_a.update(source).unwrap();
     let recorded = || {
         let source = world.team_a.get("configmaps", "default/db")?;
-        source["metadata"]["annotations"]["sync.mcr.dev/placed.maps"].as_str()?.contains("lyon").then_some(())
+        source["metadata"]["annotations"]["sync.mcr.dev/placed.maps"]
+            .as_str()?
+            .contains("lyon")
+            .then_some(())
     };
     eventually(LIMIT, "lyon in the record", recorded).await;
     assert!(target(&world.berlin, &world.team_a, "db").is_some());
     world.clusters.add(spec(&world.lyon, "target"));
-    data(&world.lyon, &world.team_a, "db", json!({"size": "1", "at": "lyon"})).await;
+    data(
+        &world.lyon,
+        &world.team_a,
+        "db",
+        json!({"size": "1", "at": "lyon"}),
+    )
+    .await;
     gone(&world.berlin, &key("team-a", "db")).await;
     let forgotten = || {
         let source = world.team_a.get("configmaps", "default/db")?;
@@ -352,7 +449,10 @@ fn widget_sync() -> Widgets {
 fn synced(world: &World) -> Option<Value> {
     let widget = world.team_a.get("widgets.example.com", "default/w")?;
     let conditions = widget["status"]["conditions"].as_array()?;
-    conditions.iter().find(|condition| condition["type"] == "Synced").cloned()
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "Synced")
+        .cloned()
 }
 
 #[tokio::test]
@@ -364,13 +464,22 @@ async fn sync_status_comes_up_with_a_condition_and_nothing_is_written_without_a_
     world.team_a.create(widget(json!({"size": 1}))).unwrap();
     world.start(widget_sync());
     let at = key("team-a", "w");
-    let target = eventually(LIMIT, "the target", || world.berlin.get("widgets.example.com", &at)).await;
-    assert_eq!(target["spec"], json!({"size": 1, "tier": "basic"}), "with the default of the server");
+    let target = eventually(LIMIT, "the target", || {
+        world.berlin.get("widgets.example.com", &at)
+    })
+    .await;
+    assert_eq!(
+        target["spec"],
+        json!({"size": 1, "tier": "basic"}),
+        "with the default of the server"
+    );
     let client = world.berlin.client();
     let api = kube::Api::<DynamicObject>::namespaced_with(client, "default", &widgets());
     let patch = kube::api::Patch::Merge(json!({"status": {"phase": "Running"}}));
     let target_name = at.trim_start_matches("default/");
-    api.patch_status(target_name, &Default::default(), &patch).await.unwrap();
+    api.patch_status(target_name, &Default::default(), &patch)
+        .await
+        .unwrap();
     let up = || {
         let status = world.team_a.get("widgets.example.com", "default/w")?["status"].clone();
         (status["phase"] == "Running").then_some(status)
@@ -378,17 +487,28 @@ async fn sync_status_comes_up_with_a_condition_and_nothing_is_written_without_a_
     let status = eventually(LIMIT, "the phase", up).await;
     assert_eq!(status["at"], "berlin");
     let condition = synced(&world).unwrap();
-    assert_eq!((&condition["status"], &condition["observedGeneration"]), (&json!("True"), &json!(1)));
+    assert_eq!(
+        (&condition["status"], &condition["observedGeneration"]),
+        (&json!("True"), &json!(1))
+    );
     world.stop().await;
     let before = writes(&world.team_a) + writes(&world.berlin);
     world.start(widget_sync());
     let patch = kube::api::Patch::Merge(json!({"status": {"phase": "Stopped"}}));
-    api.patch_status(target_name, &Default::default(), &patch).await.unwrap();
-    let up = || (world.team_a.get("widgets.example.com", "default/w")?["status"]["phase"] == "Stopped").then_some(());
+    api.patch_status(target_name, &Default::default(), &patch)
+        .await
+        .unwrap();
+    let up = || {
+        (world.team_a.get("widgets.example.com", "default/w")?["status"]["phase"] == "Stopped").then_some(())
+    };
     eventually(LIMIT, "the other phase", up).await;
     world.stop().await;
     let after = writes(&world.team_a) + writes(&world.berlin);
-    assert_eq!(after - before, 2, "the test's write to the target and the new status");
+    assert_eq!(
+        after - before,
+        2,
+        "the test's write to the target and the new status"
+    );
 }
 
 #[tokio::test]
@@ -405,13 +525,27 @@ async fn sync_bad_input_is_told_and_mended_and_others_go_on() {
         move || synced(world).filter(|condition| condition["reason"] == reason)
     };
     let condition = eventually(LIMIT, "the failed projection", told("FunctionFailed")).await;
-    assert!(condition["message"].as_str().unwrap().ends_with("the size is missing"), "{condition}");
-    eventually(LIMIT, "the other one", || world.berlin.get("widgets.example.com", &key("team-b", "w"))).await;
+    assert!(
+        condition["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("the size is missing"),
+        "{condition}"
+    );
+    eventually(LIMIT, "the other one", || {
+        world.berlin.get("widgets.example.com", &key("team-b", "w"))
+    })
+    .await;
     let mut source = world.team_a.get("widgets.example.com", "default/w").unwrap();
     source["spec"] = json!({"size": 2});
     world.team_a.update(source).unwrap();
     eventually(LIMIT, "the mended one", told("Synced")).await;
-    assert!(world.berlin.get("widgets.example.com", &key("team-a", "w")).is_some());
+    assert!(
+        world
+            .berlin
+            .get("widgets.example.com", &key("team-a", "w"))
+            .is_some()
+    );
     world.stop().await;
 }
 
@@ -422,28 +556,54 @@ async fn sync_target_cluster_without_rights_is_told_in_a_condition() {
         cluster.create(widget_crd(json!({"status": {}}))).unwrap();
     }
     world.team_a.create(widget(json!({"size": 1}))).unwrap();
-    let reader = |verbs: &[&str]| SimUser::new("reader").rule(SimRule::new(["*"], ["*"], verbs.iter().copied()));
+    let reader =
+        |verbs: &[&str]| SimUser::new("reader").rule(SimRule::new(["*"], ["*"], verbs.iter().copied()));
     world.berlin.set_user("reader", reader(&["get", "list", "watch"]));
     world.start(widget_sync());
     let access = Access::from(world.berlin.client_with_token("reader"));
-    world.clusters.add(ClusterSpec::named("berlin", access).unwrap().label("role", "target"));
+    world.clusters.add(
+        ClusterSpec::named("berlin", access)
+            .unwrap()
+            .label("role", "target"),
+    );
     let told = || synced(&world).filter(|condition| condition["status"] == "False");
     let condition = eventually(LIMIT, "the refusal", || {
         told().filter(|condition| condition["reason"] == "RequestFailed")
     })
     .await;
-    assert!(condition["message"].as_str().unwrap().starts_with("could not create cluster://berlin/default/w-"), "{condition}");
+    assert!(
+        condition["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("could not create cluster://berlin/default/w-"),
+        "{condition}"
+    );
     world.berlin.set_user("reader", reader(&["*"]));
-    eventually(LIMIT, "the target", || world.berlin.get("widgets.example.com", &key("team-a", "w"))).await;
+    eventually(LIMIT, "the target", || {
+        world.berlin.get("widgets.example.com", &key("team-a", "w"))
+    })
+    .await;
     world.stop().await;
 }
 
 #[test]
 fn a_sync_that_makes_no_sense_is_not_built() {
     let error = |sync: Maps| sync.build().unwrap_err();
-    assert!(matches!(error(Maps::new("x").mirror()), BuildError::NoPlacement(_)));
-    assert!(matches!(error(Maps::new("x").to(name("berlin"))), BuildError::NoProjection(_)));
+    assert!(matches!(
+        error(Maps::new("x").mirror()),
+        BuildError::NoPlacement(_)
+    ));
+    assert!(matches!(
+        error(Maps::new("x").to(name("berlin"))),
+        BuildError::NoProjection(_)
+    ));
     for bad in ["", "A", "-a", "a_b", &"a".repeat(51)] {
-        assert!(matches!(error(Maps::new(bad).mirror().to(name("berlin"))), BuildError::Name(_)), "{bad}");
+        assert!(
+            matches!(
+                error(Maps::new(bad).mirror().to(name("berlin"))),
+                BuildError::Name(_)
+            ),
+            "{bad}"
+        );
     }
 }
