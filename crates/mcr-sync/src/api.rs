@@ -45,7 +45,11 @@ impl Remote {
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
         let key = self.key.clone();
-        move |source| SyncError::Api { verb, key, source }
+        move |source| SyncError::Api {
+            verb,
+            key,
+            source: Box::new(source),
+        }
     }
 
     /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
@@ -110,7 +114,7 @@ impl Remote {
             Err(source) => Err(SyncError::Api {
                 verb: "create",
                 key: RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name)),
-                source,
+                source: Box::new(source),
             }),
         }
     }

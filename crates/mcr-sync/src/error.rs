@@ -56,7 +56,7 @@ pub enum SyncError {
         /// The object.
         key: RequestKey,
         /// The error of the client.
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// A target cluster has left the fleet between a read and a write. The sync tries again.
     #[error(transparent)]

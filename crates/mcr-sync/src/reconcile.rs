@@ -76,8 +76,8 @@ where
         live: BTreeMap::new(),
     };
     let outcome = sight.converge().await;
-    sight.report(&outcome).await?;
-    match outcome {
+    let reported = sight.report(&outcome).await;
+    match outcome.and_then(|done| reported.map(|()| done)) {
         Ok((holds, _)) => {
             let held = holds.iter().filter(|hold| hold.reason != HoldReason::Foreign);
             let next = held.map(|hold| look_again(&request, hold)).min();

@@ -607,3 +607,70 @@ fn a_sync_that_makes_no_sense_is_not_built() {
         );
     }
 }
+
+#[tokio::test]
+async fn sync_kind_without_a_status_subresource_is_an_error_that_is_told() {
+    let mut world = World::new();
+    for cluster in [&world.team_a, &world.team_b, &world.berlin, &world.lyon] {
+        cluster.create(widget_crd(json!({}))).unwrap();
+    }
+    world.team_a.create(widget(json!({"size": 1}))).unwrap();
+    let provider = ClustersProvider::new();
+    let clusters = provider.handle();
+    clusters.add(spec(&world.team_a, "source"));
+    clusters.add(spec(&world.berlin, "target"));
+    let controller = widget_sync()
+        .from(ClusterSelector::label("role", "source"))
+        .build()
+        .unwrap();
+    let manager = Manager::builder()
+        .provider(provider)
+        .controller(controller)
+        .build()
+        .unwrap();
+    let controller = manager.controllers().remove(0);
+    world.running = Some(Background::start(|stop| manager.run_until(stop)));
+    let told = || {
+        let clusters = controller.status().clusters.into_iter();
+        clusters
+            .flat_map(|(_, status)| status.failing)
+            .find(|request| request.error.contains("has no status subresource"))
+    };
+    let failing = eventually(LIMIT, "the error", told).await;
+    assert!(failing.retry_at.is_none(), "{failing:?}");
+    assert!(
+        world
+            .berlin
+            .get("widgets.example.com", &key("team-a", "w"))
+            .is_some(),
+        "the target is made nevertheless"
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn sync_makes_a_missing_namespace_uses_the_template_and_mends_the_link() {
+    let mut world = World::new();
+    world.team_a.create(map("db", json!({"size": "1"}))).unwrap();
+    let template = mcr_sync::NameTemplate::parse("{cluster}-{name}").unwrap();
+    world.start(
+        to_berlin()
+            .namespace(mcr_sync::TargetNamespace::Fixed("dbs".into()))
+            .name_by(template),
+    );
+    let at = || world.berlin.get("configmaps", "dbs/team-a-db");
+    let mut live = eventually(LIMIT, "the target", at).await;
+    let label = live["metadata"]["labels"]["sync.mcr.dev/sync"].take();
+    assert_eq!(label, "maps");
+    live["metadata"]["labels"]
+        .as_object_mut()
+        .unwrap()
+        .remove("sync.mcr.dev/sync");
+    world.berlin.update(live).unwrap();
+    let mended = || at().filter(|live| live["metadata"]["labels"]["sync.mcr.dev/sync"] == "maps");
+    eventually(LIMIT, "the label", mended).await;
+    world.team_a.delete("configmaps", "default/db").unwrap();
+    gone(&world.team_a, "default/db").await;
+    assert!(at().is_none());
+    world.stop().await;
+}
