@@ -635,9 +635,10 @@ async fn sync_kind_without_a_status_subresource_is_an_error_that_is_told() {
         clusters
             .flat_map(|(_, status)| status.failing)
             .find(|request| request.error.contains("has no status subresource"))
+            // The finalizer that the sync writes leads to one more attempt.
+            .filter(|request| request.retry_at.is_none())
     };
-    let failing = eventually(LIMIT, "the error", told).await;
-    assert!(failing.retry_at.is_none(), "{failing:?}");
+    eventually(LIMIT, "the error, without a retry", told).await;
     assert!(
         world
             .berlin
