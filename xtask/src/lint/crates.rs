@@ -109,6 +109,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "mcr-watch" => Some(&["mcr-access", "mcr-client", "mcr-store"]),
         "mcr-core" => Some(&["mcr-access", "mcr-client", "mcr-store", "mcr-watch"]),
         "mcr" => Some(&["mcr-core", "mcr-lease"]),
+        "mcr-sync" => Some(&["mcr"]),
         "mcr-testkit" => Some(&["mcr-core"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
         // A plugin runs once for each credential. It starts without the parts of a controller.

@@ -1,0 +1,174 @@
+//! The requests to API servers.
+
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{ApiResource, DynamicObject},
+};
+use mcr::{Cluster, ObjectKey, RequestKey};
+use serde_json::{Value, json};
+
+use crate::error::SyncError;
+
+/// One object in one cluster.
+pub(crate) struct Remote {
+    pub(crate) key: RequestKey,
+    resource: ApiResource,
+    api: Api<DynamicObject>,
+    cluster: Cluster,
+}
+
+/// The end of a write that depends on what was read before.
+pub(crate) enum Written {
+    Done(Box<DynamicObject>),
+    /// The object is another one than was read. Read it again.
+    Outdated,
+}
+
+impl Remote {
+    pub(crate) fn new(cluster: &Cluster, resource: &ApiResource, key: &ObjectKey) -> Self {
+        let client = cluster.client();
+        Self {
+            key: RequestKey::new(cluster.name().clone(), key.clone()),
+            resource: resource.clone(),
+            api: match key.namespace.as_deref() {
+                Some(namespace) => Api::namespaced_with(client, namespace, resource),
+                None => Api::all_with(client, resource),
+            },
+            cluster: cluster.clone(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.key.object.name
+    }
+
+    fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
+        let key = self.key.clone();
+        move |source| SyncError::Api {
+            verb,
+            key,
+            source: Box::new(source),
+        }
+    }
+
+    /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
+    /// of something in front of the server, says nothing about the object.
+    pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
+        match self.api.get(self.name()).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                let details = status.details.as_ref();
+                if details.is_some_and(|details| details.name == self.name()) {
+                    Ok(None)
+                } else {
+                    Err(SyncError::NotServed(self.key.clone()))
+                }
+            }
+            Err(error) => Err(self.failed("read")(error)),
+        }
+    }
+
+    /// Creates the object. With `namespaces`, creates its namespace too if that is missing.
+    pub(crate) async fn create(&self, mut object: Value, namespaces: bool) -> Result<Written, SyncError> {
+        object["apiVersion"] = self.resource.api_version.clone().into();
+        object["kind"] = self.resource.kind.clone().into();
+        object["metadata"]["name"] = self.name().into();
+        if let Some(namespace) = &self.key.object.namespace {
+            object["metadata"]["namespace"] = (&**namespace).into();
+        }
+        let object: DynamicObject = serde_json::from_value(object).map_err(|source| {
+            let function = "projection";
+            let source = source.into();
+            SyncError::Function { function, source }
+        })?;
+        let post = PostParams::default();
+        let mut answer = self.api.create(&post, &object).await;
+        if let (Err(kube::Error::Api(status)), Some(namespace), true) =
+            (&answer, &self.key.object.namespace, namespaces)
+            && status.is_not_found()
+            && status
+                .details
+                .as_ref()
+                .is_some_and(|details| details.name == **namespace)
+        {
+            self.create_namespace(namespace).await?;
+            answer = self.api.create(&post, &object).await;
+        }
+        match answer {
+            Ok(object) => Ok(Written::Done(Box::new(object))),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Written::Outdated),
+            Err(error) => Err(self.failed("create")(error)),
+        }
+    }
+
+    async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
+        let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
+        let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
+        match namespaces
+            .create(&PostParams::default(), &DynamicObject::new(name, &resource))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            Err(source) => Err(SyncError::Api {
+                verb: "create",
+                key: RequestKey::new(self.key.cluster.clone(), ObjectKey::cluster_scoped(name)),
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    /// Sends a merge patch that names the version which was read.
+    pub(crate) async fn patch(&self, patch: Value) -> Result<Written, SyncError> {
+        let answer = self
+            .api
+            .patch(self.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        self.written("update", answer)
+    }
+
+    /// Sends a merge patch of the status.
+    pub(crate) async fn patch_status(&self, patch: Value) -> Result<Written, SyncError> {
+        let answer = self
+            .api
+            .patch_status(self.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        match answer {
+            Err(kube::Error::Api(status)) if status.is_not_found() && self.get().await?.is_some() => {
+                Err(SyncError::NoStatus(self.key.clone()))
+            }
+            answer => self.written("update the status of", answer),
+        }
+    }
+
+    fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
+        match answer {
+            Ok(object) => Ok(Written::Done(Box::new(object))),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(Written::Outdated)
+            }
+            Err(error) => Err(self.failed(verb)(error)),
+        }
+    }
+
+    /// Deletes this object in the state that was read, and no other of its name.
+    pub(crate) async fn delete(&self, read: &DynamicObject) -> Result<(), SyncError> {
+        let only_this = Preconditions {
+            uid: read.metadata.uid.clone(),
+            resource_version: read.metadata.resource_version.clone(),
+        };
+        let delete = DeleteParams::default().preconditions(only_this);
+        match self.api.delete(self.name(), &delete).await {
+            Ok(_) => Ok(()),
+            // It has changed or is gone. The next read says which.
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+            Err(error) => Err(self.failed("delete")(error)),
+        }
+    }
+}
+
+/// An object as JSON. The metadata of a dynamic object always serialises.
+pub(crate) fn value(object: &DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap_or_else(|_| json!({}))
+}

@@ -1,0 +1,97 @@
+//! Errors of building and of running a sync.
+
+use mcr::{BoxError, RequestKey};
+
+use crate::{name::NameError, owned::TooManyFields};
+
+/// Why a sync can't be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The name is not usable as a label and as a part of a finalizer.
+    #[error(
+        "the sync has the name {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at both ends"
+    )]
+    Name(String),
+    /// Nothing says in which clusters the targets shall be.
+    #[error("the sync {0:?} has no placement; call `to`, `to_each` or `place`")]
+    NoPlacement(String),
+    /// Nothing says how a target is made from a source.
+    #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
+    NoProjection(String),
+    /// The controller refused its settings.
+    #[error(transparent)]
+    Controller(#[from] mcr::BuildError),
+}
+
+/// Why the sync of one source failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// A function of the user failed. The sync tries again when the source changes.
+    #[error("the {function} of the source failed; it is tried again when the source changes: {source}")]
+    Function {
+        /// Which function.
+        function: &'static str,
+        /// Its error.
+        source: BoxError,
+    },
+    /// The name of the target is not valid. The sync tries again when the source changes.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The target has too many fields. The sync tries again when the source changes.
+    #[error(transparent)]
+    TooManyFields(#[from] TooManyFields),
+    /// The source kind has no status subresource, and the sync is to write a status.
+    #[error(
+        "the kind of {0} has no status subresource, so its status can't be written; add `subresources: {{status: {{}}}}` to its \
+         CustomResourceDefinition, or leave out `status` and `condition`"
+    )]
+    NoStatus(RequestKey),
+    /// An API server refused a request, or did not answer. The sync tries again with growing delays.
+    #[error("could not {verb} {key}: {}", mcr::core::explain_error(.source))]
+    Api {
+        /// What was to be done.
+        verb: &'static str,
+        /// The object.
+        key: RequestKey,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+    /// A target cluster has left the fleet between a read and a write. The sync tries again.
+    #[error(transparent)]
+    Cluster(#[from] mcr::ClusterNotFound),
+    /// The server does not say whether an object exists.
+    #[error(
+        "the server answered 404 for the kind of {0}, not for the object; install its CustomResourceDefinition, or correct the \
+         version of the kind"
+    )]
+    NotServed(RequestKey),
+    /// The objects changed each time between a read and the write that followed. The sync tries again.
+    #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
+    Unsettled(usize),
+}
+
+impl SyncError {
+    /// Whether a retry can't help before the source changes.
+    pub(crate) fn is_terminal(&self) -> bool {
+        matches!(
+            self,
+            Self::Function { .. } | Self::Name(_) | Self::TooManyFields(_) | Self::NoStatus(_)
+        )
+    }
+
+    /// The reason for the condition, in one word.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Function { .. } => "FunctionFailed",
+            Self::Name(_) => "InvalidName",
+            Self::TooManyFields(_) => "TooManyFields",
+            Self::NoStatus(_) => "NoStatus",
+            Self::Api { .. } => "RequestFailed",
+            Self::Cluster(_) => "ClusterAway",
+            Self::NotServed(_) => "NotServed",
+            Self::Unsettled(_) => "Unsettled",
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The link from a target to its source, as labels and annotations of the target.
+
+use std::collections::BTreeMap;
+
+use crate::name::SourceName;
+
+/// The prefix of every label, annotation and finalizer of this crate.
+pub const PREFIX: &str = "sync.mcr.dev/";
+/// A label of targets: the name of the sync that made them. Targets are watched by it.
+pub(crate) const SYNC: &str = "sync.mcr.dev/sync";
+/// A label of targets: the [hash](SourceName::hash) of their source.
+pub(crate) const SOURCE: &str = "sync.mcr.dev/source";
+/// An annotation of targets: the cluster of the source.
+pub(crate) const CLUSTER: &str = "sync.mcr.dev/source-cluster";
+/// An annotation of targets: the namespace of the source. Absent for a cluster-scoped source.
+pub(crate) const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
+/// An annotation of targets: the name of the source.
+pub(crate) const NAME: &str = "sync.mcr.dev/source-name";
+/// An annotation of targets: the field paths that the sync set.
+pub(crate) const FIELDS: &str = "sync.mcr.dev/fields";
+
+type Map = BTreeMap<String, String>;
+
+/// The link of one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link<'a> {
+    /// The name of the sync.
+    pub sync: &'a str,
+    /// The source.
+    pub source: SourceName<'a>,
+}
+
+/// Whether a target belongs to a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ownership {
+    /// The sync made this object for this source.
+    Ours,
+    /// The sync made this object for this source, and somebody changed a part of the link. Writing the link mends it.
+    Damaged,
+    /// Another source's target, or an object that no sync made.
+    Foreign,
+}
+
+impl<'a> Link<'a> {
+    /// The labels and the annotations of the target.
+    pub fn write(&self) -> (Map, Map) {
+        let entry = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let labels = [(SYNC, self.sync), (SOURCE, &*self.source.hash())].map(entry);
+        let mut annotations: Map = [(CLUSTER, self.source.cluster), (NAME, self.source.name)]
+            .map(entry)
+            .into();
+        annotations.extend(
+            self.source
+                .namespace
+                .map(|namespace| entry((NAMESPACE, namespace))),
+        );
+        (labels.into(), annotations)
+    }
+
+    /// Reads the source from the labels and annotations of a target, without a list. `None` if they name none.
+    pub fn read(labels: &'a Map, annotations: &'a Map) -> Option<Self> {
+        Some(Self {
+            sync: labels.get(SYNC)?,
+            source: SourceName {
+                cluster: annotations.get(CLUSTER)?,
+                namespace: annotations.get(NAMESPACE).map(String::as_str),
+                name: annotations.get(NAME)?,
+            },
+        })
+    }
+
+    /// Whether the object with these labels and annotations belongs to the source of this link.
+    ///
+    /// Either the annotations or the labels suffice, so that an object is found again after somebody removed the others. An
+    /// object whose remaining parts name another sync or another source is foreign.
+    pub fn owns(&self, labels: &Map, annotations: &Map) -> Ownership {
+        let (own_labels, own_annotations) = self.write();
+        let state = |own: &Map, found: &Map, keys: &[&str]| {
+            let same = |key: &&str| own.get(*key) == found.get(*key);
+            let missing = |key: &&str| !found.contains_key(*key);
+            (
+                keys.iter().all(same),
+                keys.iter().all(|key| same(key) || missing(key)),
+            )
+        };
+        let (labelled, labels_fit) = state(&own_labels, labels, &[SYNC, SOURCE]);
+        let (annotated, annotations_fit) = state(&own_annotations, annotations, &[CLUSTER, NAMESPACE, NAME]);
+        match (labelled, annotated) {
+            (true, true) => Ownership::Ours,
+            (true, false) if annotations_fit => Ownership::Damaged,
+            (false, true) if labels_fit => Ownership::Damaged,
+            _ => Ownership::Foreign,
+        }
+    }
+}
+
+/// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl and of this crate may not:
+/// they describe the source.
+///
+/// ```
+/// assert!(mcr_sync::is_copied("team"));
+/// assert!(!mcr_sync::is_copied("kubectl.kubernetes.io/last-applied-configuration"));
+/// assert!(!mcr_sync::is_copied("internal.apis.kcp.io/x"));
+/// ```
+pub fn is_copied(key: &str) -> bool {
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    let of = |domain: &str| {
+        prefix
+            .strip_suffix(domain)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !of("kcp.io") && !of("kcp.dev") && !of("kubectl.kubernetes.io") && !of("sync.mcr.dev")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: Link<'static> = Link {
+        sync: "databases",
+        source: SourceName {
+            cluster: "team-a",
+            namespace: Some("shop"),
+            name: "db",
+        },
+    };
+
+    #[test]
+    fn a_link_is_read_as_it_was_written() {
+        for namespace in [Some("shop"), None] {
+            let link = Link {
+                source: SourceName {
+                    namespace,
+                    ..LINK.source
+                },
+                ..LINK
+            };
+            let (labels, annotations) = link.write();
+            assert_eq!(Link::read(&labels, &annotations), Some(link));
+            assert_eq!(link.owns(&labels, &annotations), Ownership::Ours);
+            assert!(labels.values().all(|value| value.len() <= 63));
+        }
+        assert_eq!(Link::read(&Map::new(), &Map::new()), None);
+    }
+
+    #[test]
+    fn every_part_may_be_lost_but_not_all_and_none_may_name_another() {
+        let (labels, annotations) = LINK.write();
+        for key in labels.keys().chain(annotations.keys()) {
+            let without = |map: &Map| -> Map {
+                let kept = map.iter().filter(|(k, _)| *k != key);
+                kept.map(|(k, v)| (k.clone(), v.clone())).collect()
+            };
+            assert_eq!(
+                LINK.owns(&without(&labels), &without(&annotations)),
+                Ownership::Damaged,
+                "{key}"
+            );
+            let other = |map: &Map| -> Map {
+                let mut map = map.clone();
+                if let Some(value) = map.get_mut(key) {
+                    *value = "other".into();
+                }
+                map
+            };
+            assert_eq!(
+                LINK.owns(&other(&labels), &other(&annotations)),
+                Ownership::Foreign,
+                "{key}"
+            );
+        }
+        assert_eq!(LINK.owns(&labels, &Map::new()), Ownership::Damaged);
+        assert_eq!(LINK.owns(&Map::new(), &annotations), Ownership::Damaged);
+        assert_eq!(LINK.owns(&Map::new(), &Map::new()), Ownership::Foreign);
+    }
+
+    #[test]
+    fn a_target_of_another_sync_or_source_is_foreign() {
+        let of = |link: Link<'_>| {
+            let (labels, annotations) = link.write();
+            LINK.owns(&labels, &annotations)
+        };
+        assert_eq!(
+            of(Link {
+                sync: "other",
+                ..LINK
+            }),
+            Ownership::Foreign
+        );
+        for source in [
+            SourceName {
+                cluster: "team-b",
+                ..LINK.source
+            },
+            SourceName {
+                namespace: None,
+                ..LINK.source
+            },
+            SourceName {
+                name: "db2",
+                ..LINK.source
+            },
+        ] {
+            assert_eq!(of(Link { source, ..LINK }), Ownership::Foreign);
+        }
+    }
+
+    #[test]
+    fn the_marks_of_others_are_not_copied() {
+        for key in [
+            "kcp.io/cluster",
+            "claimed.internal.apis.kcp.io/x",
+            "kubectl.kubernetes.io/y",
+            SYNC,
+        ] {
+            assert!(!is_copied(key), "{key}");
+        }
+        for key in [
+            "team",
+            "app.kubernetes.io/name",
+            "notkcp.io/x",
+            "kcp.io",
+            "example.io/kcp.io",
+        ] {
+            assert!(is_copied(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The fields of a target that the sync owns, and the three-way merge that changes no other field.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::name::hex;
+
+/// The most bytes of the annotation that stores the owned fields. Kubernetes allows 256 KiB for all annotations of an object
+/// together.
+pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
+
+/// A set of field paths, as a tree. It has no values, so that those of Secrets are nowhere else.
+///
+/// A leaf is a scalar, a list or an empty object: lists are owned as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Fields {
+    /// The value at this path is owned. Written as `0`.
+    Leaf(u8),
+    /// Some fields of the object at this path are owned.
+    Object(BTreeMap<String, Fields>),
+}
+
+impl Fields {
+    /// The paths of all leaves of a value.
+    pub fn of(value: &Value) -> Self {
+        match value {
+            Value::Object(fields) if !fields.is_empty() => Self::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| (key.clone(), Self::of(value)))
+                    .collect(),
+            ),
+            _ => Self::Leaf(0),
+        }
+    }
+
+    fn child(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Leaf(_) => None,
+            Self::Object(fields) => fields.get(key),
+        }
+    }
+
+    /// The part of `value` at these paths, without what is absent.
+    fn select(&self, value: &Value) -> Value {
+        match (self, value) {
+            (Self::Object(fields), Value::Object(values)) => {
+                let selected = fields.iter().filter_map(|(key, fields)| {
+                    values.get(key).map(|value| (key.clone(), fields.select(value)))
+                });
+                Value::Object(selected.collect())
+            }
+            _ => value.clone(),
+        }
+    }
+}
+
+/// The state of the last write, as an annotation of the target stores it.
+///
+/// ```
+/// use mcr_sync::Record;
+/// use serde_json::json;
+///
+/// let record = Record::of(&json!({"data": {"password": "secret"}}));
+/// let text = record.encode()?;
+/// assert!(!text.contains("secret"));
+/// assert_eq!(Record::decode(&text), Some(record));
+/// # Ok::<(), mcr_sync::TooManyFields>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The hash of the desired state.
+    desired: String,
+    /// The hash of the owned fields as the server stored them, if it stored others than were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settled: Option<String>,
+    fields: Fields,
+}
+
+/// The desired state has more fields than the annotation can store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the paths of the target's fields take {bytes} bytes, and an annotation has room for {MAX_FIELDS_BYTES}; project fewer or \
+     shorter keys"
+)]
+pub struct TooManyFields {
+    /// The bytes that the paths take.
+    pub bytes: usize,
+}
+
+impl Record {
+    /// The record of a desired state.
+    pub fn of(desired: &Value) -> Self {
+        Self {
+            desired: digest(desired),
+            settled: None,
+            fields: Fields::of(desired),
+        }
+    }
+
+    /// Whether this is the record of `desired`.
+    pub fn is_of(&self, desired: &Value) -> bool {
+        self.desired == digest(desired)
+    }
+
+    /// Notes the values that the server stored in place of the desired ones. They count as the desired ones from now on, so
+    /// that a server that writes `1000m` as `1` is not sent `1000m` for ever.
+    #[must_use]
+    pub fn settled_as(mut self, live: &Value) -> Self {
+        self.settled = Some(digest(&self.fields.select(live)));
+        self
+    }
+
+    /// The text for the annotation.
+    ///
+    /// # Errors
+    /// [`TooManyFields`] if the text is longer than [`MAX_FIELDS_BYTES`].
+    pub fn encode(&self) -> Result<String, TooManyFields> {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        let bytes = text.len();
+        if bytes > MAX_FIELDS_BYTES {
+            return Err(TooManyFields { bytes });
+        }
+        Ok(text)
+    }
+
+    /// Reads the annotation. `None` if somebody damaged it: then no field counts as owned, nothing is removed, and the next
+    /// write mends it.
+    pub fn decode(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// The same for equal values, whatever the order of their keys.
+fn digest(value: &Value) -> String {
+    fn add(value: &Value, hash: &mut Sha256) {
+        match value {
+            Value::Object(fields) => {
+                hash.update(format!("{{{}", fields.len()));
+                for (key, value) in BTreeMap::from_iter(fields) {
+                    add(&Value::String(key.clone()), hash);
+                    add(value, hash);
+                }
+            }
+            Value::Array(values) => {
+                hash.update(format!("[{}", values.len()));
+                values.iter().for_each(|value| add(value, hash));
+            }
+            scalar => hash.update(scalar.to_string()),
+        }
+        hash.update(",");
+    }
+    let mut hash = Sha256::new();
+    add(value, &mut hash);
+    hex(&hash.finalize()[..16])
+}
+
+/// Removes nulls, which Kubernetes treats as absent, from a desired state.
+pub fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// The merge patch that brings the owned fields of `live` to `desired`. `None` if there is nothing to change.
+///
+/// - A field of `desired` gets its value.
+/// - A field that `previous` owns and `desired` does not have is removed.
+/// - No other field is touched: those that defaulting, webhooks and other controllers set survive.
+///
+/// `desired` must have no nulls; see [`without_nulls`].
+///
+/// ```
+/// use mcr_sync::{Record, merge};
+/// use serde_json::json;
+///
+/// let before = Record::of(&json!({"spec": {"size": 1, "old": true}}));
+/// let live = json!({"spec": {"size": 1, "old": true, "defaulted": "by the server"}});
+/// let patch = merge(Some(&before), &json!({"spec": {"size": 2}}), &live);
+/// assert_eq!(patch, Some(json!({"spec": {"size": 2, "old": null}})));
+/// ```
+pub fn merge(previous: Option<&Record>, desired: &Value, live: &Value) -> Option<Value> {
+    let patch = match change(previous.map(|record| &record.fields), Some(desired), Some(live)) {
+        Change::Keep => return None,
+        Change::Set(value) | Change::Patch(value) => value,
+        Change::Remove => return None,
+    };
+    let settled = previous.is_some_and(|record| {
+        record.is_of(desired)
+            && record
+                .settled
+                .as_ref()
+                .is_some_and(|settled| *settled == digest(&record.fields.select(live)))
+    });
+    (!settled).then_some(patch)
+}
+
+enum Change {
+    Keep,
+    /// The whole value is replaced.
+    Set(Value),
+    /// Some fields of the object are changed.
+    Patch(Value),
+    Remove,
+}
+
+fn change(previous: Option<&Fields>, desired: Option<&Value>, live: Option<&Value>) -> Change {
+    match (desired, live) {
+        (Some(Value::Object(desired)), Some(Value::Object(live))) => {
+            let patch = fields(previous, Some(desired), live);
+            if patch.is_empty() {
+                Change::Keep
+            } else {
+                Change::Patch(Value::Object(patch))
+            }
+        }
+        (Some(desired), live) if live == Some(desired) => Change::Keep,
+        (Some(desired), _) => Change::Set(desired.clone()),
+        (None, None) => Change::Keep,
+        (None, Some(live)) => match (previous, live) {
+            (None, _) => Change::Keep,
+            (Some(Fields::Object(_)), Value::Object(live)) => {
+                let patch = fields(previous, None, live);
+                // An object of which nothing is left goes too, or else the target would differ from one made anew.
+                if live.keys().all(|key| patch.get(key).is_some_and(Value::is_null)) {
+                    Change::Remove
+                } else if patch.is_empty() {
+                    Change::Keep
+                } else {
+                    Change::Patch(Value::Object(patch))
+                }
+            }
+            // Somebody else has replaced the object.
+            (Some(Fields::Object(_)), _) => Change::Keep,
+            // Somebody else has added fields to the empty object.
+            (Some(Fields::Leaf(_)), Value::Object(live)) if !live.is_empty() => Change::Keep,
+            (Some(Fields::Leaf(_)), _) => Change::Remove,
+        },
+    }
+}
+
+fn fields(
+    previous: Option<&Fields>,
+    desired: Option<&Map<String, Value>>,
+    live: &Map<String, Value>,
+) -> Map<String, Value> {
+    let mut patch = Map::new();
+    let owned = match previous {
+        Some(Fields::Object(fields)) => Some(fields),
+        _ => None,
+    };
+    let keys = desired
+        .into_iter()
+        .flat_map(Map::keys)
+        .chain(owned.into_iter().flat_map(BTreeMap::keys));
+    for key in keys {
+        let previous = previous.and_then(|fields| fields.child(key));
+        let wanted = desired.and_then(|desired| desired.get(key));
+        match change(previous, wanted, live.get(key)) {
+            Change::Keep => {}
+            Change::Set(value) | Change::Patch(value) => drop(patch.insert(key.clone(), value)),
+            Change::Remove => drop(patch.insert(key.clone(), Value::Null)),
+        }
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// RFC 7396.
+    fn apply(target: &mut Value, patch: &Value) {
+        let Value::Object(patch) = patch else {
+            *target = patch.clone();
+            return;
+        };
+        if !target.is_object() {
+            *target = json!({});
+        }
+        let fields = target.as_object_mut().unwrap();
+        for (key, value) in patch {
+            if value.is_null() {
+                fields.remove(key);
+            } else {
+                apply(fields.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+    }
+
+    /// `live` after a write of `desired`, and the record of it.
+    fn write(record: Option<&Record>, desired: &Value, live: &Value) -> (Value, Record) {
+        let mut live = live.clone();
+        if let Some(patch) = merge(record, desired, &live) {
+            apply(&mut live, &patch);
+        }
+        (live, Record::of(desired))
+    }
+
+    fn tree() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            (0..3u8).prop_map(Value::from),
+            Just(json!([1])),
+            Just(json!([])),
+            Just(json!({}))
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            prop::collection::btree_map("[a-c]", inner, 1..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect()))
+        })
+    }
+
+    fn object() -> impl Strategy<Value = Value> {
+        prop::collection::btree_map("[a-c]", tree(), 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn after_a_write_the_desired_fields_are_there_and_nothing_is_left_to_do(old in object(), new in object(), live in object()) {
+            let (live, record) = write(None, &old, &live);
+            let (live, record) = write(Some(&record), &new, &live);
+            prop_assert_eq!(merge(Some(&record), &new, &live), None);
+            prop_assert_eq!(merge(None, &new, &live), None, "the desired fields are there");
+        }
+
+        #[test]
+        fn a_target_that_only_the_sync_wrote_is_as_one_made_anew(old in object(), new in object()) {
+            let (live, record) = write(None, &old, &json!({}));
+            let (live, _) = write(Some(&record), &new, &live);
+            prop_assert_eq!(live, new);
+        }
+
+        #[test]
+        fn the_fields_of_others_survive(old in object(), new in object(), other in tree()) {
+            let foreign = json!({"z": other});
+            let (live, record) = write(None, &old, &foreign);
+            let (live, _) = write(Some(&record), &new, &live);
+            prop_assert_eq!(&live["z"], &foreign["z"]);
+        }
+
+        #[test]
+        fn a_record_has_no_values_and_is_read_as_it_was_written(value in object()) {
+            let record = Record::of(&value).settled_as(&value);
+            prop_assert_eq!(Record::decode(&record.encode().unwrap()), Some(record));
+        }
+    }
+
+    #[test]
+    fn fields_of_others_in_an_owned_object_survive() {
+        let before = Record::of(&json!({"spec": {"a": {"ours": 1}, "list": [1]}}));
+        let live = json!({"spec": {"a": {"ours": 1, "theirs": 2}, "list": [1, 2], "defaulted": true}});
+        let patch = merge(Some(&before), &json!({"spec": {"list": [1]}}), &live);
+        assert_eq!(patch, Some(json!({"spec": {"a": {"ours": null}, "list": [1]}})));
+    }
+
+    #[test]
+    fn an_object_of_which_nothing_is_left_is_removed() {
+        let before = Record::of(&json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}}));
+        let live = json!({"spec": {"a": {"b": {"c": 1}}, "d": 1}});
+        let patch = merge(Some(&before), &json!({"spec": {"d": 1}}), &live);
+        assert_eq!(patch, Some(json!({"spec": {"a": null}})));
+    }
+
+    #[test]
+    fn without_a_record_nothing_is_removed() {
+        let live = json!({"spec": {"a": 1, "b": 2}});
+        assert_eq!(
+            merge(None, &json!({"spec": {"a": 2}}), &live),
+            Some(json!({"spec": {"a": 2}}))
+        );
+        assert_eq!(Record::decode("{"), None);
+    }
+
+    #[test]
+    fn values_that_the_server_writes_otherwise_are_sent_once_and_drift_is_repaired() {
+        let desired = json!({"cpu": "1000m", "size": 1});
+        let stored = json!({"cpu": "1", "size": 1, "defaulted": true});
+        let plain = Record::of(&desired);
+        assert!(merge(Some(&plain), &desired, &stored).is_some());
+        let settled = plain.settled_as(&stored);
+        assert_eq!(merge(Some(&settled), &desired, &stored), None);
+        let drifted = json!({"cpu": "1", "size": 3, "defaulted": true});
+        assert!(merge(Some(&settled), &desired, &drifted).is_some());
+        let other = json!({"cpu": "2000m", "size": 1});
+        assert!(merge(Some(&settled), &other, &stored).is_some());
+        // The fields of others don't count.
+        assert_eq!(
+            merge(
+                Some(&settled),
+                &desired,
+                &json!({"cpu": "1", "size": 1, "more": [1]})
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn a_record_that_an_annotation_can_not_hold_is_an_error() {
+        let many: Map<String, Value> = (0..2000)
+            .map(|i| (format!("{i:0>100}"), Value::from(1)))
+            .collect();
+        let error = Record::of(&Value::Object(many)).encode().unwrap_err();
+        assert!(error.bytes > 200_000, "{error}");
+    }
+
+    #[test]
+    fn nulls_are_absent() {
+        assert_eq!(
+            without_nulls(json!({"a": null, "b": {"c": null}, "d": [null]})),
+            json!({"b": {}, "d": [null]})
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! The decision: from the observed state alone to the next write.
+//!
+//! [`next_step`] has no memory. A process that stops between two writes continues with the same step, because the step
+//! follows from the objects in the clusters. Two orders make that safe:
+//!
+//! - The source has the finalizer, and names each place in its record, before an object is created there.
+//! - A place leaves the record, and the finalizer the source, after the object there is gone.
+//!
+//! So at any time every object of the sync is in the record of a source that can't disappear.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The source, as far as it matters for the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceState {
+    /// It exists, and is to be synced.
+    Live,
+    /// It exists, and its targets are to go: it is being deleted, or the sync no longer selects it.
+    Ending,
+    /// It was deleted for certain, without waiting for the finalizer.
+    Deleted,
+}
+
+/// What was found at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TargetState {
+    /// The cluster is not in the fleet, is not connected, or has not listed the kind yet. Nothing is known.
+    Away,
+    /// The cluster is gone for good: by its owner's word, or because the limit has passed. Its objects count as gone.
+    Abandoned,
+    /// There is no object of this name.
+    Absent,
+    /// The object of this source.
+    Ours {
+        /// Whether it differs from the desired state.
+        differs: bool,
+        /// Whether it is being deleted.
+        deleting: bool,
+    },
+    /// An object of somebody else.
+    Foreign {
+        /// Whether the rule for adoption allows to take it over.
+        adoptable: bool,
+    },
+}
+
+/// Everything that the next step follows from. `P` is a place: a cluster, and the name of an object in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observed<P> {
+    /// The source.
+    pub source: SourceState,
+    /// Whether the source has the finalizer of the sync.
+    pub finalizer: bool,
+    /// The places in the record of the source: a target may exist there.
+    pub recorded: BTreeSet<P>,
+    /// The places where a target shall be.
+    pub wanted: BTreeSet<P>,
+    /// What was found at each place. A place that is missing here counts as [`TargetState::Away`].
+    pub targets: BTreeMap<P, TargetState>,
+}
+
+/// The next write, or the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step<P> {
+    /// Write the finalizer and this record to the source, in one request.
+    Claim(BTreeSet<P>),
+    /// Create the target.
+    Create(P),
+    /// Take over the object: write the link and the desired state.
+    Adopt(P),
+    /// Bring the target to the desired state.
+    Update(P),
+    /// Delete the target.
+    Delete(P),
+    /// Write this smaller record to the source.
+    Forget(BTreeSet<P>),
+    /// Remove the record and the finalizer from the source.
+    Release,
+    /// There is nothing to write now. The holds say what is still to come; without holds all is as it should be.
+    Rest(Vec<Hold<P>>),
+}
+
+/// A place that is not as it should be, and why nothing is done about it now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hold<P> {
+    /// The place.
+    pub place: P,
+    /// The reason.
+    pub reason: HoldReason,
+}
+
+/// Why nothing is done at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum HoldReason {
+    /// The cluster is away. It is looked at again when it is back.
+    Away,
+    /// The target is being deleted, and its finalizers are not yet done.
+    Deleting,
+    /// An object of somebody else has the name. It is not touched.
+    Foreign,
+}
+
+/// Chooses the next step.
+///
+/// ```
+/// use std::collections::{BTreeMap, BTreeSet};
+/// use mcr_sync::{Observed, SourceState, Step, TargetState, next_step};
+///
+/// let mut observed = Observed {
+///     source: SourceState::Live,
+///     finalizer: false,
+///     recorded: BTreeSet::new(),
+///     wanted: BTreeSet::from(["berlin"]),
+///     targets: BTreeMap::from([("berlin", TargetState::Absent)]),
+/// };
+/// assert_eq!(next_step(&observed), Step::Claim(BTreeSet::from(["berlin"])));
+/// observed.finalizer = true;
+/// observed.recorded.insert("berlin");
+/// assert_eq!(next_step(&observed), Step::Create("berlin"));
+/// ```
+pub fn next_step<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
+    match observed.source {
+        SourceState::Live if !observed.wanted.is_empty() => keep(observed),
+        SourceState::Live | SourceState::Ending => end(observed),
+        SourceState::Deleted => clean(observed).unwrap_or_else(Step::Rest),
+    }
+}
+
+impl<P: Ord + Clone> Observed<P> {
+    fn target(&self, place: &P) -> TargetState {
+        self.targets.get(place).copied().unwrap_or(TargetState::Away)
+    }
+}
+
+/// Brings all wanted places up to date, then cleans up the others.
+fn keep<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
+    if !observed.finalizer || !observed.wanted.is_subset(&observed.recorded) {
+        return Step::Claim(observed.recorded.union(&observed.wanted).cloned().collect());
+    }
+    let mut holds = Vec::new();
+    for place in &observed.wanted {
+        let reason = match observed.target(place) {
+            TargetState::Absent => return Step::Create(place.clone()),
+            TargetState::Foreign { adoptable: true } => return Step::Adopt(place.clone()),
+            TargetState::Ours { deleting: true, .. } => HoldReason::Deleting,
+            TargetState::Ours { differs: true, .. } => return Step::Update(place.clone()),
+            TargetState::Ours { .. } => continue,
+            TargetState::Foreign { .. } => HoldReason::Foreign,
+            TargetState::Away | TargetState::Abandoned => HoldReason::Away,
+        };
+        holds.push(Hold {
+            place: place.clone(),
+            reason,
+        });
+    }
+    // The former target stays until the new one is there.
+    if !holds.is_empty() {
+        return Step::Rest(holds);
+    }
+    clean(observed).unwrap_or_else(Step::Rest)
+}
+
+/// Cleans up all places, then releases the source.
+fn end<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
+    let nothing_wanted = Observed {
+        wanted: BTreeSet::new(),
+        ..observed.clone()
+    };
+    match clean(&nothing_wanted) {
+        // The last places leave the record together with the finalizer.
+        Ok(Step::Forget(rest)) if rest.is_empty() => Step::Release,
+        Ok(step) => step,
+        Err(holds) if holds.is_empty() && observed.finalizer => Step::Release,
+        Err(holds) => Step::Rest(holds),
+    }
+}
+
+/// The next step to clean up the places that are recorded and not wanted, or what holds it up.
+fn clean<P: Ord + Clone>(observed: &Observed<P>) -> Result<Step<P>, Vec<Hold<P>>> {
+    let (mut holds, mut gone) = (Vec::new(), BTreeSet::new());
+    for place in observed.recorded.difference(&observed.wanted) {
+        let reason = match observed.target(place) {
+            TargetState::Ours { deleting: false, .. } => return Ok(Step::Delete(place.clone())),
+            TargetState::Ours { .. } => HoldReason::Deleting,
+            TargetState::Away => HoldReason::Away,
+            // The object of somebody else is not ours to delete.
+            TargetState::Absent | TargetState::Abandoned | TargetState::Foreign { .. } => {
+                gone.insert(place.clone());
+                continue;
+            }
+        };
+        holds.push(Hold {
+            place: place.clone(),
+            reason,
+        });
+    }
+    // Without the finalizer the source may be gone, and Kubernetes accepts no new one while an object is being deleted.
+    if observed.finalizer && !gone.is_empty() {
+        return Ok(Step::Forget(
+            observed.recorded.difference(&gone).cloned().collect(),
+        ));
+    }
+    Err(holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FINE: TargetState = TargetState::Ours {
+        differs: false,
+        deleting: false,
+    };
+    const DELETING: TargetState = TargetState::Ours {
+        differs: true,
+        deleting: true,
+    };
+
+    fn observed(recorded: &[u8], wanted: &[u8], targets: &[(u8, TargetState)]) -> Observed<u8> {
+        Observed {
+            source: SourceState::Live,
+            finalizer: !recorded.is_empty(),
+            recorded: recorded.iter().copied().collect(),
+            wanted: wanted.iter().copied().collect(),
+            targets: targets.iter().copied().collect(),
+        }
+    }
+
+    fn step(recorded: &[u8], wanted: &[u8], targets: &[(u8, TargetState)]) -> Step<u8> {
+        next_step(&observed(recorded, wanted, targets))
+    }
+
+    fn holds(holds: &[(u8, HoldReason)]) -> Step<u8> {
+        let hold = |&(place, reason): &(u8, HoldReason)| Hold { place, reason };
+        Step::Rest(holds.iter().map(hold).collect())
+    }
+
+    fn ending(of: Observed<u8>) -> Step<u8> {
+        next_step(&Observed {
+            source: SourceState::Ending,
+            ..of
+        })
+    }
+
+    #[test]
+    fn the_record_and_the_finalizer_come_before_the_first_write() {
+        let absent = [(1, TargetState::Absent), (2, TargetState::Absent)];
+        assert_eq!(step(&[], &[1, 2], &absent), Step::Claim([1, 2].into()));
+        assert_eq!(step(&[1], &[2], &absent), Step::Claim([1, 2].into()));
+        let mut lost = observed(&[1], &[1], &[(1, FINE)]);
+        lost.finalizer = false;
+        assert_eq!(next_step(&lost), Step::Claim([1].into()));
+        assert_eq!(step(&[1, 2], &[1, 2], &absent), Step::Create(1));
+        assert_eq!(step(&[1], &[1], &[(1, FINE)]), holds(&[]));
+    }
+
+    #[test]
+    fn each_state_of_a_wanted_place_has_its_step() {
+        let drift = TargetState::Ours {
+            differs: true,
+            deleting: false,
+        };
+        for (target, expected) in [
+            (drift, Step::Update(1)),
+            (DELETING, holds(&[(1, HoldReason::Deleting)])),
+            (TargetState::Foreign { adoptable: true }, Step::Adopt(1)),
+            (
+                TargetState::Foreign { adoptable: false },
+                holds(&[(1, HoldReason::Foreign)]),
+            ),
+            (TargetState::Away, holds(&[(1, HoldReason::Away)])),
+            (TargetState::Abandoned, holds(&[(1, HoldReason::Away)])),
+        ] {
+            assert_eq!(step(&[1], &[1], &[(1, target)]), expected, "{target:?}");
+        }
+        assert_eq!(
+            step(&[1], &[1], &[]),
+            holds(&[(1, HoldReason::Away)]),
+            "not observed"
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_held_does_not_hold_up_the_others() {
+        let targets = [
+            (1, TargetState::Away),
+            (2, TargetState::Foreign { adoptable: false }),
+            (3, TargetState::Absent),
+        ];
+        assert_eq!(step(&[1, 2, 3], &[1, 2, 3], &targets), Step::Create(3));
+    }
+
+    #[test]
+    fn a_move_makes_the_new_target_before_it_deletes_the_old_one() {
+        for new in [
+            TargetState::Away,
+            TargetState::Foreign { adoptable: false },
+            DELETING,
+        ] {
+            assert!(
+                matches!(step(&[1, 2], &[2], &[(1, FINE), (2, new)]), Step::Rest(holds) if holds.len() == 1)
+            );
+        }
+        assert_eq!(
+            step(&[1, 2], &[2], &[(1, FINE), (2, TargetState::Absent)]),
+            Step::Create(2)
+        );
+        assert_eq!(step(&[1, 2], &[2], &[(1, FINE), (2, FINE)]), Step::Delete(1));
+        assert_eq!(
+            step(&[1, 2], &[2], &[(1, DELETING), (2, FINE)]),
+            holds(&[(1, HoldReason::Deleting)])
+        );
+        assert_eq!(
+            step(&[1, 2], &[2], &[(1, TargetState::Absent), (2, FINE)]),
+            Step::Forget([2].into())
+        );
+    }
+
+    #[test]
+    fn the_source_is_released_when_all_targets_are_gone() {
+        let with = |first, second| ending(observed(&[1, 2], &[1, 2], &[(1, first), (2, second)]));
+        assert_eq!(with(TargetState::Absent, FINE), Step::Delete(2));
+        assert_eq!(with(TargetState::Absent, DELETING), Step::Forget([2].into()));
+        assert_eq!(with(TargetState::Away, FINE), Step::Delete(2));
+        assert_eq!(
+            with(TargetState::Away, TargetState::Abandoned),
+            Step::Forget([1].into())
+        );
+        assert_eq!(
+            ending(observed(&[1], &[], &[(1, TargetState::Away)])),
+            holds(&[(1, HoldReason::Away)])
+        );
+        for gone in [
+            TargetState::Absent,
+            TargetState::Abandoned,
+            TargetState::Foreign { adoptable: true },
+        ] {
+            assert_eq!(with(gone, TargetState::Absent), Step::Release, "{gone:?}");
+        }
+        let empty = Observed {
+            finalizer: true,
+            ..observed(&[], &[], &[])
+        };
+        assert_eq!(ending(empty), Step::Release);
+        assert_eq!(ending(observed(&[], &[], &[])), holds(&[]));
+    }
+
+    #[test]
+    fn a_live_source_that_is_placed_nowhere_is_released() {
+        assert_eq!(step(&[1], &[], &[(1, FINE)]), Step::Delete(1));
+        assert_eq!(step(&[1], &[], &[(1, TargetState::Absent)]), Step::Release);
+        assert_eq!(step(&[], &[], &[]), holds(&[]));
+    }
+
+    #[test]
+    fn a_source_that_is_gone_is_not_written_to() {
+        let gone = |target| {
+            next_step(&Observed {
+                source: SourceState::Deleted,
+                finalizer: false,
+                ..observed(&[1], &[], &[(1, target)])
+            })
+        };
+        assert_eq!(gone(FINE), Step::Delete(1));
+        assert_eq!(gone(TargetState::Absent), holds(&[]));
+        assert_eq!(gone(TargetState::Away), holds(&[(1, HoldReason::Away)]));
+    }
+}

@@ -1,0 +1,115 @@
+//! What the sync keeps on a source: a finalizer, and the places where targets may exist.
+
+use std::collections::BTreeSet;
+
+use kube::core::{DynamicObject, ObjectMeta};
+use mcr::{ClusterName, ObjectKey, RequestKey};
+use serde_json::{Value, json};
+
+use crate::link::PREFIX;
+
+/// An annotation of sources: names of clusters, separated by commas, whose targets count as gone. People set it for a cluster
+/// that is gone for good, so that the sources are released.
+pub const ABANDON: &str = "sync.mcr.dev/abandon";
+
+/// The finalizer of the sync.
+pub(crate) fn finalizer(sync: &str) -> String {
+    format!("{PREFIX}{sync}")
+}
+
+fn annotation(sync: &str) -> String {
+    format!("{PREFIX}placed.{sync}")
+}
+
+pub(crate) fn has_finalizer(sync: &str, meta: &ObjectMeta) -> bool {
+    let finalizer = finalizer(sync);
+    meta.finalizers
+        .as_ref()
+        .is_some_and(|list| list.contains(&finalizer))
+}
+
+fn text<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    Some(meta.annotations.as_ref()?.get(key)?.as_str())
+}
+
+/// The places in the record. A record that somebody damaged counts as empty.
+pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> BTreeSet<RequestKey> {
+    let text = text(meta, &annotation(sync)).unwrap_or("[]");
+    let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap_or_default();
+    let place = |(cluster, namespace, name): (String, Option<String>, String)| {
+        let object = match namespace {
+            Some(namespace) => ObjectKey::namespaced(namespace, name),
+            None => ObjectKey::cluster_scoped(name),
+        };
+        Some(RequestKey::new(ClusterName::new(cluster).ok()?, object))
+    };
+    places.into_iter().filter_map(place).collect()
+}
+
+/// Whether the owner of the source says that this cluster is gone for good.
+pub(crate) fn is_abandoned(meta: &ObjectMeta, cluster: &str) -> bool {
+    text(meta, ABANDON).is_some_and(|names| names.split(',').any(|name| name.trim() == cluster))
+}
+
+/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only.
+pub(crate) fn patch(sync: &str, source: &DynamicObject, record: Option<&BTreeSet<RequestKey>>) -> Value {
+    let own = finalizer(sync);
+    let mut finalizers = source.metadata.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|finalizer| *finalizer != own);
+    let text = record.map(|places| {
+        finalizers.push(own);
+        let place = |place: &RequestKey| json!([&*place.cluster, place.object.namespace, place.object.name]);
+        Value::Array(places.iter().map(place).collect()).to_string()
+    });
+    json!({"metadata": {
+        "uid": source.metadata.uid,
+        "resourceVersion": source.metadata.resource_version,
+        "finalizers": finalizers,
+        "annotations": {annotation(sync): text},
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(value: Value) -> ObjectMeta {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let cluster = ClusterName::new("berlin").unwrap();
+        let places = BTreeSet::from([
+            RequestKey::new(cluster.clone(), ObjectKey::namespaced("shop", "db")),
+            RequestKey::new(cluster, ObjectKey::cluster_scoped("db")),
+        ]);
+        let mut source = DynamicObject::new(
+            "x",
+            &kube::core::ApiResource::erase::<kube::core::DynamicObject>(&kube::core::ApiResource::from_gvk(
+                &kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap"),
+            )),
+        );
+        source.metadata.finalizers = Some(vec!["theirs".into()]);
+        let written = patch("dbs", &source, Some(&places));
+        let claimed = meta(written["metadata"].clone());
+        assert_eq!(self::places("dbs", &claimed), places);
+        assert!(has_finalizer("dbs", &claimed) && !has_finalizer("other", &claimed));
+        assert!(self::places("other", &claimed).is_empty());
+        source.metadata.finalizers = claimed.finalizers.clone();
+        let released = patch("dbs", &source, None);
+        assert_eq!(released["metadata"]["finalizers"], json!(["theirs"]));
+        assert_eq!(
+            released["metadata"]["annotations"],
+            json!({"sync.mcr.dev/placed.dbs": null})
+        );
+    }
+
+    #[test]
+    fn a_damaged_record_is_empty_and_clusters_are_abandoned_by_name() {
+        let damaged =
+            meta(json!({"annotations": {"sync.mcr.dev/placed.dbs": "[", "sync.mcr.dev/abandon": "a, b"}}));
+        assert!(places("dbs", &damaged).is_empty());
+        assert!(is_abandoned(&damaged, "b") && !is_abandoned(&damaged, "c"));
+    }
+}

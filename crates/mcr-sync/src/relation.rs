@@ -1,0 +1,126 @@
+//! One relation between sources and targets: what the user has set, without its builder.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kube::core::{ApiResource, DynamicObject};
+use mcr::{BoxError, Cluster, ClusterName, ClusterSelector, Fleet, ObjectKey, RequestKey, WatchRequest};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    error::SyncError,
+    link::{Link, SYNC},
+    name::{NameTemplate, SourceName, hashed},
+};
+
+type Fallible<T> = Result<T, BoxError>;
+pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
+pub(crate) type Project<S, T> = Arc<dyn Fn(&S) -> Fallible<T> + Send + Sync>;
+pub(crate) type Status<S, T> = Arc<dyn Fn(&S, &[(ClusterName, T)]) -> Fallible<Value> + Send + Sync>;
+pub(crate) type Test<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+
+/// The namespace of targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TargetNamespace {
+    /// That of the source.
+    Same,
+    /// This one.
+    Fixed(String),
+    /// None: targets are cluster-scoped.
+    None,
+}
+
+pub(crate) struct Relation<S, T> {
+    pub(crate) name: Arc<str>,
+    pub(crate) source: ApiResource,
+    pub(crate) target: ApiResource,
+    pub(crate) sources: ClusterSelector,
+    pub(crate) targets: ClusterSelector,
+    pub(crate) place: Place<S>,
+    pub(crate) project: Project<S, T>,
+    pub(crate) template: Option<NameTemplate>,
+    pub(crate) namespace: TargetNamespace,
+    pub(crate) status: Option<Status<S, T>>,
+    pub(crate) condition: Option<String>,
+    pub(crate) filter: Option<Test<S>>,
+    pub(crate) adopt: Option<Test<T>>,
+    pub(crate) abandon_after: Option<Duration>,
+    pub(crate) create_namespaces: bool,
+}
+
+impl<S, T> Relation<S, T>
+where
+    S: DeserializeOwned,
+    T: DeserializeOwned + Serialize,
+{
+    pub(crate) fn source_watch(&self) -> WatchRequest {
+        WatchRequest::resource(&self.source)
+    }
+
+    /// Targets are watched by the label of the sync.
+    pub(crate) fn target_watch(&self) -> WatchRequest {
+        WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.name))
+    }
+
+    pub(crate) fn link<'a>(&'a self, key: &'a RequestKey) -> Link<'a> {
+        Link {
+            sync: &self.name,
+            source: SourceName {
+                cluster: &key.cluster,
+                namespace: key.object.namespace.as_deref(),
+                name: &key.object.name,
+            },
+        }
+    }
+
+    /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
+    pub(crate) fn selects(&self, object: &DynamicObject, typed: &S) -> bool {
+        let labels = object.metadata.labels.as_ref();
+        let is_target =
+            labels.is_some_and(|labels| labels.get(SYNC).is_some_and(|sync| **sync == *self.name));
+        !is_target && self.filter.as_ref().is_none_or(|filter| filter(typed))
+    }
+
+    /// The places where targets of this source shall be.
+    pub(crate) fn wanted(
+        &self,
+        key: &RequestKey,
+        typed: &S,
+        cluster: &Cluster,
+        fleet: &Fleet,
+    ) -> Result<BTreeSet<RequestKey>, SyncError> {
+        let source = self.link(key).source;
+        let name = match &self.template {
+            Some(template) => template.render(source)?,
+            None => hashed(source),
+        };
+        let object = match (&self.namespace, source.namespace) {
+            (TargetNamespace::Same, Some(namespace)) => ObjectKey::namespaced(namespace, name),
+            (TargetNamespace::Fixed(namespace), _) => ObjectKey::namespaced(namespace.clone(), name),
+            (TargetNamespace::Same, None) | (TargetNamespace::None, _) => ObjectKey::cluster_scoped(name),
+        };
+        let clusters = (self.place)(typed, cluster, fleet).into_iter();
+        Ok(clusters
+            .map(|cluster| RequestKey::new(cluster, object.clone()))
+            .collect())
+    }
+
+    /// The projected object.
+    pub(crate) fn projected(&self, typed: &S) -> Result<Value, SyncError> {
+        let failed = |source| SyncError::Function {
+            function: "projection",
+            source,
+        };
+        let target = (self.project)(typed).map_err(failed)?;
+        serde_json::to_value(target).map_err(|error| failed(error.into()))
+    }
+}
+
+/// Decodes an object as its type.
+pub(crate) fn decode<K: DeserializeOwned>(function: &'static str, value: Value) -> Result<K, SyncError> {
+    serde_json::from_value(value).map_err(|error| SyncError::Function {
+        function,
+        source: error.into(),
+    })
+}

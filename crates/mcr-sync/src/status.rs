@@ -1,0 +1,161 @@
+//! Status up: the merge patch that brings chosen fields of a status to their values, and conditions.
+
+use serde_json::{Map, Value, json};
+
+/// The merge patch that brings `live` to `wanted`. `None` if there is no difference, so that nothing is written.
+///
+/// A null in `wanted` removes a field. A field that `wanted` does not have is left alone. An object that `live` lacks is sent
+/// whole, with the fields that its schema requires.
+///
+/// ```
+/// use mcr_sync::status_difference;
+/// use serde_json::json;
+///
+/// let live = json!({"phase": "Pending", "theirs": 1});
+/// assert_eq!(status_difference(Some(&live), &json!({"phase": "Running"})), Some(json!({"phase": "Running"})));
+/// assert_eq!(status_difference(Some(&live), &json!({"phase": "Pending"})), None);
+/// ```
+pub fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<Value> {
+    match (live, wanted) {
+        (None | Some(Value::Null), Value::Null) => None,
+        (Some(Value::Object(live)), Value::Object(wanted)) => {
+            let changed = wanted.iter().filter_map(|(key, wanted)| {
+                status_difference(live.get(key), wanted).map(|patch| (key.clone(), patch))
+            });
+            let patch: Map<String, Value> = changed.collect();
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        (Some(live), wanted) if live == wanted => None,
+        (Some(_), Value::Null) => Some(Value::Null),
+        (_, wanted) => Some(crate::owned::without_nulls(wanted.clone())),
+    }
+}
+
+/// A condition of a source, as the sync writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Condition {
+    /// The type, unique among the conditions of the object.
+    pub kind: String,
+    /// `True` or `False`.
+    pub status: bool,
+    /// The reason, in one word.
+    pub reason: String,
+    /// The text for people.
+    pub message: String,
+    /// The generation of the source that the condition is about.
+    pub observed_generation: Option<i64>,
+}
+
+impl Condition {
+    /// A condition without a generation.
+    pub fn new(
+        kind: impl Into<String>,
+        status: bool,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind: kind.into(),
+            status,
+            reason: reason.into(),
+            message: message.into(),
+            observed_generation: None,
+        }
+    }
+
+    /// Sets the generation of the source.
+    #[must_use]
+    pub fn observed(mut self, generation: Option<i64>) -> Self {
+        self.observed_generation = generation;
+        self
+    }
+
+    /// The list of conditions with this one in it. Those of other types keep their place and their values.
+    ///
+    /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status changes, and stays otherwise. If nothing else
+    /// changes either, the list is equal to `live`, and [`status_difference`] finds nothing to write.
+    ///
+    /// ```
+    /// use mcr_sync::Condition;
+    ///
+    /// let ready = Condition::new("Synced", true, "Synced", "the target is as it should be");
+    /// let list = ready.among(None, "2026-01-01T00:00:00Z");
+    /// assert_eq!(ready.among(Some(&list), "2026-02-02T00:00:00Z"), list);
+    /// ```
+    pub fn among(&self, live: Option<&Value>, now: &str) -> Value {
+        let mut list: Vec<Value> = live.and_then(Value::as_array).cloned().unwrap_or_default();
+        let status = if self.status { "True" } else { "False" };
+        let at = list.iter().position(|condition| condition["type"] == *self.kind);
+        let kept = at
+            .map(|at| &list[at])
+            .filter(|old| old["status"] == status)
+            .map(|old| old["lastTransitionTime"].clone())
+            .filter(Value::is_string);
+        let mut condition = json!({
+            "type": self.kind,
+            "status": status,
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": kept.unwrap_or_else(|| now.into()),
+        });
+        if let Some(generation) = self.observed_generation {
+            condition["observedGeneration"] = generation.into();
+        }
+        match at {
+            Some(at) => list[at] = condition,
+            None => list.push(condition),
+        }
+        Value::Array(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_difference_is_written() {
+        let live = json!({"a": 1, "b": {"c": 2, "d": 3}, "list": [1]});
+        let difference = |wanted| status_difference(Some(&live), &wanted);
+        assert_eq!(difference(json!({"a": 1, "b": {"c": 2}})), None);
+        assert_eq!(
+            difference(json!({"b": {"c": 4, "d": 3}})),
+            Some(json!({"b": {"c": 4}}))
+        );
+        assert_eq!(difference(json!({"list": [1, 2]})), Some(json!({"list": [1, 2]})));
+        assert_eq!(difference(json!({"b": null})), Some(json!({"b": null})));
+        assert_eq!(difference(json!({"gone": null})), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_sent_whole_with_its_required_fields() {
+        let wanted = json!({"phase": "Pending", "address": {"host": "x", "port": 1, "path": null}});
+        let whole = json!({"phase": "Pending", "address": {"host": "x", "port": 1}});
+        assert_eq!(status_difference(None, &wanted), Some(whole.clone()));
+        assert_eq!(status_difference(Some(&Value::Null), &wanted), Some(whole));
+        assert_eq!(status_difference(None, &Value::Null), None);
+    }
+
+    #[test]
+    fn a_condition_changes_its_time_with_its_status_only() {
+        let first = Condition::new("Synced", false, "Away", "berlin is away").observed(Some(1));
+        let other = json!({"type": "Theirs", "status": "True"});
+        let list = first.among(Some(&json!([other])), "t1");
+        assert_eq!(list[0], other);
+        assert_eq!(
+            list[1],
+            json!({"type": "Synced", "status": "False", "reason": "Away", "message": "berlin is away",
+                "lastTransitionTime": "t1", "observedGeneration": 1})
+        );
+        assert_eq!(first.among(Some(&list), "t2"), list);
+        let again = first.clone().observed(Some(2)).among(Some(&list), "t2");
+        assert_eq!(
+            (&again[1]["lastTransitionTime"], &again[1]["observedGeneration"]),
+            (&json!("t1"), &json!(2))
+        );
+        let done = Condition::new("Synced", true, "Synced", "").among(Some(&again), "t3");
+        assert_eq!(done[1]["lastTransitionTime"], "t3");
+        assert_eq!(done.as_array().unwrap().len(), 2);
+    }
+}
