@@ -150,9 +150,9 @@ impl ClusterInventoryProviderBuilder {
     /// PlacementDecisions are not read.
     ///
     /// A cluster joins when any of the PlacementDecisions names its ClusterProfile, and leaves when none of them does any more. A
-    /// text is a placement key: see [`PlacementDecisions`] for more. If they can't be read at the start, the discovery ends with an
-    /// error, and the fleet tries again; until all of them are known, no cluster leaves because of them. The client needs the
-    /// right to list and watch PlacementDecisions.
+    /// text is a placement key: see [`PlacementDecisions`] for more. If the hub does not serve them at the start, or forbids to
+    /// read them, the discovery ends with an error, and the fleet tries again. Until all of them are known, no cluster leaves
+    /// because of them. The client needs the right to list and watch PlacementDecisions.
     #[must_use]
     pub fn placement(mut self, decisions: impl Into<PlacementDecisions>) -> Self {
         self.placement = Some(decisions.into());

@@ -9,7 +9,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{Output, User};
+use crate::harness::{LABEL, Output, User};
 
 const PROFILES: &str = "clusterprofiles.multicluster.x-k8s.io";
 const DESCRIBE: &str = "kubectl -n fleet describe clusterprofiles.multicluster.x-k8s.io";
@@ -401,4 +401,43 @@ async fn a_hub_without_the_api_missing_rights_and_a_missing_provider_file_have_t
     wrong
         .tells("--clusterprofile-provider-file")
         .tells("\"p\" has no command");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_plugins_of_the_provider_file_are_not_for_kubeconfigs_of_other_providers() {
+    let member = member().await;
+    let hub = inventory(&member).await;
+    let user = User::with([hub.kubeconfig()]);
+    let file = provider_file(&user);
+    let works = user.home().join("works");
+    let kubeconfig = json!({
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {
+            "server": member.url(), "certificate-authority-data": STANDARD.encode(member.ca_pem()),
+        }}],
+        "users": [{"name": "x", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": works, "interactiveMode": "Never",
+        }}}],
+    });
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"namespace": "fleet", "name": "thief", "labels": {LABEL: "true"}},
+        "stringData": {"kubeconfig": kubeconfig.to_string()},
+    });
+    hub.cluster().create(secret).or_fail();
+    let both = ["clusters", "--provider", "kubeconfig,cluster-inventory"];
+    let plugins = ["--clusterprofile-provider-file", &file];
+    let said = user
+        .mcr([&both[..], &FLAGS[2..], &plugins].concat())
+        .await
+        .ended(0);
+    let line = |name: &str| {
+        let mut lines = said.out.lines();
+        let found = lines.find(|line| line.starts_with(name));
+        found.unwrap_or_else(|| panic!("no {name}:\n{}", said.out))
+    };
+    assert!(line("cluster-inventory#ready ").contains("Ready"), "{}", said.out);
+    let thief = line("kubeconfig#thief ");
+    assert!(thief.contains("Broken") && thief.contains("plugin"), "{thief}");
 }
