@@ -193,8 +193,10 @@ mod tests {
 
     #[test]
     fn the_inner_provider_wins() {
-        let mut known = Known::default();
-        known.found = Some(pairs(&[(CLUSTER_SET, "mine"), ("region", "eu")]));
+        let known = Known {
+            found: Some(pairs(&[(CLUSTER_SET, "mine"), ("region", "eu")])),
+            ..Known::default()
+        };
         let spec = spec(None).property(CLUSTER_SET, "theirs");
         assert_eq!(
             known.properties(&spec),

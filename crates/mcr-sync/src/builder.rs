@@ -234,7 +234,7 @@ where
         self
     }
 
-    /// Makes the controller, with the settings of [`controller`](Self::controller) unchanged.
+    /// Makes the controller.
     ///
     /// # Errors
     /// [`BuildError`] if a setting is missing or makes no sense.
