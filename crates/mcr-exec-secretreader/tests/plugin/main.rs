@@ -276,7 +276,15 @@ async fn failures_say_what_to_do_and_show_nothing_secret() {
     with(login.to_string())
         .await
         .fails("the credentials of the hub's kubeconfig can't be loaded");
+    let address = hub.server.url().trim_start_matches("https://").to_owned();
     drop(hub.server);
+    // The socket is closed soon after.
+    let closed = async {
+        while tokio::net::TcpStream::connect(&address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, closed).await.unwrap();
     let refused = run(
         Some(&info(ApiVersion::V1, name("eu-1"))),
         hub.dir.path().join("hub"),
