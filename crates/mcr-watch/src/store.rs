@@ -224,9 +224,11 @@ impl<K> Store<K> {
         self.listed().map(|cache| keys(&cache))
     }
 
-    /// The keys of the objects that are there so far, in no particular order. For a mapper of fleet events: it reads the keys for
-    /// a cluster that joins, and each object that comes later is a change, which has a mapper of its own. With
-    /// [`keys`](Self::keys) the objects that were mapped before the cluster joined are lost if the first list is not complete.
+    /// The keys of the objects that the store has so far, in no particular order.
+    ///
+    /// A mapper of fleet events reads these keys for a cluster that joins. The cluster may join while the objects of the first
+    /// list are put into the store. [`keys`](Self::keys) is an error then, although the mapper of the watch has already been
+    /// called for some of the objects, without that cluster. The mapper of the watch is called for the other objects later.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Secret;

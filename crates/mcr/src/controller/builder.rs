@@ -215,8 +215,9 @@ impl<K> Controller<K> {
 
     /// Maps fleet events (clusters that join, leave or change) to requests in any cluster.
     ///
-    /// A request for a cluster that has not joined yet is kept until it joins. A mapper that reads a store, such as the one of the
-    /// hub, reads [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced): the cluster may join while the hub is listed.
+    /// A request for a cluster that has not joined yet is kept until it joins. A cluster may join while the hub is
+    /// listed for the first time. So a mapper that reads the store of the hub uses
+    /// [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced).
     ///
     /// ```
     /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
