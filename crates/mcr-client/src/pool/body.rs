@@ -8,10 +8,13 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::{body::Incoming, client::conn::http1::SendRequest};
+use hyper::body::Incoming;
 use mcr_access::BoxError;
 
-use super::idle::{IdleConnection, IdleConnections};
+use super::{
+    hyper_connection::HyperConnection,
+    idle::{IdleConnection, IdleConnections},
+};
 use crate::{connect::Stream, frame::append_data};
 
 pub(super) type H1Content = mcr_h1::Content<Box<Stream>>;
@@ -27,7 +30,7 @@ pub(crate) enum PooledBody {
     Hyper {
         body: Incoming,
         /// None if the connection can't return, or has returned.
-        connection: Option<(SendRequest<kube::client::Body>, Weak<IdleConnections>)>,
+        connection: Option<(HyperConnection, Weak<IdleConnections>)>,
     },
 }
 
@@ -52,10 +55,10 @@ impl PooledBody {
                 }
             }
             Self::Hyper { connection, .. } => {
-                if let Some((sender, idle)) = connection.take()
+                if let Some((connection, idle)) = connection.take()
                     && let Some(idle) = idle.upgrade()
                 {
-                    idle.put(IdleConnection::Hyper(sender));
+                    idle.put(IdleConnection::Hyper(connection));
                 }
             }
         }

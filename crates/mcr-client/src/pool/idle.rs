@@ -5,8 +5,6 @@ use std::{
     time::Duration,
 };
 
-use hyper::client::conn::http1::SendRequest;
-use kube::client::Body;
 use mcr_access::internal::lock;
 use tokio::{
     runtime::Handle,
@@ -14,6 +12,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use super::hyper_connection::HyperConnection;
 use crate::connect::Stream;
 
 /// The most idle connections of a pool. A healthy cluster has one, which its next watch takes.
@@ -27,7 +26,7 @@ pub(super) type H1Connection = mcr_h1::Connection<Box<Stream>>;
 /// A connection without a request under way.
 pub(super) enum IdleConnection {
     H1(H1Connection),
-    Hyper(SendRequest<Body>),
+    Hyper(HyperConnection),
 }
 
 impl IdleConnection {
@@ -35,7 +34,7 @@ impl IdleConnection {
         match self {
             // `take_h1` checks it.
             Self::H1(_) => false,
-            Self::Hyper(sender) => sender.is_closed(),
+            Self::Hyper(connection) => connection.is_closed(),
         }
     }
 }
@@ -120,15 +119,15 @@ impl IdleConnections {
     }
 
     /// Takes the usable connection that became idle last.
-    pub(super) async fn take_hyper(&self) -> Option<SendRequest<Body>> {
+    pub(super) async fn take_hyper(&self) -> Option<HyperConnection> {
         loop {
             let taken = lock(&self.list).take(|idle| matches!(idle, IdleConnection::Hyper(_)))?;
-            let IdleConnection::Hyper(mut sender) = taken else {
+            let IdleConnection::Hyper(mut connection) = taken else {
                 return None;
             };
             // The last response has been read, so hyper's task needs one turn to be ready, unless the connection closes.
-            if sender.is_ready() || matches!(timeout(READY_WITHIN, sender.ready()).await, Ok(Ok(()))) {
-                return Some(sender);
+            if timeout(READY_WITHIN, connection.ready()).await == Ok(true) {
+                return Some(connection);
             }
         }
     }

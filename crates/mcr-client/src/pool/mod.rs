@@ -9,25 +9,22 @@
 //! hyper can take over a connection of mcr-h1 between two requests. A connection of hyper stays with hyper.
 
 mod body;
+mod hyper_connection;
 mod idle;
 
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header::HOST};
 use http_body::Body as _;
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{Builder, SendRequest},
-};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use kube::client::Body;
 use mcr_access::BoxError;
-use mcr_h1::{MAX_HEAD, RequestFailed, serialize};
-use tokio::task::JoinHandle;
+use mcr_h1::{RequestFailed, serialize};
 
 pub(crate) use self::body::PooledBody;
 use self::{
     body::H1Content,
+    hyper_connection::{HyperConnection, Unanswered},
     idle::{H1Connection, IdleConnections},
 };
 use crate::{
@@ -102,25 +99,17 @@ impl Pool {
             return Ok(response.map(|content| PooledBody::h1(content, &self.idle)));
         }
         loop {
-            let (mut sender, fresh) = match self.idle.take_hyper().await {
-                Some(sender) => (sender, None),
+            let (connection, is_fresh) = match self.idle.take_hyper().await {
+                Some(connection) => (connection, false),
                 None => self.connect_hyper().await?,
             };
-            let mut failed = match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.hyper_response(sender, response)),
-                Err(failed) => failed,
-            };
-            request = match (failed.take_message(), fresh) {
+            request = match connection.send(request).await {
+                Ok((response, connection)) => return Ok(self.hyper_response(connection, response)),
                 // The server closed the connection while it was idle: the request was not sent.
-                (Some(unsent), None) => unsent,
-                // The connection's own error names the cause.
-                (Some(_), Some(connection)) => {
-                    return Err(SendError::Hyper(match connection.await {
-                        Ok(Err(error)) => error,
-                        _ => failed.into_error(),
-                    }));
-                }
-                (None, _) => return Err(SendError::Hyper(failed.into_error())),
+                Err(Unanswered {
+                    unsent: Some(unsent), ..
+                }) if !is_fresh => unsent,
+                Err(Unanswered { error, .. }) => return Err(SendError::Hyper(error)),
             };
         }
     }
@@ -146,13 +135,15 @@ impl Pool {
 
     fn hyper_response(
         &self,
-        sender: SendRequest<Body>,
+        connection: Option<HyperConnection>,
         response: Response<Incoming>,
     ) -> Response<PooledBody> {
         let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         response.map(|body| PooledBody::Hyper {
             body,
-            connection: (!is_upgraded).then(|| (sender, Arc::downgrade(&self.idle))),
+            connection: connection
+                .filter(|_| !is_upgraded)
+                .map(|connection| (connection, Arc::downgrade(&self.idle))),
         })
     }
 
@@ -162,22 +153,13 @@ impl Pool {
         connecting.await.map_err(SendError::Connect)
     }
 
-    /// Gives hyper an idle connection or a new one, and returns the task of a new one. Dropping the sender and the response
-    /// ends that task.
-    async fn connect_hyper(
-        &self,
-    ) -> Result<(SendRequest<Body>, Option<JoinHandle<hyper::Result<()>>>), SendError> {
+    /// Gives hyper an idle connection or a new one, and returns whether it is a new one.
+    async fn connect_hyper(&self) -> Result<(HyperConnection, bool), SendError> {
         let (stream, is_fresh) = match self.idle.take_h1() {
             Some(connection) => (*connection.into_inner(), false),
             None => (self.dial().await?, true),
         };
-        let mut http = Builder::new();
-        http.max_buf_size(MAX_HEAD);
-        let (sender, connection) = http
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(SendError::Hyper)?;
-        let running = tokio::spawn(connection.with_upgrades());
-        Ok((sender, is_fresh.then_some(running)))
+        let connection = HyperConnection::start(stream).await.map_err(SendError::Hyper)?;
+        Ok((connection, is_fresh))
     }
 }
