@@ -13,6 +13,8 @@ mod plan;
 mod reconcile;
 mod record;
 mod relation;
+mod report;
+mod sight;
 mod status;
 
 pub use builder::Sync;

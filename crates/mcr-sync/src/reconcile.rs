@@ -3,23 +3,22 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use kube::core::DynamicObject;
-use mcr::{Action, BoxError, ClusterName, Request, RequestKey, RequestObject, StoreError, TerminalError};
+use mcr::{Action, BoxError, Request, RequestKey, RequestObject, TerminalError};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     api::{Remote, Written, value},
     desired,
     error::SyncError,
-    link::Ownership,
-    plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step},
+    plan::{Hold, HoldReason, Step, next_step},
     record,
-    relation::{Relation, decode},
-    status::{Condition, status_difference},
+    relation::Relation,
+    sight::{Holds, Look, Sight, Targets},
 };
 
 /// The most steps of one reconcile for each place, besides those for the source.
@@ -33,25 +32,6 @@ const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
 
 /// The time in which most clusters list the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
-
-/// What is known about one source and its targets during one reconcile.
-struct Sight<'a, S, T> {
-    relation: &'a Relation<S, T>,
-    request: &'a Request<DynamicObject>,
-    /// `None` if the source is gone.
-    source: Option<DynamicObject>,
-    /// Whether `source` is an answer of the server, and not of the store.
-    confirmed: bool,
-    /// The targets that the server was asked for.
-    live: BTreeMap<RequestKey, Option<DynamicObject>>,
-}
-
-/// The desired state of one look at the source.
-struct Look {
-    observed: Observed<RequestKey>,
-    desired: Option<Value>,
-    objects: BTreeMap<RequestKey, DynamicObject>,
-}
 
 pub(crate) async fn reconcile<S, T>(
     request: Request<DynamicObject>,
@@ -96,9 +76,6 @@ fn look_again(request: &Request<DynamicObject>, hold: &Hold<RequestKey>) -> Dura
     if is_listing { LOOK_AGAIN_SOON } else { LOOK_AGAIN }
 }
 
-type Holds = Vec<Hold<RequestKey>>;
-type Targets = Vec<(ClusterName, DynamicObject)>;
-
 impl<S, T> Sight<'_, S, T>
 where
     S: DeserializeOwned + Send + Sync,
@@ -133,173 +110,6 @@ where
                 self.take(step, look).await?;
             }
         }
-    }
-
-    fn meta(&self) -> kube::core::ObjectMeta {
-        self.source
-            .as_ref()
-            .map(|source| source.metadata.clone())
-            .unwrap_or_default()
-    }
-
-    /// Looks at the source and at all its places.
-    async fn look(&self) -> Result<Look, SyncError> {
-        let (relation, meta) = (self.relation, self.meta());
-        let mut recorded = record::places(&relation.name, &meta);
-        let (mut wanted, mut desired) = (BTreeSet::new(), None);
-        let mut state = SourceState::Deleted;
-        if let Some(source) = &self.source {
-            let typed: S = decode("decoding", value(source))?;
-            state = SourceState::Ending;
-            if meta.deletion_timestamp.is_none() && relation.selects(source, &typed) {
-                state = SourceState::Live;
-                let (cluster, fleet) = (&self.request.cluster, &self.request.fleet);
-                wanted = relation.wanted(&self.request.key, &typed, cluster, fleet)?;
-                if !wanted.is_empty() {
-                    let link = relation.link(&self.request.key);
-                    desired = Some(desired::compose(relation.projected(&typed)?, &link));
-                }
-            }
-        } else if let Some(last) = self.request.object.last_known() {
-            recorded = record::places(&relation.name, &last.metadata);
-        }
-        let (mut targets, mut objects) = (BTreeMap::new(), BTreeMap::new());
-        for place in recorded.union(&wanted) {
-            let found = self.find(place).await?;
-            let is_wanted = wanted.contains(place);
-            targets.insert(
-                place.clone(),
-                self.state_of(place, found.as_ref(), is_wanted, desired.as_ref())?,
-            );
-            if let Some(Some(object)) = found {
-                objects.insert(place.clone(), object);
-            }
-        }
-        let observed = Observed {
-            source: state,
-            finalizer: record::has_finalizer(&relation.name, &meta),
-            recorded,
-            wanted,
-            targets,
-        };
-        Ok(Look {
-            observed,
-            desired,
-            objects,
-        })
-    }
-
-    /// The object at a place. `None` if the cluster is away.
-    async fn find(&self, place: &RequestKey) -> Result<Option<Option<DynamicObject>>, SyncError> {
-        if let Some(live) = self.live.get(place) {
-            return Ok(Some(live.clone()));
-        }
-        let Ok(cluster) = self.request.fleet.get(&place.cluster) else {
-            return Ok(None);
-        };
-        if !cluster.state().is_ready() {
-            return Ok(None);
-        }
-        let store = cluster.store_of::<DynamicObject>(&self.relation.target_watch());
-        match store.and_then(|store| store.get(&place.object)) {
-            Ok(found) => Ok(Some(found.map(|object| (*object).clone()))),
-            // The cluster is no longer one of the targets' clusters, so nobody watches there.
-            Err(StoreError::NotWatched { .. }) => self.remote(place)?.get().await.map(Some),
-            Err(_) => Ok(None),
-        }
-    }
-
-    fn state_of(
-        &self,
-        place: &RequestKey,
-        found: Option<&Option<DynamicObject>>,
-        is_wanted: bool,
-        desired: Option<&Value>,
-    ) -> Result<TargetState, SyncError> {
-        let object = match found {
-            None if !is_wanted && self.is_abandoned(place) => return Ok(TargetState::Abandoned),
-            None => return Ok(TargetState::Away),
-            Some(None) => return Ok(TargetState::Absent),
-            Some(Some(object)) => object,
-        };
-        let live = value(object);
-        if desired::ownership(&live, &self.relation.link(&self.request.key)) == Ownership::Foreign {
-            let adoptable = match &self.relation.adopt {
-                Some(adopt) => adopt(&decode("rule for adoption", live)?),
-                None => false,
-            };
-            return Ok(TargetState::Foreign { adoptable });
-        }
-        let differs = match desired {
-            Some(desired) if is_wanted => desired::to_patch(desired, &live)?.is_some(),
-            _ => false,
-        };
-        let deleting = object.metadata.deletion_timestamp.is_some();
-        Ok(TargetState::Ours { differs, deleting })
-    }
-
-    fn is_abandoned(&self, place: &RequestKey) -> bool {
-        let meta = self.meta();
-        let since = meta.deletion_timestamp.map(|at| SystemTime::from(at.0));
-        let waited = since.and_then(|since| SystemTime::now().duration_since(since).ok());
-        let is_over = waited
-            .zip(self.relation.abandon_after)
-            .is_some_and(|(waited, limit)| waited >= limit);
-        is_over
-            || self
-                .source
-                .as_ref()
-                .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
-    }
-
-    /// Asks the servers about all that the step depends on. Returns whether anything was asked.
-    async fn confirm(
-        &mut self,
-        step: &Step<RequestKey>,
-        observed: &Observed<RequestKey>,
-    ) -> Result<bool, SyncError> {
-        let mut asked = false;
-        if !self.confirmed {
-            self.source = self.refreshed().await?;
-            (self.confirmed, asked) = (true, true);
-        }
-        let places: Vec<&RequestKey> = match step {
-            Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
-                vec![place]
-            }
-            Step::Forget(kept) => observed.recorded.difference(kept).collect(),
-            Step::Release => observed.recorded.iter().collect(),
-            Step::Claim(_) | Step::Rest(_) => Vec::new(),
-        };
-        for place in places {
-            let is_abandoned = observed.targets.get(place) == Some(&TargetState::Abandoned);
-            if !is_abandoned && !self.live.contains_key(place) {
-                let found = self.remote(place)?.get().await?;
-                self.live.insert(place.clone(), found);
-                asked = true;
-            }
-        }
-        Ok(asked)
-    }
-
-    /// The source as the server has it. Another object of its name is not this source.
-    async fn refreshed(&self) -> Result<Option<DynamicObject>, SyncError> {
-        let known = self.meta().uid;
-        let found = self.own().get().await?;
-        Ok(found.filter(|found| found.metadata.uid == known))
-    }
-
-    fn own(&self) -> Remote {
-        Remote::new(
-            &self.request.cluster,
-            &self.relation.source,
-            &self.request.key.object,
-        )
-    }
-
-    fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
-        let cluster = self.request.fleet.get(&place.cluster)?;
-        Ok(Remote::new(&cluster, &self.relation.target, &place.object))
     }
 
     /// Carries out one step. What it has written is seen by the next look.
@@ -372,83 +182,5 @@ where
             Written::Outdated => self.refreshed().await?,
         };
         Ok(())
-    }
-
-    /// Writes status and condition of the source, if they differ.
-    async fn report(&mut self, outcome: &Result<(Holds, Targets), SyncError>) -> Result<(), SyncError> {
-        let relation = self.relation;
-        let Some(source) = &self.source else { return Ok(()) };
-        if relation.status.is_none() && relation.condition.is_none() {
-            return Ok(());
-        }
-        let live = value(source);
-        let is_synced =
-            |typed: &S| source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed);
-        if !record::has_finalizer(&relation.name, &source.metadata)
-            && !decode("decoding", live.clone()).is_ok_and(|typed: S| is_synced(&typed))
-        {
-            return Ok(());
-        }
-        let mut wanted = json!({});
-        if let (Some(status), Ok((_, targets))) = (&relation.status, outcome)
-            && source.metadata.deletion_timestamp.is_none()
-            && !targets.is_empty()
-        {
-            let typed: S = decode("decoding", live.clone())?;
-            let decoded = targets.iter().map(|(cluster, object)| {
-                Ok((cluster.clone(), decode("decoding of a target", value(object))?))
-            });
-            let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
-            let function = "status";
-            wanted = status(&typed, &targets).map_err(|source| SyncError::Function { function, source })?;
-        }
-        if let Some(kind) = &relation.condition {
-            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            let condition = condition(kind, outcome).observed(source.metadata.generation);
-            wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
-        }
-        let Some(patch) = status_difference(live.get("status"), &wanted) else {
-            return Ok(());
-        };
-        let version = &live["metadata"]["resourceVersion"];
-        let patch = json!({"metadata": {"resourceVersion": version}, "status": patch});
-        match self.own().patch_status(patch).await? {
-            Written::Done(_) => Ok(()),
-            // The source has changed, and its change leads to the next reconcile.
-            Written::Outdated => Ok(()),
-        }
-    }
-}
-
-fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>) -> Condition {
-    match outcome {
-        Ok((holds, _)) if holds.is_empty() => {
-            Condition::new(kind, true, "Synced", "all targets are as they should be")
-        }
-        Ok((holds, _)) => {
-            let told: Vec<String> = holds.iter().map(told).collect();
-            let reason = match holds[0].reason {
-                HoldReason::Away => "ClusterAway",
-                HoldReason::Deleting => "TargetDeleting",
-                HoldReason::Foreign => "NameTaken",
-            };
-            Condition::new(kind, false, reason, told.join("; "))
-        }
-        Err(error) => Condition::new(kind, false, error.reason(), error.to_string()),
-    }
-}
-
-fn told(hold: &Hold<RequestKey>) -> String {
-    let RequestKey { cluster, object } = &hold.place;
-    match hold.reason {
-        HoldReason::Away => format!("cluster {cluster} is away, so the state of {object} there is not known"),
-        HoldReason::Deleting => {
-            format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
-        }
-        HoldReason::Foreign => {
-            format!(
-                "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
-            )
-        }
     }
 }

@@ -1,0 +1,102 @@
+//! Status and condition of the source: how its sync stands, in words.
+
+use mcr::{ClusterName, RequestKey};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::{
+    api::{Written, value},
+    error::SyncError,
+    plan::{Hold, HoldReason},
+    record,
+    relation::decode,
+    sight::{Holds, Sight, Targets},
+    status::{Condition, status_difference},
+};
+
+impl<S, T> Sight<'_, S, T>
+where
+    S: DeserializeOwned + Send + Sync,
+    T: DeserializeOwned + Serialize + Send + Sync,
+{
+    /// Writes status and condition of the source, if they differ.
+    pub(crate) async fn report(
+        &mut self,
+        outcome: &Result<(Holds, Targets), SyncError>,
+    ) -> Result<(), SyncError> {
+        let relation = self.relation;
+        let Some(source) = &self.source else { return Ok(()) };
+        if relation.status.is_none() && relation.condition.is_none() {
+            return Ok(());
+        }
+        let live = value(source);
+        let is_synced =
+            |typed: &S| source.metadata.deletion_timestamp.is_none() && relation.selects(source, typed);
+        if !record::has_finalizer(&relation.name, &source.metadata)
+            && !decode("decoding", live.clone()).is_ok_and(|typed: S| is_synced(&typed))
+        {
+            return Ok(());
+        }
+        let mut wanted = json!({});
+        if let (Some(status), Ok((_, targets))) = (&relation.status, outcome)
+            && source.metadata.deletion_timestamp.is_none()
+            && !targets.is_empty()
+        {
+            let typed: S = decode("decoding", live.clone())?;
+            let decoded = targets.iter().map(|(cluster, object)| {
+                Ok((cluster.clone(), decode("decoding of a target", value(object))?))
+            });
+            let targets: Vec<(ClusterName, T)> = decoded.collect::<Result<_, SyncError>>()?;
+            let function = "status";
+            wanted = status(&typed, &targets).map_err(|source| SyncError::Function { function, source })?;
+        }
+        if let Some(kind) = &relation.condition {
+            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let condition = condition(kind, outcome).observed(source.metadata.generation);
+            wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
+        }
+        let Some(patch) = status_difference(live.get("status"), &wanted) else {
+            return Ok(());
+        };
+        let version = &live["metadata"]["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": patch});
+        match self.own().patch_status(patch).await? {
+            Written::Done(_) => Ok(()),
+            // The source has changed, and its change leads to the next reconcile.
+            Written::Outdated => Ok(()),
+        }
+    }
+}
+
+fn condition(kind: &str, outcome: &Result<(Holds, Targets), SyncError>) -> Condition {
+    match outcome {
+        Ok((holds, _)) if holds.is_empty() => {
+            Condition::new(kind, true, "Synced", "all targets are as they should be")
+        }
+        Ok((holds, _)) => {
+            let told: Vec<String> = holds.iter().map(told).collect();
+            let reason = match holds[0].reason {
+                HoldReason::Away => "ClusterAway",
+                HoldReason::Deleting => "TargetDeleting",
+                HoldReason::Foreign => "NameTaken",
+            };
+            Condition::new(kind, false, reason, told.join("; "))
+        }
+        Err(error) => Condition::new(kind, false, error.reason(), error.to_string()),
+    }
+}
+
+fn told(hold: &Hold<RequestKey>) -> String {
+    let RequestKey { cluster, object } = &hold.place;
+    match hold.reason {
+        HoldReason::Away => format!("cluster {cluster} is away, so the state of {object} there is not known"),
+        HoldReason::Deleting => {
+            format!("{object} in cluster {cluster} is being deleted and waits for its finalizers")
+        }
+        HoldReason::Foreign => {
+            format!(
+                "{object} in cluster {cluster} belongs to somebody else; rename or delete it, or allow its adoption"
+            )
+        }
+    }
+}
