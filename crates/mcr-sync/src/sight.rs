@@ -136,8 +136,9 @@ where
         let live = value(object);
         if desired::ownership(&live, &self.relation.link(&self.request.key)) == Ownership::Foreign {
             let adoptable = match &self.relation.adopt {
-                Some(adopt) => adopt(&decode("rule for adoption", live)?),
-                None => false,
+                // The target of another source has an owner, whatever the rule says about its contents.
+                Some(adopt) if !desired::is_linked(&live) => adopt(&decode("rule for adoption", live)?),
+                _ => false,
             };
             return Ok(TargetState::Foreign { adoptable });
         }
