@@ -30,6 +30,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event tells that its targets are listed.
 const LOOK_AGAIN_SOON: Duration = Duration::from_secs(1);
 
+/// The time until a name that is taken is looked at again. No watch tells when it is free, because watches of targets select
+/// those of this sync; each look costs two requests.
+const LOOK_AGAIN_TAKEN: Duration = Duration::from_secs(60);
+
 /// The time in which most clusters list the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -59,8 +63,7 @@ where
     let reported = sight.report(&outcome).await;
     match outcome.and_then(|done| reported.map(|()| done)) {
         Ok((holds, _)) => {
-            let held = holds.iter().filter(|hold| hold.reason != HoldReason::Foreign);
-            let next = held.map(|hold| look_again(&request, hold)).min();
+            let next = holds.iter().map(|hold| look_again(&request, hold)).min();
             Ok(next.map_or_else(Action::done, Action::requeue))
         }
         Err(error) if error.is_terminal() => Err(TerminalError::new(error).into()),
@@ -69,6 +72,9 @@ where
 }
 
 fn look_again(request: &Request<DynamicObject>, hold: &Hold<RequestKey>) -> Duration {
+    if hold.reason == HoldReason::Foreign {
+        return LOOK_AGAIN_TAKEN;
+    }
     let is_listing = request.fleet.get(&hold.place.cluster).is_ok_and(|cluster| {
         let since = cluster.state_since().elapsed().unwrap_or_default();
         cluster.state().is_ready() && since < LISTS_WITHIN
