@@ -23,11 +23,11 @@ use crate::{
 /// The actions of a history.
 const LENGTH: usize = 150;
 
-/// The seconds of virtual time until all is at rest.
-const PATIENCE: usize = 1200;
+/// The virtual time for which nothing is written at rest.
+const ROUND: Duration = Duration::from_secs(60);
 
-/// The seconds of virtual time for which nothing may happen at rest.
-const REST: u64 = 90;
+/// The rounds until all is at rest.
+const ROUNDS: usize = 20;
 
 pub(crate) struct Played {
     pub(crate) steps: u64,
@@ -178,7 +178,7 @@ impl History {
 
     /// One action, and the time until the next one.
     async fn act(&mut self) {
-        let action = self.below(34);
+        let action = self.below(30);
         let source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
         let cluster = self.below(CLUSTERS.len());
         let at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
@@ -270,22 +270,20 @@ impl History {
         self.rest().await
     }
 
+    /// Waits until all agree and the sync writes nothing any more.
     async fn rest(&self) -> Result<(), String> {
-        for second in 0.. {
-            let agreement = self.world().agreement(&self.away);
-            match agreement {
-                Ok(()) => break,
-                Err(fault) if second == PATIENCE => return Err(fault),
-                Err(_) => sleep(Duration::from_secs(1)).await,
-            }
-            if let Some(fault) = &self.world().fault {
+        let mut last = self.world().writes;
+        for _ in 0..ROUNDS {
+            sleep(ROUND).await;
+            let world = self.world();
+            if let Some(fault) = &world.fault {
                 return Err(fault.clone());
             }
+            if std::mem::replace(&mut last, world.writes) == world.writes && world.agreement(&self.away).is_ok() {
+                return Ok(());
+            }
         }
-        let before = self.world().writes;
-        sleep(Duration::from_secs(REST)).await;
         self.world().agreement(&self.away)?;
-        let writes = self.world().writes - before;
-        if writes > 0 { Err(format!("{writes} writes at rest")) } else { Ok(()) }
+        Err("it does not come to rest".to_owned())
     }
 }
