@@ -47,7 +47,7 @@ const PROPAGATE: &str = "example.io/propagate";
 /// The name of the sync. Copies have it in the label `sync.mcr.dev/sync`.
 const SYNC: &str = "sync-local-to-remote";
 
-fn sync() -> Result<BuiltController, BoxError> {
+fn sync() -> anyhow::Result<BuiltController> {
     let sync = Sync::<ConfigMap, ConfigMap>::new(SYNC)
         .from(ClusterSelector::hub())
         .to_each(!ClusterSelector::hub())
@@ -94,7 +94,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let manager = Manager::builder()
         .provider(hub)
         .provider(members)
-        .controller(sync().map_err(anyhow::Error::from_boxed)?)
+        .controller(sync()?)
         .controller(copies)
         .build()?;
     Ok(manager.run_until(stop).await?)
