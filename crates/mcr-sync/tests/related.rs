@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, ManagerError};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{BuildError, NameTemplate, Related, Sync};
@@ -256,10 +257,18 @@ async fn sync_related_object_that_the_source_names_goes_down_before_the_target_a
     world.team_a.create(map("db", data.clone())).unwrap();
     is(&world.berlin, "configmaps", "team-a-db", data).await;
     is(&world.berlin, "configmaps", "db-one", json!({"a": "1"})).await;
-    let audit = world.berlin.audit();
-    let created = audit.events().filter(|event| event.verb == "create");
-    let created: Vec<&str> = created.map(|event| &*event.name).collect();
-    assert_eq!(created, ["db-one", "team-a-db"], "the service finds its settings");
+    let version = |name: &str| {
+        let object = world
+            .berlin
+            .get("configmaps", &format!("default/{name}"))
+            .unwrap();
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap();
+        version.parse::<u64>().unwrap()
+    };
+    assert!(
+        version("db-one") < version("team-a-db"),
+        "the service finds its settings"
+    );
 
     set(&world.team_a, "db", json!({"at": "berlin", "settings": "two"}));
     is(&world.berlin, "configmaps", "db-two", json!({"a": "2"})).await;
@@ -276,6 +285,8 @@ async fn sync_related_object_that_the_source_names_goes_down_before_the_target_a
     );
     gone(&world.berlin, "configmaps", "db-three").await;
     world.stop().await;
+    let audit = world.team_a.audit();
+    assert_eq!(audit.count(|event| event.uri.contains("..")), 0);
 }
 
 #[tokio::test]
@@ -557,6 +568,142 @@ async fn sync_related_copies_move_with_their_target_and_the_former_ones_stay_unt
     assert!(copies_in(&world.berlin, "configmaps").is_empty());
     world.stop().await;
     assert_eq!(copies_in(&world.lyon, "configmaps"), ["db-one"]);
+}
+
+#[tokio::test]
+async fn sync_related_copy_is_no_source_no_target_and_no_origin() {
+    let mut world = World::new();
+    // A copy of the first relation would be a source by its data, and an origin of the second relation by its labels.
+    let up = Of::<ConfigMap>::up("up")
+        .named(|_, target| target.map(|target| format!("{}-info", own_name(target))))
+        .name_by(|_, object| own_name(object));
+    let down = Of::<ConfigMap>::down("down").labelled(|source, _| [("of", own_name(source))]);
+    // A copy of the third relation has the name of the target.
+    let same = Of::<ConfigMap>::down("same")
+        .named(|source, _| value_of(source, "settings"))
+        .name_by(|source, _| format!("team-a-{}", own_name(source)));
+    world.start(maps().related(up).related(down).related(same));
+    world.team_a.create(map("db", json!({"at": "berlin"}))).unwrap();
+    let mut info = map("team-a-db-info", json!({"at": "lyon"}));
+    info["metadata"]["labels"] = json!({"of": "db"});
+    world.berlin.create(info).unwrap();
+    is(
+        &world.team_a,
+        "configmaps",
+        "team-a-db-info",
+        json!({"at": "lyon"}),
+    )
+    .await;
+    world.team_a.create(map("one", json!({"a": "1"}))).unwrap();
+    world
+        .team_a
+        .create(map("clash", json!({"at": "berlin", "settings": "one"})))
+        .unwrap();
+    is(&world.berlin, "configmaps", "team-a-clash", json!({"a": "1"})).await;
+    world.team_a.create(map("probe", json!({"at": "lyon"}))).unwrap();
+    is(&world.lyon, "configmaps", "team-a-probe", json!({"at": "lyon"})).await;
+    world.team_a.delete("configmaps", "default/clash").unwrap();
+    gone(&world.team_a, "configmaps", "clash").await;
+    assert!(world.berlin.get("configmaps", "default/team-a-clash").is_none());
+    world.stop().await;
+    assert_eq!(
+        world.lyon.list("configmaps", "default").len(),
+        1,
+        "only the target of `probe`"
+    );
+    assert!(copies_in(&world.berlin, "configmaps").is_empty());
+    let data = world.berlin.audit().count(|event| event.verb == "patch");
+    assert_eq!(data, 0, "target and copy do not take turns");
+}
+
+fn widgets() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"))
+}
+
+#[tokio::test]
+async fn sync_related_problems_are_told_in_the_condition() {
+    let (team_a, berlin) = (
+        SimCluster::builder().name("team-a").build(),
+        SimCluster::builder().name("berlin").build(),
+    );
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    for cluster in [&team_a, &berlin] {
+        let version = json!({"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": any}});
+        let names = json!({"kind": "Widget", "plural": "widgets"});
+        let crd = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+        });
+        cluster.create(crd).unwrap();
+    }
+    type Widgets = Related<DynamicObject, DynamicObject, Secret>;
+    let related = Widgets::up("connection")
+        .named(|_, _| ["first", "second"])
+        .name_by(|_, _| "copy".to_owned())
+        .project(
+            |_, object| match object.data.as_ref().is_some_and(|data| data.len() > 1) {
+                true => Err(BoxError::from("one key is allowed")),
+                false => Ok(object.clone()),
+            },
+        );
+    let provider = ClustersProvider::new();
+    let clusters = provider.handle();
+    clusters.add(spec(&team_a));
+    clusters.add(spec(&berlin));
+    let sync = Sync::<DynamicObject, DynamicObject>::with("widgets", &widgets(), &widgets())
+        .from(ClusterSelector::label("role", "source"))
+        .to(ClusterName::new("berlin").unwrap())
+        .mirror()
+        .condition("Synced")
+        .related(related);
+    let manager = Manager::builder()
+        .provider(provider)
+        .controller(sync.build().unwrap())
+        .build()
+        .unwrap();
+    let running = Background::start(|stop| manager.run_until(stop));
+    team_a.create(secret("copy", "dGhlaXJz")).unwrap();
+    let meta = json!({"name": "w", "namespace": "default"});
+    team_a
+        .create(json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, "spec": {}}))
+        .unwrap();
+    let told = async |reason: &str, text: &str| {
+        eventually(LIMIT, format!("{reason}: {text}"), || {
+            let widget = team_a.get("widgets.example.com", "default/w")?;
+            let condition = widget["status"]["conditions"][0].clone();
+            let message = condition["message"].as_str()?.to_owned();
+            (condition["reason"] == reason && message.contains(text)).then_some(message)
+        })
+        .await
+    };
+    let message = told("RelatedMissing", "Secret default/second in cluster berlin").await;
+    assert!(
+        message.contains("Secret default/first in cluster berlin"),
+        "{message}"
+    );
+    berlin.create(secret("second", "dHdv")).unwrap();
+    told(
+        "RelatedMissing",
+        "default/copy in cluster team-a, related by \"connection\", belongs to somebody else",
+    )
+    .await;
+    team_a.delete("secrets", "default/copy").unwrap();
+    let mut first = secret("first", "b25l");
+    first["data"]["user"] = "bWU=".into();
+    berlin.create(first).unwrap();
+    let message = told("FunctionFailed", "one key is allowed").await;
+    assert!(!message.contains("b25l"), "{message}");
+    let mut first = berlin.get("secrets", "default/first").unwrap();
+    first["data"] = json!({"password": "b25l"});
+    berlin.update(first).unwrap();
+    told(
+        "NameTaken",
+        "default/copy in cluster team-a, related by \"connection\", is the copy of another object",
+    )
+    .await;
+    is(&team_a, "secrets", "copy", json!({"password": "b25l"})).await;
+    running.stop().await.unwrap();
 }
 
 #[test]
