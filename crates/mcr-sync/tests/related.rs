@@ -9,7 +9,7 @@ use mcr::{Access, BoxError, ClusterName, ClusterSelector, ClusterSpec, Manager, 
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{BuildError, NameTemplate, Related, Sync};
 use mcr_testkit::{
-    sim::SimCluster,
+    sim::{SimAuditEvent, SimCluster},
     waiting::{Background, eventually},
 };
 use serde_json::{Value, json};
@@ -369,22 +369,38 @@ async fn sync_related_copies_go_before_the_target_and_the_target_before_the_sour
     world.team_a.delete("configmaps", "default/db").unwrap();
     gone(&world.team_a, "configmaps", "db").await;
     world.stop().await;
-    let deleted = |cluster: &SimCluster, mark| {
+    let steps = |cluster: &SimCluster, mark, copies: &str, copy: &str| {
         let audit = cluster.audit().since(mark);
-        let writes = audit
-            .events()
-            .filter(|event| ["delete", "patch"].contains(&&*event.verb));
-        writes
-            .map(|event| format!("{} {}", event.verb, event.name))
-            .collect::<Vec<_>>()
+        let is_list_of_copies = |event: &SimAuditEvent| {
+            event.is_list(copies) && event.uri.contains("source") && event.uri.contains("related")
+        };
+        let told = audit.events().filter_map(|event| match &*event.verb {
+            "delete" | "patch" => Some(format!("{} {}", event.verb, event.name)),
+            "get" if event.name == copy => Some(format!("get {copy}")),
+            _ if is_list_of_copies(event) => Some("list".to_owned()),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
     };
     assert_eq!(
-        deleted(&world.team_a, team_a),
-        ["delete db-connection", "patch db"]
+        steps(&world.team_a, team_a, "secrets", "db-connection"),
+        [
+            "list",
+            "get db-connection",
+            "delete db-connection",
+            "get db-connection",
+            "patch db"
+        ]
     );
     assert_eq!(
-        deleted(&world.berlin, berlin),
-        ["delete db-one", "delete team-a-db"]
+        steps(&world.berlin, berlin, "configmaps", "db-one"),
+        [
+            "list",
+            "get db-one",
+            "delete db-one",
+            "get db-one",
+            "delete team-a-db"
+        ]
     );
     assert!(
         world.berlin.get("secrets", "default/team-a-db-secret").is_some(),
@@ -432,36 +448,33 @@ async fn sync_related_copy_stays_while_the_cluster_of_its_origin_or_of_its_sourc
     is(&world.berlin, "configmaps", "db-one", json!({"a": "1"})).await;
     world.stop().await;
 
-    // `probe` is reconciled after `db`, so `db` was seen without its other cluster.
-    for absent in ["berlin", "team-a"] {
-        world.start_without(sync(), absent);
-        let (probe, at) = (format!("probe-{absent}"), "lyon");
-        let of = if absent == "berlin" {
-            &world.team_a
-        } else {
-            &world.team_b
+    // A probe is reconciled after `db`, so `db` was seen without the other cluster.
+    for (absent, late) in [("berlin", false), ("berlin", true), ("team-a", true)] {
+        let is_berlin = absent == "berlin";
+        let of = if is_berlin { &world.team_a } else { &world.team_b }.clone();
+        let lyon = world.lyon.clone();
+        let probe = async |name: String| {
+            of.create(map(&name, json!({"at": "lyon"}))).unwrap();
+            let target = format!("{}-{name}", of.name());
+            is(&lyon, "configmaps", &target, json!({"at": "lyon"})).await;
         };
-        if absent == "berlin" {
-            set(
-                &world.team_a,
-                "db",
-                json!({"at": "berlin", "settings": "one", "again": "x"}),
-            );
+        if late {
+            world.start(sync());
+            probe(format!("before-{absent}")).await;
+            world.clusters.remove(absent);
+        } else {
+            world.start_without(sync(), absent);
         }
-        of.create(map(&probe, json!({"at": at}))).unwrap();
-        let target = format!("{}-{probe}", of.name());
-        is(&world.lyon, "configmaps", &target, json!({"at": at})).await;
+        if is_berlin {
+            let data = json!({"at": "berlin", "settings": "one", "late": late.to_string()});
+            set(&world.team_a, "db", data);
+        }
+        probe(format!("after-{absent}-{late}")).await;
         world.stop().await;
-        assert_eq!(
-            copies_in(&world.team_a, "secrets"),
-            ["db-connection"],
-            "without {absent}"
-        );
-        assert_eq!(
-            copies_in(&world.berlin, "configmaps"),
-            ["db-one"],
-            "without {absent}"
-        );
+        let up = copies_in(&world.team_a, "secrets");
+        assert_eq!(up, ["db-connection"], "without {absent}");
+        let down = copies_in(&world.berlin, "configmaps");
+        assert_eq!(down, ["db-one"], "without {absent}");
     }
     for cluster in [&world.team_a, &world.berlin] {
         assert_eq!(cluster.audit().count(|event| event.verb == "delete"), 0);

@@ -63,9 +63,12 @@ where
         if phase == Phase::Early || leaving.clusters().is_empty() && !matches!(leaving, Leaving::All(_)) {
             return Ok(Some(step));
         }
-        for (at, cluster) in self.to_list(&leaving, look) {
-            if self.list_copies(at, &cluster).await? {
-                return Ok(None);
+        // Nothing is written to a source that is gone, so what the stores miss now may be found later.
+        if observed.source != SourceState::Deleted {
+            for (at, cluster) in self.to_list(&leaving, look) {
+                if self.list_copies(at, &cluster).await? {
+                    return Ok(None);
+                }
             }
         }
         let copies = self.copies(look, wanted, &leaving).await?;
