@@ -19,7 +19,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 async fn sync_target_cluster_that_refuses_does_not_hold_the_others() {
     let [source, berlin, lyon, paris] =
         ["team-a", "berlin", "lyon", "paris"].map(|name| SimCluster::builder().name(name).build());
-    let rights = |verbs: &[&str]| SimUser::new("sync").rule(SimRule::new(["*"], ["*"], verbs.iter().copied()));
+    let rights =
+        |verbs: &[&str]| SimUser::new("sync").rule(SimRule::new(["*"], ["*"], verbs.iter().copied()));
     // The first and the last of them, in whatever order the sync goes.
     for refusing in [&berlin, &paris] {
         refusing.set_user("sync", rights(&["get", "list", "watch"]));
@@ -47,7 +48,8 @@ async fn sync_target_cluster_that_refuses_does_not_hold_the_others() {
         .build()
         .unwrap();
     let running = Background::start(|stop| manager.run_until(stop));
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "db", "namespace": "default"}});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "db", "namespace": "default"}});
     source.create(map).unwrap();
     let served = |cluster: &SimCluster| cluster.get("configmaps", "default/db").map(drop);
     eventually(LIMIT, "the target in lyon", || served(&lyon)).await;
@@ -59,7 +61,10 @@ async fn sync_target_cluster_that_refuses_does_not_hold_the_others() {
         refusing.set_user("sync", rights(&["get", "list", "watch"]));
     }
     source.delete("configmaps", "default/db").unwrap();
-    eventually(LIMIT, "no target in lyon", || served(&lyon).is_none().then_some(())).await;
+    eventually(LIMIT, "no target in lyon", || {
+        served(&lyon).is_none().then_some(())
+    })
+    .await;
     let all = || served(&berlin).and(served(&paris)).and(served(&source));
     assert!(all().is_some(), "the source waits for the targets that are left");
     for refusing in [&berlin, &paris] {
