@@ -66,6 +66,8 @@ async fn print(copy: Request<ConfigMap>, output: Arc<Output>) -> Result<Action, 
     let event = match copy.object {
         RequestObject::Live(_) => "copied",
         RequestObject::Deleted { .. } => "deleted",
+        // A copy without the label is put right, and copied again.
+        RequestObject::LeftWatch { .. } if copy.confirm_deleted().await? => "deleted",
         _ => return Ok(Action::done()),
     };
     output.record(&ObjectLine {

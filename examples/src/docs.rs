@@ -27,6 +27,8 @@ mod code {
     struct MigratingFromKubeRs;
     #[doc = include_str!("../../docs/quickstart.md")]
     struct Quickstart;
+    #[doc = include_str!("../../docs/sync.md")]
+    struct Sync;
     #[doc = include_str!("../../docs/writing-a-provider.md")]
     struct WritingAProvider;
 }
@@ -36,12 +38,13 @@ mod tests {
     use std::{collections::BTreeMap, env, fs, path::Path, process::Command};
 
     /// The documents that have lines for a `Cargo.toml`, besides the READMEs of the crates.
-    const WITH_LINES: [&str; 7] = [
+    const WITH_LINES: [&str; 8] = [
         "README.md",
         "docs/cluster-api.md",
         "docs/cluster-inventory.md",
         "docs/kcp.md",
         "docs/quickstart.md",
+        "docs/sync.md",
         "docs/third-party-providers.md",
         "docs/writing-a-provider.md",
     ];

@@ -210,7 +210,8 @@ where
     }
 
     /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. The kind needs the status subresource and `status.conditions`.
+    /// reason in words. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap, leave it
+    /// out.
     pub fn condition(mut self, kind: impl Into<String>) -> Self {
         self.condition = Some(kind.into());
         self
@@ -218,6 +219,8 @@ where
 
     /// Syncs only the sources for which the function returns true. The targets of a source that is no longer selected are
     /// deleted.
+    ///
+    /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + std::marker::Sync + 'static) -> Self {
         self.filter = Some(Arc::new(filter));
         self

@@ -69,7 +69,9 @@ async fn operate(world: &World, served: Value, phase: &str) {
     let api = Api::<DynamicObject>::namespaced_with(world.hub.cluster.client(), "databases", &database);
     let patch = Patch::Merge(json!({"status": {"phase": phase, "message": "by the operator"}}));
     let name = served["metadata"]["name"].as_str().unwrap();
-    api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    api.patch_status(name, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
