@@ -9,7 +9,7 @@
 //! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
 //! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
 //! | `fault NAME` | has the clusters behind proxies fail in this way |
-//! | `sync fill OBJECTS` | creates so many sources of suite `sync` in each cluster but the first |
+//! | `sync fill CLUSTERS OBJECTS` | creates so many sources of suite `sync` in each of these clusters but the first |
 //! | `sync burst EDITS` | edits so many sources |
 //! | `sync wait` | waits until the first cluster has the target of each source |
 //! | `sync requests` | tells the requests for ConfigMaps |
@@ -210,7 +210,10 @@ impl Served {
                     proxy.set(fault.clone()).await;
                 }
             }
-            ["sync", "fill", objects] => self.sync.fill(&self.clusters, number(objects)?)?,
+            ["sync", "fill", clusters, objects] => {
+                let clusters = self.clusters.get(..number(clusters)?).context("there are fewer clusters")?;
+                self.sync.fill(clusters, number(objects)?)?;
+            }
             ["sync", "burst", edits] => self.sync.burst(&self.clusters, number(edits)?).await?,
             ["sync", "wait"] => self.sync.converged(&self.clusters).await?,
             ["sync", "requests"] => {
