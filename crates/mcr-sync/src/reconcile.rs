@@ -54,6 +54,7 @@ where
         confirmed: source.is_none(),
         source,
         live: BTreeMap::new(),
+        projected: None,
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
@@ -105,8 +106,9 @@ where
             if steps > most {
                 return Err(SyncError::Unsettled(most));
             }
-            // The stores may be older than the clusters. Before each write the servers are asked, and the step is chosen again.
-            if !self.confirm(&step, &look.observed).await? {
+            // The stores may be older than the clusters. Before each write the servers are asked. If they have something else, the
+            // step is chosen again.
+            if !self.confirm(&step, &look).await? {
                 self.take(step, look).await?;
             }
         }
