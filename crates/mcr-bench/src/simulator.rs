@@ -211,7 +211,10 @@ impl Served {
                 }
             }
             ["sync", "fill", clusters, objects] => {
-                let clusters = self.clusters.get(..number(clusters)?).context("there are fewer clusters")?;
+                let clusters = self
+                    .clusters
+                    .get(..number(clusters)?)
+                    .context("there are fewer clusters")?;
                 self.sync.fill(clusters, number(objects)?)?;
             }
             ["sync", "burst", edits] => self.sync.burst(&self.clusters, number(edits)?).await?,

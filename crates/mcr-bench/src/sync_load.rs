@@ -91,7 +91,9 @@ impl SyncLoad {
         for (at, cluster) in clusters.iter().enumerate() {
             let side = if at == 0 { "target" } else { "source" };
             let audit = cluster.audit();
-            let own = audit.events().filter(|event| event.resource == "configmaps" && event.is_start());
+            let own = audit
+                .events()
+                .filter(|event| event.resource == "configmaps" && event.is_start());
             for event in own {
                 let verb = match event.verb.as_str() {
                     "get" => "gets",

@@ -50,7 +50,9 @@ impl TargetClusters {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => vec![cluster.clone()],
             _ => Vec::new(),
         };
-        let sources = clusters.into_iter().filter(|cluster| relation.sources.matches(cluster));
+        let sources = clusters
+            .into_iter()
+            .filter(|cluster| relation.sources.matches(cluster));
         sources.flat_map(|cluster| known(relation, &cluster)).collect()
     }
 }

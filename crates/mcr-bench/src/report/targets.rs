@@ -310,7 +310,9 @@ fn sync(rows: &[Row]) -> Vec<Verdict> {
     };
     let (time, cpu, value): (Field, Field, Field) = (|row| row.synced_s, |row| row.cpu_s, |row| row.value);
     let ratio = |what: &str, variant: &str, field: Field| {
-        let both = of.of("mcr-sync", variant, field).zip(of.of("kube-rs-by-hand", variant, field));
+        let both = of
+            .of("mcr-sync", variant, field)
+            .zip(of.of("kube-rs-by-hand", variant, field));
         let is = both.and_then(|(own, others)| (others > 0.0).then_some(own / others));
         of.at_most(format!("{what}, of kube-rs by hand"), 1.0, "", is)
     };
@@ -321,7 +323,12 @@ fn sync(rows: &[Row]) -> Vec<Verdict> {
         ratio("CPU of a burst", "burst", cpu),
         ratio("CPU of a restart", "restart", cpu),
         ratio("memory of an object", "bytes an object", value),
-        of.at_most("writes of a restart", 0.0, "", of.of("mcr-sync", "restart", value)),
+        of.at_most(
+            "writes of a restart",
+            0.0,
+            "",
+            of.of("mcr-sync", "restart", value),
+        ),
     ]
 }
 

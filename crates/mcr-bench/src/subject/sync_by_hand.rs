@@ -1,13 +1,7 @@
 //! The sync of suite `sync` as a careful author writes it on kube-rs: a controller for each source cluster with kube's helper for
 //! finalizers, and one watch of all targets, so that drift is repaired.
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -96,13 +90,17 @@ async fn watch_targets(
     targets: Client,
     changes: HashMap<String, mpsc::Sender<ObjectRef<ConfigMap>>>,
 ) -> Result<()> {
-    let events = watcher(Api::<ConfigMap>::all(targets), watcher::Config::default().labels(LABEL));
+    let events = watcher(
+        Api::<ConfigMap>::all(targets),
+        watcher::Config::default().labels(LABEL),
+    );
     let mut events = pin!(events.default_backoff().touched_objects());
     loop {
         match events.try_next().await {
             Ok(Some(target)) => {
                 let annotation = |key: &str| target.metadata.annotations.as_ref()?.get(key);
-                let (Some(cluster), Some(name)) = (annotation(SOURCE_CLUSTER), annotation(SOURCE_NAME)) else {
+                let (Some(cluster), Some(name)) = (annotation(SOURCE_CLUSTER), annotation(SOURCE_NAME))
+                else {
                     continue;
                 };
                 let namespace = target.metadata.namespace.as_deref().unwrap_or_default();
@@ -119,17 +117,29 @@ async fn watch_targets(
 
 async fn control(cluster: Arc<Cluster>, mut changed: mpsc::Receiver<ObjectRef<ConfigMap>>) -> Result<()> {
     let (store, writer) = kube::runtime::reflector::store();
-    let sources = watcher(Api::<ConfigMap>::all(cluster.sources.clone()), watcher::Config::default());
-    let sources = reflector::reflector(writer, sources).default_backoff().applied_objects();
+    let sources = watcher(
+        Api::<ConfigMap>::all(cluster.sources.clone()),
+        watcher::Config::default(),
+    );
+    let sources = reflector::reflector(writer, sources)
+        .default_backoff()
+        .applied_objects();
     let own = trigger_self(sources, ());
     let changed = stream::poll_fn(move |context| changed.poll_recv(context));
     let drift = changed.map(|source| Ok(ReconcileRequest::from(source)));
     let failed = |_: Arc<ConfigMap>, _: &Failure, _: Arc<Cluster>| Action::requeue(Duration::from_secs(1));
     let config = Config::default().concurrency(OF_A_CLUSTER);
     let reconcile = |source, cluster| reconcile(source, cluster).boxed();
-    applier(reconcile, failed, cluster, store, stream::select(own, drift), config)
-        .for_each(|_| std::future::ready(()))
-        .await;
+    applier(
+        reconcile,
+        failed,
+        cluster,
+        store,
+        stream::select(own, drift),
+        config,
+    )
+    .for_each(|_| std::future::ready(()))
+    .await;
     Ok(())
 }
 
@@ -158,7 +168,12 @@ async fn apply(cluster: &str, targets: &Api<ConfigMap>, source: &ConfigMap) -> R
         Some(live) => {
             let mut live = own(live, &wanted)?;
             let labels = live.metadata.labels.get_or_insert_default();
-            let has_labels = wanted.metadata.labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
+            let has_labels = wanted
+                .metadata
+                .labels
+                .iter()
+                .flatten()
+                .all(|(key, value)| labels.get(key) == Some(value));
             if live.data != wanted.data || !has_labels {
                 labels.extend(wanted.metadata.labels.unwrap_or_default());
                 live.data = wanted.data;
@@ -179,7 +194,9 @@ async fn clean(cluster: &str, targets: &Api<ConfigMap>, source: &ConfigMap) -> R
             uid: live.metadata.uid,
             resource_version: live.metadata.resource_version,
         };
-        targets.delete(&name, &DeleteParams::default().preconditions(preconditions)).await?;
+        targets
+            .delete(&name, &DeleteParams::default().preconditions(preconditions))
+            .await?;
     }
     Ok(Action::await_change())
 }

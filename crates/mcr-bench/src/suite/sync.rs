@@ -65,7 +65,13 @@ async fn one(session: &Session<'_>, name: &'static str, program: &PathBuf) -> Re
     let clusters = session.options.clusters.unwrap_or(500);
     let objects = session.options.objects.unwrap_or(20);
     // One for the targets, and one that joins in the end.
-    let sim = Sim::start_with(&session.programs, clusters + 2, 0, &["--audit=1000000".to_owned()]).await?;
+    let sim = Sim::start_with(
+        &session.programs,
+        clusters + 2,
+        0,
+        &["--audit=1000000".to_owned()],
+    )
+    .await?;
     let mut round = Round {
         name,
         program,
@@ -75,7 +81,10 @@ async fn one(session: &Session<'_>, name: &'static str, program: &PathBuf) -> Re
     };
     round.has_contexts(clusters + 1).await?;
     let empty = round.idle_memory().await?;
-    round.sim.command(&format!("sync fill {} {objects}", clusters + 1)).await?;
+    round
+        .sim
+        .command(&format!("sync fill {} {objects}", clusters + 1))
+        .await?;
     round.initial().await?;
     round.restart(empty).await?;
     Ok(round.rows)
@@ -162,8 +171,14 @@ impl Round<'_> {
             ..self.row("initial")
         };
         self.rows.push(row);
-        self.value("initial: CPU us an object", usage.cpu.as_secs_f64() * 1e6 / self.total());
-        let (gets, writes) = (self.since(&none, "gets").await?, self.since(&none, "writes").await?);
+        self.value(
+            "initial: CPU us an object",
+            usage.cpu.as_secs_f64() * 1e6 / self.total(),
+        );
+        let (gets, writes) = (
+            self.since(&none, "gets").await?,
+            self.since(&none, "writes").await?,
+        );
         self.value("initial: GETs an object", gets / self.total());
         self.value("initial: writes an object", writes / self.total());
 
