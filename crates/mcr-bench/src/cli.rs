@@ -293,6 +293,7 @@ async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
         Suite::Isolation => suite::isolation::run(session).await,
         Suite::Fairness => suite::fairness::run(session).await,
         Suite::Queue => suite::queue::run(session).await,
+        Suite::Sync => suite::sync::run(session).await,
         Suite::Kcp => suite::kcp::run(session).await,
     }
 }

@@ -19,3 +19,4 @@ pub mod simulator;
 pub mod stats;
 pub mod subject;
 pub mod suite;
+mod sync_load;

@@ -35,6 +35,8 @@ pub enum Suite {
     Fairness,
     /// Operations of the queue
     Queue,
+    /// Ten thousand ConfigMaps of 500 clusters, copied to one more
+    Sync,
     /// The workspaces of a real kcp, which MCR_KCP_KUBECONFIG names; not one of all suites
     Kcp,
 }
@@ -132,6 +134,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         plan.step(Suite::Isolation, &side_by_side, 1, 220),
         plan.step(Suite::Fairness, all, 1, 55),
         plan.step(Suite::Queue, all, 3, 20),
+        plan.step(Suite::Sync, all, 1, 160),
         fleet(100, 102, false, Some(SHORT), all, 1, 55),
         fleet(250, 102, false, Some(SHORT), all, 1, 75),
     ]

@@ -9,6 +9,10 @@
 //! | `beat SEQ FROM TO` | writes the beat in the clusters of these numbers, TO excluded |
 //! | `storm RATE KEYS` | from now on writes ConfigMaps of the first cluster, RATE times a second, KEYS different ones in turns; 0 ends it |
 //! | `fault NAME` | has the clusters behind proxies fail in this way |
+//! | `sync fill CLUSTERS OBJECTS` | creates so many sources of suite `sync` in each of these clusters but the first |
+//! | `sync burst EDITS` | edits so many sources |
+//! | `sync wait` | waits until the first cluster has the target of each source |
+//! | `sync requests` | tells the requests for ConfigMaps |
 //! | `contexts STABLE FROM TO` | writes the kubeconfig anew, with the first STABLE clusters and those of these numbers |
 
 use std::{
@@ -38,6 +42,7 @@ use crate::{
         message::{Message, now},
         say,
     },
+    sync_load::SyncLoad,
 };
 
 /// What the simulator is started with.
@@ -61,6 +66,9 @@ pub struct SimArgs {
     /// How many namespaces with one more ConfigMap there are in each
     #[arg(long, default_value_t = 0)]
     pub tenants: usize,
+    /// How many requests each cluster remembers
+    #[arg(long, default_value_t = 10_000)]
+    pub audit: usize,
     /// Where to write their kubeconfig
     #[arg(long)]
     pub kubeconfig: PathBuf,
@@ -93,12 +101,16 @@ struct Address {
     token: String,
 }
 
+/// How many writes of a kind each cluster remembers: so many that a storm or a burst of them does not cause lists.
+const HISTORY: usize = 100_000;
+
 struct Served {
     clusters: Vec<SimCluster>,
     kinds: Vec<Kind>,
     addresses: Vec<Address>,
     proxies: Vec<FaultProxy>,
     storm: Option<JoinHandle<()>>,
+    sync: SyncLoad,
     // Kept, because dropping them closes the servers.
     _fleet: SimFleet,
     _servers: Vec<SimServer>,
@@ -109,6 +121,7 @@ impl Served {
         let template = template(args)?;
         let made = |number| {
             let builder = SimCluster::builder().name(format!("cluster-{number:05}"));
+            let builder = builder.history(HISTORY).audit_limit(args.audit);
             builder.template(&template).build()
         };
         let clusters: Vec<SimCluster> = (0..args.clusters).map(made).collect();
@@ -145,6 +158,7 @@ impl Served {
             addresses,
             proxies,
             storm: None,
+            sync: SyncLoad::default(),
             _fleet: fleet,
             _servers: servers,
         })
@@ -195,6 +209,19 @@ impl Served {
                 for proxy in &self.proxies {
                     proxy.set(fault.clone()).await;
                 }
+            }
+            ["sync", "fill", clusters, objects] => {
+                let clusters = self
+                    .clusters
+                    .get(..number(clusters)?)
+                    .context("there are fewer clusters")?;
+                self.sync.fill(clusters, number(objects)?)?;
+            }
+            ["sync", "burst", edits] => self.sync.burst(&self.clusters, number(edits)?).await?,
+            ["sync", "wait"] => self.sync.converged(&self.clusters).await?,
+            ["sync", "requests"] => {
+                let figures = SyncLoad::requests(&self.clusters);
+                return Ok(Message::Figures { figures });
             }
             ["contexts", stable, from, to] => {
                 let numbers = (0..number(stable)?).chain(number(from)?..number(to)?);
@@ -253,8 +280,7 @@ fn kubeconfig(contexts: &[(String, &Address)]) -> String {
 }
 
 fn template(args: &SimArgs) -> Result<SimCluster> {
-    // A long history, so that a storm of writes does not cause lists.
-    let template = SimCluster::builder().history(100_000).build();
+    let template = SimCluster::builder().history(HISTORY).build();
     for kind in &args.kinds {
         if *kind == Kind::ConfigMaps && args.objects > 0 {
             template.create(objects::beat(0))?;

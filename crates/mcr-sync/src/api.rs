@@ -6,7 +6,7 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 use mcr::{Cluster, ObjectKey, RequestKey};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::SyncError;
 
@@ -56,7 +56,7 @@ impl Remote {
     /// of something in front of the server, says nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<DynamicObject>, SyncError> {
         match self.api.get(self.name()).await {
-            Ok(object) => Ok(Some(object)),
+            Ok(object) => Ok(Some(without_managed_fields(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let details = status.details.as_ref();
                 if details.is_some_and(|details| details.name == self.name()) {
@@ -96,7 +96,7 @@ impl Remote {
             answer = self.api.create(&post, &object).await;
         }
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(object))),
+            Ok(object) => Ok(Written::Done(Box::new(without_managed_fields(object)))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Written::Outdated),
             Err(error) => Err(self.failed("create")(error)),
         }
@@ -144,7 +144,7 @@ impl Remote {
 
     fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
         match answer {
-            Ok(object) => Ok(Written::Done(Box::new(object))),
+            Ok(object) => Ok(Written::Done(Box::new(without_managed_fields(object)))),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Written::Outdated)
             }
@@ -201,5 +201,22 @@ pub(crate) async fn list(
 
 /// An object as JSON. The metadata of a dynamic object always serialises.
 pub(crate) fn value(object: &DynamicObject) -> Value {
-    serde_json::to_value(object).unwrap_or_else(|_| json!({}))
+    // The derived implementation copies each field of a flattened object twice, and this runs at every look.
+    let mut all = match &object.data {
+        Value::Object(fields) => fields.clone(),
+        _ => Map::new(),
+    };
+    let metadata = serde_json::to_value(&object.metadata);
+    all.insert("metadata".to_owned(), metadata.unwrap_or_else(|_| json!({})));
+    if let Some(types) = &object.types {
+        all.insert("apiVersion".to_owned(), types.api_version.clone().into());
+        all.insert("kind".to_owned(), types.kind.clone().into());
+    }
+    Value::Object(all)
+}
+
+/// The object as the stores keep it: nobody reads `managedFields`, and they are as long as the rest.
+fn without_managed_fields(mut object: DynamicObject) -> DynamicObject {
+    object.metadata.managed_fields = None;
+    object
 }

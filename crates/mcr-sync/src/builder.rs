@@ -14,6 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
+    affected::TargetClusters,
     error::BuildError,
     link::Link,
     name::NameTemplate,
@@ -326,10 +327,11 @@ where
         .request(move |_| watch)
         .optional();
     let of_fleet = relation.clone();
+    let target_clusters = TargetClusters::default();
     let controller = Controller::<DynamicObject>::with(relation.name.clone(), &relation.source)
         .clusters(relation.sources.clone())
         .watches_with(&relation.target, |target| source_of(&target), targets)
-        // Any change of the fleet may change a placement, or end the wait for a cluster.
+        // A change of the fleet may change a placement, or end the wait for a cluster.
         .watches_fleet(move |event, fleet| {
             // The event may come after another cluster has taken the name.
             if let FleetEvent::Disengaged { name, .. } = event
@@ -337,7 +339,7 @@ where
             {
                 related::forget_cluster(&of_fleet, name);
             }
-            sources(&of_fleet, fleet)
+            target_clusters.affected(&of_fleet, event, fleet)
         });
     related::watches(controller, relation, source_of)
 }
@@ -351,24 +353,6 @@ fn source_of(target: &Watched<DynamicObject>) -> Option<RequestKey> {
         None => mcr::ObjectKey::cluster_scoped(source.name),
     };
     Some(RequestKey::new(ClusterName::new(source.cluster).ok()?, object))
-}
-
-/// All sources that are known now.
-fn sources<S, T>(relation: &Relation<S, T>, fleet: &Fleet) -> Vec<RequestKey>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Serialize,
-{
-    let clusters = fleet.clusters().into_iter();
-    let selected = clusters.filter(|cluster| relation.sources.matches(cluster));
-    selected
-        .flat_map(|cluster| {
-            let store = cluster.store_of::<DynamicObject>(&relation.source_watch());
-            let keys = store.and_then(|store| store.keys()).unwrap_or_default();
-            keys.into_iter()
-                .map(move |key| RequestKey::new(cluster.name().clone(), key))
-        })
-        .collect()
 }
 
 impl<S, T> fmt::Debug for Sync<S, T> {

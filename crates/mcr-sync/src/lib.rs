@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod affected;
 mod api;
 mod builder;
 mod desired;

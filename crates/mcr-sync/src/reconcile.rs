@@ -62,6 +62,7 @@ where
         live: BTreeMap::new(),
         failed: BTreeMap::new(),
         related: related::Answers::default(),
+        projected: None,
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
@@ -161,7 +162,7 @@ where
 
     /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
     async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
-        if self.confirm(&step, &look.observed).await? {
+        if self.confirm(&step, &look).await? {
             return Ok(());
         }
         self.take(step, look).await

@@ -57,6 +57,10 @@ where
                 condition(kind, outcome, self.related.notes()).observed(source.metadata.generation);
             wanted["conditions"] = condition.among(live["status"].get("conditions"), &now);
         }
+        // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
+        if wanted.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(());
+        }
         let Some(patch) = status_difference(live.get("status"), &wanted) else {
             return Ok(());
         };

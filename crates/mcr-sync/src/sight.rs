@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::SystemTime,
 };
 
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use mcr::{ClusterName, Request, RequestKey, StoreError};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -38,12 +39,27 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) failed: BTreeMap<RequestKey, SyncError>,
     /// What the servers were asked about related objects.
     pub(crate) related: Answers,
+    /// What was decoded and projected last, and the version of the source that it was made of.
+    pub(crate) projected: Option<(Version, Projected<S>)>,
+}
+
+/// The UID and the version of an object.
+pub(crate) type Version = (Option<String>, Option<String>);
+
+fn version(meta: &ObjectMeta) -> Version {
+    (meta.uid.clone(), meta.resource_version.clone())
+}
+
+/// A source as its type, and its desired state, once that was needed.
+pub(crate) struct Projected<S> {
+    typed: S,
+    desired: Option<Arc<Value>>,
 }
 
 /// The desired state of one look at the source.
 pub(crate) struct Look {
     pub(crate) observed: Observed<RequestKey>,
-    pub(crate) desired: Option<Value>,
+    pub(crate) desired: Option<Arc<Value>>,
     pub(crate) objects: BTreeMap<RequestKey, DynamicObject>,
 }
 
@@ -52,29 +68,54 @@ where
     S: DeserializeOwned + Send + Sync,
     T: DeserializeOwned + Serialize + Send + Sync,
 {
-    pub(crate) fn meta(&self) -> kube::core::ObjectMeta {
+    pub(crate) fn meta(&self) -> ObjectMeta {
         self.source
             .as_ref()
             .map(|source| source.metadata.clone())
             .unwrap_or_default()
     }
 
-    pub(crate) async fn look(&self) -> Result<Look, SyncError> {
-        let (relation, meta) = (self.relation, self.meta());
+    /// Decodes the source, unless this version of it is decoded already: each write is followed by another look.
+    fn decoded(&mut self, source: &DynamicObject) -> Result<&mut Projected<S>, SyncError> {
+        let now = version(&source.metadata);
+        let known = self
+            .projected
+            .take()
+            .filter(|(of, _)| *of == now && of.1.is_some());
+        let projected = match known {
+            Some((_, projected)) => projected,
+            None => Projected {
+                typed: decode("decoding", value(source))?,
+                desired: None,
+            },
+        };
+        Ok(&mut self.projected.insert((now, projected)).1)
+    }
+
+    pub(crate) async fn look(&mut self) -> Result<Look, SyncError> {
+        let (relation, request, meta) = (self.relation, self.request, self.meta());
         let mut recorded = record::places(&relation.name, &meta);
         let (mut wanted, mut desired) = (BTreeSet::new(), None);
         let mut state = SourceState::Deleted;
-        if let Some(source) = &self.source {
-            let typed: S = decode("decoding", value(source))?;
-            state = SourceState::Ending;
-            if meta.deletion_timestamp.is_none() && relation.selects(source, &typed) {
-                state = SourceState::Live;
-                let (cluster, fleet) = (&self.request.cluster, &self.request.fleet);
-                wanted = relation.wanted(&self.request.key, &typed, cluster, fleet)?;
-                if !wanted.is_empty() {
-                    let link = relation.link(&self.request.key);
-                    desired = Some(desired::compose(relation.projected(&typed)?, &link));
+        if let Some(source) = self.source.take() {
+            let decoded = self.decoded(&source);
+            let looked = decoded.and_then(|known| {
+                if meta.deletion_timestamp.is_some() || !relation.selects(&source, &known.typed) {
+                    return Ok(None);
                 }
+                let (key, cluster) = (&request.key, &request.cluster);
+                let wanted = relation.wanted(key, &known.typed, cluster, &request.fleet)?;
+                if known.desired.is_none() && !wanted.is_empty() {
+                    let composed = desired::compose(relation.projected(&known.typed)?, &relation.link(key));
+                    known.desired = Some(Arc::new(composed));
+                }
+                Ok(Some((wanted, known.desired.clone())))
+            });
+            self.source = Some(source);
+            state = SourceState::Ending;
+            if let Some(looked) = looked? {
+                state = SourceState::Live;
+                (wanted, desired) = looked;
             }
         } else if let Some(last) = self.request.object.last_known() {
             recorded = record::places(&relation.name, &last.metadata);
@@ -85,7 +126,7 @@ where
             let is_wanted = wanted.contains(place);
             targets.insert(
                 place.clone(),
-                self.state_of(place, found.as_ref(), is_wanted, desired.as_ref())?,
+                self.state_of(place, found.as_ref(), is_wanted, desired.as_deref())?,
             );
             if let Some(Some(object)) = found {
                 objects.insert(place.clone(), object);
@@ -175,16 +216,15 @@ where
                 .is_some_and(|source| record::is_abandoned(&source.metadata, &place.cluster))
     }
 
-    /// Asks the servers about all that the step depends on. Returns whether anything was asked.
-    pub(crate) async fn confirm(
-        &mut self,
-        step: &Step<RequestKey>,
-        observed: &Observed<RequestKey>,
-    ) -> Result<bool, SyncError> {
-        let mut asked = false;
+    /// Asks the servers about all that the step depends on. Returns whether they had something else than was looked at.
+    pub(crate) async fn confirm(&mut self, step: &Step<RequestKey>, look: &Look) -> Result<bool, SyncError> {
+        let observed = &look.observed;
+        let mut is_other = false;
         if !self.confirmed {
+            let before = self.source.as_ref().map(|source| version(&source.metadata));
             self.source = self.refreshed().await?;
-            (self.confirmed, asked) = (true, true);
+            self.confirmed = true;
+            is_other = before != self.source.as_ref().map(|source| version(&source.metadata));
         }
         let places: Vec<&RequestKey> = match step {
             Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
@@ -198,11 +238,14 @@ where
             let is_abandoned = observed.targets.get(place) == Some(&TargetState::Abandoned);
             if !is_abandoned && !self.live.contains_key(place) {
                 let found = self.remote(place)?.get().await?;
+                let of = |object: Option<&DynamicObject>| object.map(|object| version(&object.metadata));
+                // An absent target is only known as such if the store had listed the cluster.
+                let was_away = observed.targets.get(place) == Some(&TargetState::Away);
+                is_other |= was_away || of(found.as_ref()) != of(look.objects.get(place));
                 self.live.insert(place.clone(), found);
-                asked = true;
             }
         }
-        Ok(asked)
+        Ok(is_other)
     }
 
     /// The source as the server has it. Another object of its name is not this source.

@@ -1,12 +1,15 @@
 //! Simulated API servers in a process of their own: `mcr-bench sim`, and how the driver speaks with it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use super::{Counts, Programs, Running};
-use crate::{kind::Kind, subject::message::Message};
+use crate::{alone::Figures, kind::Kind, subject::message::Message};
 
 /// The process of the simulator.
 pub struct Sim {
@@ -49,7 +52,7 @@ impl Sim {
         ];
         args.extend_from_slice(options);
         let mut process = Running::start("the simulator", &programs.bench, &args)?;
-        match process.next(std::time::Duration::from_secs(300)).await? {
+        match process.next(Duration::from_secs(300)).await? {
             Message::Serving => {}
             other => bail!("the simulator said {other:?}"),
         }
@@ -131,17 +134,34 @@ impl Sim {
         }
     }
 
+    /// Asks for figures.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub async fn figures(&mut self, line: &str) -> Result<Figures> {
+        match self.process.ask(line).await? {
+            Message::Figures { figures } => Ok(figures),
+            other => bail!("the simulator answered {other:?}"),
+        }
+    }
+
     /// Sends a command of the [`simulator`](crate::simulator). Returns the time at which it was done.
     ///
     /// # Errors
     ///
     /// When it does not answer within a minute.
     pub async fn command(&mut self, line: &str) -> Result<u64> {
-        match self
-            .process
-            .ask_for(line, std::time::Duration::from_secs(60))
-            .await?
-        {
+        self.command_for(line, Duration::from_secs(60)).await
+    }
+
+    /// As [`command`](Self::command), with a limit of the caller.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer within `limit`.
+    pub async fn command_for(&mut self, line: &str, limit: Duration) -> Result<u64> {
+        match self.process.ask_for(line, limit).await? {
             Message::Done { at } => Ok(at),
             other => bail!("the simulator answered {other:?}"),
         }

@@ -165,6 +165,24 @@ impl Programs {
         self.beside("mcr-bench-kcp")
     }
 
+    /// The subject `mcr-sync` of suite `sync`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not beside this one.
+    pub fn sync(&self) -> Result<PathBuf> {
+        self.beside("mcr-bench-sync")
+    }
+
+    /// The subject `kube-rs-by-hand` of suite `sync`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not beside this one.
+    pub fn sync_by_hand(&self) -> Result<PathBuf> {
+        self.beside("mcr-bench-sync-by-hand")
+    }
+
     fn beside(&self, name: &str) -> Result<PathBuf> {
         let program = self.bench.with_file_name(name);
         if !program.is_file() {

@@ -3,7 +3,7 @@
 use super::Verdict;
 
 /// The suite, the beginning of the target's text, and the reason.
-const REASONS: [(&str, &str, &str); 7] = [
+const REASONS: [(&str, &str, &str); 10] = [
     (
         "fleet",
         "time until all is synced, of go-concurrent's",
@@ -38,6 +38,23 @@ const REASONS: [(&str, &str, &str); 7] = [
         "time to engage one more",
         "the reason is not known. The time begins with the first announcement. If the APIBinding is not ready then, the workspace is \
          engaged only after another event of the shard.",
+    ),
+    (
+        "sync",
+        "time until all is copied",
+        "the subject and the simulator keep both cores busy, so the time follows the CPU time.",
+    ),
+    (
+        "sync",
+        "CPU until all is copied",
+        "mcr-sync stores the paths of the fields that it owns at each target, and a record of placements at each source, and compares field by \
+         field. The program by hand does none of it. How much each costs was not measured.",
+    ),
+    (
+        "sync",
+        "CPU of a burst",
+        "mcr-sync reads the source from its server before each write, and compares the target field by field. The program by hand trusts \
+         its cache for the source, and compares all of the data at once. How much each costs was not measured.",
     ),
     (
         "queue",

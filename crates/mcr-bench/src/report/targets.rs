@@ -25,6 +25,7 @@ pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     all.extend(isolation(rows));
     all.extend(fairness(rows));
     all.extend(queue(rows));
+    all.extend(sync(rows));
     all
 }
 
@@ -298,6 +299,36 @@ fn workspaces(rows: &[Row]) -> Vec<Verdict> {
             figure("lost_lists"),
         ),
         all.at_most("deletions told of it", 0.0, "", figure("lost_deletes")),
+    ]
+}
+
+fn sync(rows: &[Row]) -> Vec<Verdict> {
+    let of = Of {
+        rows,
+        suite: "sync",
+        clusters: 0,
+    };
+    let (time, cpu, value): (Field, Field, Field) = (|row| row.synced_s, |row| row.cpu_s, |row| row.value);
+    let ratio = |what: &str, variant: &str, field: Field| {
+        let both = of
+            .of("mcr-sync", variant, field)
+            .zip(of.of("kube-rs-by-hand", variant, field));
+        let is = both.and_then(|(own, others)| (others > 0.0).then_some(own / others));
+        of.at_most(format!("{what}, of kube-rs by hand"), 1.0, "", is)
+    };
+    vec![
+        ratio("time until all is copied", "initial", time),
+        ratio("CPU until all is copied", "initial", cpu),
+        ratio("time of a burst", "burst", time),
+        ratio("CPU of a burst", "burst", cpu),
+        ratio("CPU of a restart", "restart", cpu),
+        ratio("memory of an object", "bytes an object", value),
+        of.at_most(
+            "writes of a restart",
+            0.0,
+            "",
+            of.of("mcr-sync", "restart", value),
+        ),
     ]
 }
 

@@ -150,7 +150,7 @@ fn tls(user: &mut AuthInfo, roots: Arc<RootCertStore>) -> Result<ClientConfig> {
     )
 }
 
-fn client(endpoint: Endpoint) -> Result<Client> {
+pub(super) fn client(endpoint: Endpoint) -> Result<Client> {
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(endpoint.tls)
         .https_only()
@@ -257,7 +257,7 @@ async fn apply(
     }
 }
 
-async fn first_failure(mut watches: JoinSet<Result<()>>) -> Result<()> {
+pub(super) async fn first_failure(mut watches: JoinSet<Result<()>>) -> Result<()> {
     while let Some(ended) = watches.join_next().await {
         ended??;
     }

@@ -90,7 +90,7 @@ fn applying(
     )
 }
 
-async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>) -> Result<()> {
+pub(super) async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>) -> Result<()> {
     let manager = Manager::builder().provider(FileProvider::builder().file(kubeconfig).build()?);
     controllers
         .into_iter()

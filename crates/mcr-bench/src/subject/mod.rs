@@ -10,6 +10,8 @@ pub mod kcp;
 pub mod kube_rs;
 pub mod mcr;
 pub mod message;
+pub mod sync;
+pub mod sync_by_hand;
 mod tally;
 pub mod work;
 

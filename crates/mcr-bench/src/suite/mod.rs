@@ -13,6 +13,7 @@ pub mod queue;
 mod round;
 pub mod shared_scope;
 pub mod store;
+pub mod sync;
 pub mod update;
 pub mod work;
 pub mod workspaces;
