@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 mod api;
+mod apply;
 mod builder;
 mod desired;
 mod error;
@@ -17,6 +18,7 @@ mod report;
 mod sight;
 mod status;
 
+pub use apply::Conflicts;
 pub use builder::Sync;
 pub use error::{BuildError, SyncError};
 pub use link::{Link, Ownership, PREFIX, is_copied};

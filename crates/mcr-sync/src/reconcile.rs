@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     api::{Remote, Written, value},
-    desired,
+    apply,
     error::SyncError,
     plan::{Hold, HoldReason, Step, next_step},
     record,
@@ -153,7 +153,10 @@ where
                 };
                 let remote = self.remote(&place)?;
                 let written = remote
-                    .create(desired::to_create(desired)?, self.relation.create_namespaces)
+                    .create(
+                        apply::to_create(self.relation.mode, desired)?,
+                        self.relation.create_namespaces,
+                    )
                     .await?;
                 self.settle(place, remote, desired, written).await
             }
@@ -161,11 +164,22 @@ where
                 let (Some(desired), Some(object)) = (&look.desired, look.objects.get(&place)) else {
                     return Ok(());
                 };
-                let Some(patch) = desired::to_patch(desired, &value(object))? else {
+                let (mode, name) = (self.relation.mode, &self.relation.name);
+                let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
                     return Ok(());
                 };
                 let remote = self.remote(&place)?;
-                let written = remote.patch(patch).await?;
+                let written = match remote.write(write).await {
+                    Err(refusal)
+                        if self.relation.replaces
+                            && refusal.is_invalid()
+                            && remote.accepts(apply::to_create(mode, desired)?).await? =>
+                    {
+                        remote.delete(object).await?;
+                        Written::Outdated
+                    }
+                    written => written?,
+                };
                 self.settle(place, remote, desired, written).await
             }
             Step::Delete(place) => {
@@ -190,9 +204,9 @@ where
         mut written: Written,
     ) -> Result<(), SyncError> {
         if let Written::Done(stored) = &written
-            && let Some(patch) = desired::to_settle(desired, &value(stored))?
+            && let Some(write) = apply::to_settle(self.relation.mode, desired, &value(stored))?
         {
-            written = remote.patch(patch).await?;
+            written = remote.write(write).await?;
         }
         let found = match written {
             Written::Done(object) => Some(*object),

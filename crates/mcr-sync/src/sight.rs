@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     api::{Remote, value},
+    apply,
     desired,
     error::SyncError,
     link::Ownership,
@@ -148,7 +149,9 @@ where
             return Ok(TargetState::Foreign { adoptable });
         }
         let differs = match desired {
-            Some(desired) if is_wanted => desired::to_patch(desired, &live)?.is_some(),
+            Some(desired) if is_wanted => {
+                apply::to_write(self.relation.mode, &self.relation.name, desired, &live)?.is_some()
+            }
             _ => false,
         };
         let deleting = object.metadata.deletion_timestamp.is_some();
@@ -216,6 +219,7 @@ where
 
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
-        Ok(Remote::new(&cluster, &self.relation.target, &place.object))
+        let manager = apply::manager(&self.relation.name);
+        Ok(Remote::new(&cluster, &self.relation.target, &place.object).managed_by(manager))
     }
 }
