@@ -56,10 +56,12 @@ impl Remote {
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
         let key = self.key.clone();
-        move |source| SyncError::Api {
-            verb,
-            key,
-            source: Box::new(source),
+        move |source| {
+            let source = Box::new(source);
+            match &*source {
+                kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
+                _ => SyncError::Api { verb, key, source },
+            }
         }
     }
 
@@ -215,6 +217,17 @@ impl Remote {
             Err(error) => Err(self.failed("delete")(error)),
         }
     }
+}
+
+/// Whether an object is over a limit of the server. The server has three: for a request (413), for the contents of some kinds
+/// (422 with this cause), and that of its storage (500).
+fn is_too_large(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 413
+        || causes
+            .into_iter()
+            .any(|cause| cause.reason == "FieldValueTooLong")
+        || status.message.contains("etcdserver: request is too large")
 }
 
 /// An object as JSON. The metadata of a dynamic object always serialises.

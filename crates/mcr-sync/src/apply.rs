@@ -73,11 +73,7 @@ pub(crate) fn to_write(
 }
 
 /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
-pub(crate) fn to_settle(
-    mode: Mode,
-    desired: &Value,
-    stored: &Value,
-) -> Result<Option<Write>, TooManyFields> {
+pub(crate) fn to_settle(mode: Mode, desired: &Value, stored: &Value) -> Result<Option<Write>, TooManyFields> {
     let Some(conflicts) = mode else {
         return Ok(desired::to_settle(desired, stored)?.map(Write::Merge));
     };
@@ -133,9 +129,9 @@ fn contains(live: &Value, desired: &Value) -> bool {
         (Value::Object(live), Value::Object(desired)) => desired
             .iter()
             .all(|(key, desired)| live.get(key).is_some_and(|live| contains(live, desired))),
-        (Value::Array(live), Value::Array(desired)) => {
-            desired.iter().all(|desired| live.iter().any(|live| contains(live, desired)))
-        }
+        (Value::Array(live), Value::Array(desired)) => desired
+            .iter()
+            .all(|desired| live.iter().any(|live| contains(live, desired))),
         (live, desired) => live == desired,
     }
 }
@@ -183,13 +179,14 @@ mod tests {
 
     #[test]
     fn what_is_contained_is_applied_and_what_is_not_is_written() {
-        let desired = json!({"metadata": {}, "spec": {"ports": [{"port": 1}], "size": "1000m"}});
+        let desired = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"ports": [{"port": 1}], "size": "1000m"}});
         let mut live = with_note(&desired, None);
         live["spec"]["ports"] = json!([{"port": 2}, {"port": 1, "protocol": "TCP"}]);
         assert!(is_applied(&desired, &live));
         live["spec"]["size"] = "1".into();
         assert!(!is_applied(&desired, &live));
-        let Some(Write::Apply { object, .. }) = to_settle(Some(Conflicts::Tell), &desired, &live).unwrap() else {
+        let Some(Write::Apply { object, .. }) = to_settle(Some(Conflicts::Tell), &desired, &live).unwrap()
+        else {
             panic!("no write");
         };
         live["metadata"] = object["metadata"].clone();

@@ -58,6 +58,14 @@ pub enum SyncError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
+    /// The target is larger than its server takes. The sync tries again when the source changes.
+    #[error("{key} is too large for its server: {source}; project less data, or shorten the source")]
+    TooLarge {
+        /// The target.
+        key: RequestKey,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
     /// Other field managers have set fields of the target to other values, and the sync is to tell. The sync tries again with
     /// growing delays.
     #[error(
@@ -89,7 +97,11 @@ impl SyncError {
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
             self,
-            Self::Function { .. } | Self::Name(_) | Self::TooManyFields(_) | Self::NoStatus(_)
+            Self::Function { .. }
+                | Self::Name(_)
+                | Self::TooManyFields(_)
+                | Self::NoStatus(_)
+                | Self::TooLarge { .. }
         )
     }
 
@@ -106,6 +118,7 @@ impl SyncError {
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => "NoStatus",
             Self::Api { .. } => "RequestFailed",
+            Self::TooLarge { .. } => "TooLarge",
             Self::Conflict { .. } => "FieldConflict",
             Self::Cluster(_) => "ClusterAway",
             Self::NotServed(_) => "NotServed",

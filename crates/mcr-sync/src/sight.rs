@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use crate::{
     api::{Remote, value},
-    apply,
-    desired,
+    apply, desired,
     error::SyncError,
     link::Ownership,
     plan::{Hold, Observed, SourceState, Step, TargetState},
