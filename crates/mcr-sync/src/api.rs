@@ -8,7 +8,10 @@ use kube::{
 use mcr::{Cluster, ObjectKey, RequestKey};
 use serde_json::{Map, Value, json};
 
-use crate::error::SyncError;
+use crate::{
+    apply::{self, Write},
+    error::SyncError,
+};
 
 /// One object in one cluster.
 pub(crate) struct Remote {
@@ -16,6 +19,7 @@ pub(crate) struct Remote {
     resource: ApiResource,
     api: Api<DynamicObject>,
     cluster: Cluster,
+    manager: Option<String>,
 }
 
 /// The end of a write that depends on what was read before.
@@ -36,7 +40,14 @@ impl Remote {
                 None => Api::all_with(client, resource),
             },
             cluster: cluster.clone(),
+            manager: None,
         }
+    }
+
+    /// Writes under this name of a field manager.
+    pub(crate) fn managed_by(mut self, manager: String) -> Self {
+        self.manager = Some(manager);
+        self
     }
 
     fn name(&self) -> &str {
@@ -45,10 +56,12 @@ impl Remote {
 
     fn failed(&self, verb: &'static str) -> impl FnOnce(kube::Error) -> SyncError {
         let key = self.key.clone();
-        move |source| SyncError::Api {
-            verb,
-            key,
-            source: Box::new(source),
+        move |source| {
+            let source = Box::new(source);
+            match &*source {
+                kube::Error::Api(status) if is_too_large(status) => SyncError::TooLarge { key, source },
+                _ => SyncError::Api { verb, key, source },
+            }
         }
     }
 
@@ -70,19 +83,12 @@ impl Remote {
     }
 
     /// Creates the object. With `namespaces`, creates its namespace too if that is missing.
-    pub(crate) async fn create(&self, mut object: Value, namespaces: bool) -> Result<Written, SyncError> {
-        object["apiVersion"] = self.resource.api_version.clone().into();
-        object["kind"] = self.resource.kind.clone().into();
-        object["metadata"]["name"] = self.name().into();
-        if let Some(namespace) = &self.key.object.namespace {
-            object["metadata"]["namespace"] = (&**namespace).into();
-        }
-        let object: DynamicObject = serde_json::from_value(object).map_err(|source| {
-            let function = "projection";
-            let source = source.into();
-            SyncError::Function { function, source }
-        })?;
-        let post = PostParams::default();
+    pub(crate) async fn create(&self, object: Value, namespaces: bool) -> Result<Written, SyncError> {
+        let object = self.named(object)?;
+        let post = PostParams {
+            field_manager: self.manager.clone(),
+            ..PostParams::default()
+        };
         let mut answer = self.api.create(&post, &object).await;
         if let (Err(kube::Error::Api(status)), Some(namespace), true) =
             (&answer, &self.key.object.namespace, namespaces)
@@ -102,6 +108,21 @@ impl Remote {
         }
     }
 
+    /// The object with its kind and its name.
+    fn named(&self, mut object: Value) -> Result<DynamicObject, SyncError> {
+        object["apiVersion"] = self.resource.api_version.clone().into();
+        object["kind"] = self.resource.kind.clone().into();
+        object["metadata"]["name"] = self.name().into();
+        if let Some(namespace) = &self.key.object.namespace {
+            object["metadata"]["namespace"] = (&**namespace).into();
+        }
+        serde_json::from_value(object).map_err(|source| {
+            let function = "projection";
+            let source = source.into();
+            SyncError::Function { function, source }
+        })
+    }
+
     async fn create_namespace(&self, name: &str) -> Result<(), SyncError> {
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "Namespace"));
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
@@ -119,12 +140,42 @@ impl Remote {
         }
     }
 
+    /// Whether the server would create this object if there were none of its name. Writes nothing.
+    pub(crate) async fn accepts(&self, object: Value) -> Result<bool, SyncError> {
+        let post = PostParams {
+            dry_run: true,
+            field_manager: self.manager.clone(),
+        };
+        let answer = self.api.create(&post, &self.named(object)?).await;
+        // The server looks for an object of the name after all checks.
+        Ok(matches!(answer, Err(kube::Error::Api(status)) if status.is_already_exists()))
+    }
+
     /// Sends a merge patch that names the version which was read.
     pub(crate) async fn patch(&self, patch: Value) -> Result<Written, SyncError> {
-        let answer = self
-            .api
-            .patch(self.name(), &PatchParams::default(), &Patch::Merge(patch))
-            .await;
+        self.write(Write::Merge(patch)).await
+    }
+
+    /// Sends a write that names the version which was read.
+    pub(crate) async fn write(&self, write: Write) -> Result<Written, SyncError> {
+        let mut params = PatchParams {
+            field_manager: self.manager.clone(),
+            ..PatchParams::default()
+        };
+        let answer = match write {
+            Write::Merge(patch) => self.api.patch(self.name(), &params, &Patch::Merge(patch)).await,
+            Write::Apply { object, force } => {
+                params.force = force;
+                let object = self.named(object)?;
+                self.api.patch(self.name(), &params, &Patch::Apply(object)).await
+            }
+        };
+        if let Err(kube::Error::Api(status)) = &answer
+            && let Some(fields) = apply::conflicts(status)
+        {
+            let key = self.key.clone();
+            return Err(SyncError::Conflict { key, fields });
+        }
         self.written("update", answer)
     }
 
@@ -197,6 +248,17 @@ pub(crate) async fn list(
             })
         }
     }
+}
+
+/// Whether an object is over a limit of the server. The server has three: for a request (413), for the contents of some kinds
+/// (422 with this cause), and that of its storage (500).
+fn is_too_large(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 413
+        || causes
+            .into_iter()
+            .any(|cause| cause.reason == "FieldValueTooLong")
+        || status.message.contains("etcdserver: request is too large")
 }
 
 /// An object as JSON. The metadata of a dynamic object always serialises.

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     affected::TargetClusters,
+    apply::{Conflicts, Mode},
     error::BuildError,
     link::Link,
     name::NameTemplate,
@@ -61,6 +62,8 @@ pub struct Sync<S, T> {
     abandon_after: Option<Duration>,
     create_namespaces: bool,
     related: Vec<Rule<S, T>>,
+    mode: Mode,
+    replaces: bool,
     kinds: PhantomData<fn() -> (S, T)>,
 }
 
@@ -106,6 +109,8 @@ where
             abandon_after: None,
             create_namespaces: true,
             related: Vec::new(),
+            mode: None,
+            replaces: false,
             kinds: PhantomData,
         }
     }
@@ -250,6 +255,35 @@ where
         self
     }
 
+    /// Updates targets with server-side apply, under the field manager `sync.mcr.dev/NAME` with the name of the sync. Default:
+    /// merge patches.
+    ///
+    /// The server then merges lists by the keys of their schema, so that others may add elements. It keeps the owned fields, so
+    /// the target has no annotation with their paths. Targets that were made with merge patches are taken over. A sync that goes
+    /// back to merge patches does not remove fields that it no longer projects at that moment.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Service;
+    /// use mcr_sync::{Conflicts, Sync};
+    ///
+    /// let sync = Sync::<Service, Service>::new("services").server_side_apply(Conflicts::Tell);
+    /// # let _ = sync;
+    /// ```
+    pub fn server_side_apply(mut self, conflicts: Conflicts) -> Self {
+        self.mode = Some(conflicts);
+        self
+    }
+
+    /// Sets whether a target is deleted and made anew if its server refuses an update as invalid, as it does for immutable
+    /// fields. Default `false`; the refusal is told.
+    ///
+    /// The server is first asked whether it would accept the new object. If it would not, the target stays. Between the deletion
+    /// and the creation there is no target, and its status and the fields of others are lost.
+    pub fn replace_when_immutable(mut self, replace: bool) -> Self {
+        self.replaces = replace;
+        self
+    }
+
     /// Makes the controller.
     ///
     /// # Errors
@@ -302,6 +336,8 @@ where
             abandon_after: self.abandon_after,
             create_namespaces: self.create_namespaces,
             related: self.related,
+            mode: self.mode,
+            replaces: self.replaces,
         });
         Ok(change(controller(&relation)).build(reconcile::<S, T>, relation)?)
     }

@@ -67,6 +67,26 @@ pub enum SyncError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
+    /// The target is larger than its server takes. The sync tries again when the source changes.
+    #[error("{key} is too large for its server: {source}; project less data, or shorten the source")]
+    TooLarge {
+        /// The target.
+        key: RequestKey,
+        /// The error of the client.
+        source: Box<kube::Error>,
+    },
+    /// Other field managers have set fields of the target to other values, and the sync is to tell. The sync tries again with
+    /// growing delays.
+    #[error(
+        "others have set fields of {key} to values that the projection does not have: {fields}; let them give up these fields, \
+         leave the fields out of the projection, or use `Conflicts::Revert`"
+    )]
+    Conflict {
+        /// The target.
+        key: RequestKey,
+        /// Each field, with its manager.
+        fields: String,
+    },
     /// A target cluster has left the fleet between a read and a write. The sync tries again.
     #[error(transparent)]
     Cluster(#[from] mcr::ClusterNotFound),
@@ -86,8 +106,17 @@ impl SyncError {
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(
             self,
-            Self::Function { .. } | Self::Name(_) | Self::TooManyFields(_) | Self::NoStatus(_)
+            Self::Function { .. }
+                | Self::Name(_)
+                | Self::TooManyFields(_)
+                | Self::NoStatus(_)
+                | Self::TooLarge { .. }
         )
+    }
+
+    /// Whether a server refused the contents of an object.
+    pub(crate) fn is_invalid(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 422))
     }
 
     /// The reason for the condition, in one word.
@@ -98,6 +127,8 @@ impl SyncError {
             Self::TooManyFields(_) => "TooManyFields",
             Self::NoStatus(_) => "NoStatus",
             Self::Api { .. } => "RequestFailed",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::Conflict { .. } => "FieldConflict",
             Self::Cluster(_) => "ClusterAway",
             Self::NotServed(_) => "NotServed",
             Self::Unsettled(_) => "Unsettled",

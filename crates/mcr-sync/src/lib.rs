@@ -4,6 +4,7 @@
 
 mod affected;
 mod api;
+mod apply;
 mod builder;
 mod desired;
 mod error;
@@ -19,6 +20,7 @@ mod report;
 mod sight;
 mod status;
 
+pub use apply::Conflicts;
 pub use builder::Sync;
 pub use error::{BuildError, SyncError};
 pub use link::{Link, Ownership, PREFIX, is_copied};

@@ -18,6 +18,8 @@ pub(crate) const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
 pub(crate) const NAME: &str = "sync.mcr.dev/source-name";
 /// An annotation of targets: the field paths that the sync set.
 pub(crate) const FIELDS: &str = "sync.mcr.dev/fields";
+/// An annotation of targets that are written with server-side apply: hashes of the desired state.
+pub(crate) const APPLIED: &str = "sync.mcr.dev/applied";
 
 type Map = BTreeMap<String, String>;
 

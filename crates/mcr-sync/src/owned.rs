@@ -46,7 +46,7 @@ impl Fields {
     }
 
     /// The part of `value` at these paths, without what is absent.
-    fn select(&self, value: &Value) -> Value {
+    pub(crate) fn select(&self, value: &Value) -> Value {
         match (self, value) {
             (Self::Object(fields), Value::Object(values)) => {
                 let selected = fields.iter().filter_map(|(key, fields)| {
@@ -136,7 +136,7 @@ impl Record {
 }
 
 /// The same for equal values, whatever the order of their keys.
-fn digest(value: &Value) -> String {
+pub(crate) fn digest(value: &Value) -> String {
     fn add(value: &Value, hash: &mut Sha256) {
         match value {
             Value::Object(fields) => {

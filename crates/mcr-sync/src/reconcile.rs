@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{Written, value},
-    desired,
+    apply,
     error::SyncError,
     plan::{HoldReason, Step, next_step},
     record, related,
@@ -179,21 +179,38 @@ where
                 };
                 let remote = self.remote(&place)?;
                 let written = remote
-                    .create(desired::to_create(desired)?, self.relation.create_namespaces)
+                    .create(
+                        apply::to_create(self.relation.mode, desired)?,
+                        self.relation.create_namespaces,
+                    )
                     .await?;
-                self.live.insert(place, settled(&remote, desired, written).await?);
+                let mode = self.relation.mode;
+                self.live
+                    .insert(place, settled(mode, &remote, desired, written).await?);
                 Ok(())
             }
             Step::Adopt(place) | Step::Update(place) => {
                 let (Some(desired), Some(object)) = (&look.desired, look.objects.get(&place)) else {
                     return Ok(());
                 };
-                let Some(patch) = desired::to_patch(desired, &value(object))? else {
+                let (mode, name) = (self.relation.mode, &self.relation.name);
+                let Some(write) = apply::to_write(mode, name, desired, &value(object))? else {
                     return Ok(());
                 };
                 let remote = self.remote(&place)?;
-                let written = remote.patch(patch).await?;
-                self.live.insert(place, settled(&remote, desired, written).await?);
+                let written = match remote.write(write).await {
+                    Err(refusal)
+                        if self.relation.replaces
+                            && refusal.is_invalid()
+                            && remote.accepts(apply::to_create(mode, desired)?).await? =>
+                    {
+                        remote.delete(object).await?;
+                        Written::Outdated
+                    }
+                    written => written?,
+                };
+                let found = settled(mode, &remote, desired, written).await?;
+                self.live.insert(place, found);
                 Ok(())
             }
             Step::Delete(place) => {

@@ -8,6 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
+    apply::Mode,
     error::SyncError,
     link::{Link, SYNC},
     name::{NameTemplate, SourceName, hashed},
@@ -49,6 +50,8 @@ pub(crate) struct Relation<S, T> {
     pub(crate) abandon_after: Option<Duration>,
     pub(crate) create_namespaces: bool,
     pub(crate) related: Vec<Rule<S, T>>,
+    pub(crate) mode: Mode,
+    pub(crate) replaces: bool,
 }
 
 impl<S, T> Relation<S, T>

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     api::{Remote, Written, value},
+    apply::{self, Mode},
     desired,
     error::SyncError,
     link::Ownership,
@@ -195,7 +196,9 @@ where
             return Ok(TargetState::Foreign { adoptable });
         }
         let differs = match desired {
-            Some(desired) if is_wanted => desired::to_patch(desired, &live)?.is_some(),
+            Some(desired) if is_wanted => {
+                apply::to_write(self.relation.mode, &self.relation.name, desired, &live)?.is_some()
+            }
             _ => false,
         };
         let deleting = object.metadata.deletion_timestamp.is_some();
@@ -265,20 +268,22 @@ where
 
     pub(crate) fn remote(&self, place: &RequestKey) -> Result<Remote, SyncError> {
         let cluster = self.request.fleet.get(&place.cluster)?;
-        Ok(Remote::new(&cluster, &self.relation.target, &place.object))
+        let manager = apply::manager(&self.relation.name);
+        Ok(Remote::new(&cluster, &self.relation.target, &place.object).managed_by(manager))
     }
 }
 
 /// What the server has after a write. Notes what it stored in place of what it was sent.
 pub(crate) async fn settled(
+    mode: Mode,
     remote: &Remote,
     desired: &Value,
     mut written: Written,
 ) -> Result<Option<DynamicObject>, SyncError> {
     if let Written::Done(stored) = &written
-        && let Some(patch) = desired::to_settle(desired, &value(stored))?
+        && let Some(write) = apply::to_settle(mode, desired, &value(stored))?
     {
-        written = remote.patch(patch).await?;
+        written = remote.write(write).await?;
     }
     match written {
         Written::Done(object) => Ok(Some(*object)),

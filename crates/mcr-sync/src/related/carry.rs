@@ -185,13 +185,13 @@ where
                 let is_down = self.relation.related[key.0].way == Way::Down;
                 let namespaces = self.relation.create_namespaces && is_down;
                 let written = remote.create(desired::to_create(desired)?, namespaces).await?;
-                settled(&remote, desired, written).await?
+                settled(None, &remote, desired, written).await?
             }
             (Step::Update(_), Some(desired), Some(object)) => {
                 match desired::to_patch(desired, &value(object))? {
                     Some(patch) => {
                         let written = remote.patch(patch).await?;
-                        settled(&remote, desired, written).await?
+                        settled(None, &remote, desired, written).await?
                     }
                     None => remote.get().await?,
                 }
