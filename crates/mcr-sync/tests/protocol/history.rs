@@ -233,7 +233,7 @@ impl History {
             }
             _ => {}
         }
-        self.world().check_all();
+        self.world().check(source);
         let pause = match self.below(20) {
             0 => self.below(30_000),
             1..8 => self.below(200),

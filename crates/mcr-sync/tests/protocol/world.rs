@@ -342,13 +342,8 @@ impl World {
         }
     }
 
-    /// Compares the places of all sources.
-    pub(crate) fn check_all(&mut self) {
-        Self::sources().for_each(|source| self.check(source));
-    }
-
     /// No target is an orphan, no object of somebody else was changed, and nothing that a user set was lost.
-    fn check(&mut self, source: Source) {
+    pub(crate) fn check(&mut self, source: Source) {
         let name = self.target_name(source);
         let own = self.source(source);
         if self.held.contains(&source) && !own.as_ref().is_some_and(|own| has_finalizer(own, BLOCK)) {
