@@ -21,7 +21,7 @@ use crate::{
     sight::{Holds, Look, Sight, Targets},
 };
 
-/// The most steps of one reconcile for each place, besides those for the source.
+/// The most steps of one reconcile for each place, and as many for the source. A step whose answers are outdated is taken again.
 const STEPS_PER_PLACE: usize = 8;
 
 /// The time until a place that is away or being deleted is looked at again. Events of the fleet and of targets come before.
@@ -58,6 +58,7 @@ where
         confirmed: source.is_none(),
         source,
         live: BTreeMap::new(),
+        failed: BTreeMap::new(),
     };
     let outcome = sight.converge().await;
     let reported = sight.report(&outcome).await;
@@ -89,11 +90,16 @@ where
 {
     /// Takes steps until there is nothing to write. Returns what is held up, and the targets in their wanted places.
     async fn converge(&mut self) -> Result<(Holds, Targets), SyncError> {
-        let mut steps = 0;
+        let mut steps = BTreeMap::<_, usize>::new();
         loop {
             let look = self.look().await?;
             let step = next_step(&look.observed);
             if let Step::Rest(holds) = step {
+                // One error is told. A retry that may help comes before an error that waits for a change of the source.
+                let failed = std::mem::take(&mut self.failed).into_values();
+                if let Some(error) = failed.min_by_key(SyncError::is_terminal) {
+                    return Err(error);
+                }
                 let wanted = look.observed.wanted.into_iter();
                 let mut objects = look.objects;
                 let is_foreign = |place: &RequestKey| {
@@ -106,16 +112,34 @@ where
                     .collect();
                 return Ok((holds, targets));
             }
-            let most = 16 + STEPS_PER_PLACE * look.observed.targets.len();
-            steps += 1;
-            if steps > most {
-                return Err(SyncError::Unsettled(most));
-            }
-            // The stores may be older than the clusters. Before each write the servers are asked, and the step is chosen again.
-            if !self.confirm(&step, &look.observed).await? {
-                self.take(step, look).await?;
+            let place = match &step {
+                Step::Create(place) | Step::Adopt(place) | Step::Update(place) | Step::Delete(place) => {
+                    Some(place.clone())
+                }
+                _ => None,
+            };
+            let taken = steps.entry(place.clone()).or_default();
+            *taken += 1;
+            let done = if *taken > STEPS_PER_PLACE {
+                Err(SyncError::Unsettled(STEPS_PER_PLACE))
+            } else {
+                self.advance(step, look).await
+            };
+            match (done, place) {
+                (Ok(()), _) => {}
+                // The other places must not wait for this one.
+                (Err(error), Some(place)) => drop(self.failed.insert(place, error)),
+                (Err(error), None) => return Err(error),
             }
         }
+    }
+
+    /// Takes a step, if the servers still see what it follows from. The stores may be older than the clusters.
+    async fn advance(&mut self, step: Step<RequestKey>, look: Look) -> Result<(), SyncError> {
+        if self.confirm(&step, &look.observed).await? {
+            return Ok(());
+        }
+        self.take(step, look).await
     }
 
     /// Carries out one step. What it has written is seen by the next look.

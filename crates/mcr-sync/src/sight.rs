@@ -33,6 +33,8 @@ pub(crate) struct Sight<'a, S, T> {
     pub(crate) confirmed: bool,
     /// The targets that the server was asked for.
     pub(crate) live: BTreeMap<RequestKey, Option<DynamicObject>>,
+    /// The places where a step failed. Nothing is known of them any more, as of those that are away.
+    pub(crate) failed: BTreeMap<RequestKey, SyncError>,
 }
 
 /// The desired state of one look at the source.
@@ -102,6 +104,9 @@ where
 
     /// The object at a place. `None` if the cluster is away.
     async fn find(&self, place: &RequestKey) -> Result<Option<Option<DynamicObject>>, SyncError> {
+        if self.failed.contains_key(place) {
+            return Ok(None);
+        }
         if let Some(live) = self.live.get(place) {
             return Ok(Some(live.clone()));
         }
