@@ -179,9 +179,14 @@ impl History {
     /// One action, and the time until the next one.
     async fn act(&mut self) {
         let action = self.below(30);
-        let source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
+        let mut source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
         let cluster = self.below(CLUSTERS.len());
-        let at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
+        let mut at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
+        if self.below(2) == 0
+            && let Some(busy) = self.world().busy()
+        {
+            (source, at) = busy;
+        }
         self.world().steps += 1;
         self.note(format!("action {action}: source {source:?}, cluster {}, target in {}", CLUSTERS[cluster], CLUSTERS[at]));
         match action {
