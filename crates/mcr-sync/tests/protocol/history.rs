@@ -7,7 +7,10 @@ use std::{
 };
 
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use mcr::{Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager, ManagerError};
+use mcr::{
+    Access, BoxError, BuiltController, Cluster, ClusterName, ClusterSelector, ClusterSpec, Fleet, Manager,
+    ManagerError,
+};
 use mcr_provider_clusters::{ClustersHandle, ClustersProvider};
 use mcr_sync::{NameTemplate, Sync};
 use mcr_testkit::sim::SimCluster;
@@ -89,17 +92,34 @@ fn controller(collide: bool, narrow: bool) -> BuiltController {
             Ok::<_, BoxError>(target)
         })
         .status(|_, targets| {
-            let phase = |target: &DynamicObject| target.data["status"]["phase"].as_str().unwrap_or("none").to_owned();
-            let phases = targets.iter().map(|(cluster, target)| format!("{cluster}={}", phase(target)));
+            let phase = |target: &DynamicObject| {
+                target.data["status"]["phase"]
+                    .as_str()
+                    .unwrap_or("none")
+                    .to_owned()
+            };
+            let phases = targets
+                .iter()
+                .map(|(cluster, target)| format!("{cluster}={}", phase(target)));
             Ok::<_, BoxError>(json!({"phases": Vec::from_iter(phases).join(",")}))
         })
         .condition("Synced")
-        .adopt(|found| found.metadata.labels.as_ref().is_some_and(|labels| labels.get("adopt").is_some_and(|yes| yes == "yes")));
+        .adopt(|found| {
+            found
+                .metadata
+                .labels
+                .as_ref()
+                .is_some_and(|labels| labels.get("adopt").is_some_and(|yes| yes == "yes"))
+        });
     if collide {
         sync = sync.name_by(NameTemplate::parse("{name}").unwrap());
     }
     sync.build_with(|controller| {
-        if narrow { controller.watch_request(|watch| watch.labels("sync=yes")) } else { controller }
+        if narrow {
+            controller.watch_request(|watch| watch.labels("sync=yes"))
+        } else {
+            controller
+        }
     })
     .unwrap()
 }
@@ -130,7 +150,11 @@ impl History {
 
     fn join(&self, cluster: usize) {
         let client = Gate::client(&self.world, &self.crashed, cluster);
-        let role = if cluster < SOURCE_CLUSTERS { "source" } else { "target" };
+        let role = if cluster < SOURCE_CLUSTERS {
+            "source"
+        } else {
+            "target"
+        };
         let spec = ClusterSpec::named(CLUSTERS[cluster], Access::from(client)).unwrap();
         self.fleet.add(spec.label("role", role));
     }
@@ -188,7 +212,10 @@ impl History {
             (source, at) = busy;
         }
         self.world().steps += 1;
-        self.note(format!("action {action}: source {source:?}, cluster {}, target in {}", CLUSTERS[cluster], CLUSTERS[at]));
+        self.note(format!(
+            "action {action}: source {source:?}, cluster {}, target in {}",
+            CLUSTERS[cluster], CLUSTERS[at]
+        ));
         match action {
             0..=7 => self.world().change_source(action, source),
             8..=15 => self.world().change_target(action - 8, source, at),
@@ -213,7 +240,12 @@ impl History {
                 }
             }
             20 => {
-                let trouble = [Trouble::Refuses, Trouble::DropsAnswers, Trouble::DropsAnswers, Trouble::Down][self.below(4)];
+                let trouble = [
+                    Trouble::Refuses,
+                    Trouble::DropsAnswers,
+                    Trouble::DropsAnswers,
+                    Trouble::Down,
+                ][self.below(4)];
                 let mut world = self.world();
                 world.trouble[cluster] = trouble;
                 if trouble == Trouble::Down {
@@ -284,7 +316,9 @@ impl History {
             if let Some(fault) = &world.fault {
                 return Err(fault.clone());
             }
-            if std::mem::replace(&mut last, world.writes) == world.writes && world.agreement(&self.away).is_ok() {
+            if std::mem::replace(&mut last, world.writes) == world.writes
+                && world.agreement(&self.away).is_ok()
+            {
                 return Ok(());
             }
         }

@@ -25,7 +25,11 @@ fn sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_obj
         .build()
         .unwrap();
     let template = world::template();
-    let number = |name: &str| std::env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|number| number.parse::<u64>().unwrap())
+    };
     let only = number("MCR_SYNC_SEED");
     let has_bug = std::env::var_os("MCR_PLANTED").is_some();
     let usual = if has_bug { STEPS_WITH_BUG } else { STEPS };
@@ -39,7 +43,10 @@ fn sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_obj
             panic!("MCR_SYNC_SEED={seed}, after {steps} steps: {fault}");
         }
         if steps >= limit {
-            println!("{} histories, {steps} steps, of which {writes} are writes of the sync", seed + 1);
+            println!(
+                "{} histories, {steps} steps, of which {writes} are writes of the sync",
+                seed + 1
+            );
             break;
         }
     }

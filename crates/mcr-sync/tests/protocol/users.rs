@@ -65,7 +65,11 @@ impl World {
             }
             6 => {
                 let abandoned = &mut own["metadata"]["annotations"][ABANDON];
-                *abandoned = if abandoned.is_null() { "p, q".into() } else { Value::Null };
+                *abandoned = if abandoned.is_null() {
+                    "p, q".into()
+                } else {
+                    Value::Null
+                };
                 let annotations = own["metadata"]["annotations"].as_object_mut().unwrap();
                 annotations.retain(|_, value| !value.is_null());
             }

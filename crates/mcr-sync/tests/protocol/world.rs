@@ -117,9 +117,7 @@ fn wanted(source: &Value) -> Vec<usize> {
 
 /// The target clusters in the record of a source.
 fn recorded(source: &Value) -> Vec<usize> {
-    let text = source["metadata"]["annotations"][RECORD]
-        .as_str()
-        .unwrap_or("[]");
+    let text = source["metadata"]["annotations"][RECORD].as_str().unwrap_or("[]");
     let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap();
     let cluster = |name: &str| CLUSTERS.iter().position(|known| *known == name).unwrap();
     places.iter().map(|(name, _, _)| cluster(name)).collect()
@@ -427,7 +425,9 @@ impl World {
             match (is_wanted, ours, &found) {
                 (true, Some(target), _) => {
                     let spec = &own.as_ref().unwrap()["spec"];
-                    if (&target["spec"]["value"], &target["spec"]["extra"]) != (&spec["value"], &spec["extra"]) {
+                    if (&target["spec"]["value"], &target["spec"]["extra"])
+                        != (&spec["value"], &spec["extra"])
+                    {
                         return fault(format!("{at} has {target}"));
                     }
                     let phase = target["status"]["phase"].as_str().unwrap_or("none");
@@ -454,11 +454,16 @@ impl World {
             .any(|cluster| away.contains(cluster) && !wanted.contains(cluster));
         let finalizer = has_finalizer(own, FINALIZER);
         if wanted.is_empty() {
-            return if finalizer && !waits { fault("it is not released".to_owned()) } else { Ok(()) };
+            return if finalizer && !waits {
+                fault("it is not released".to_owned())
+            } else {
+                Ok(())
+            };
         }
         let condition = &own["status"]["conditions"][0];
         let expected = if held || waits { "False" } else { "True" };
-        if condition["status"] != expected || condition["observedGeneration"] != own["metadata"]["generation"] {
+        if condition["status"] != expected || condition["observedGeneration"] != own["metadata"]["generation"]
+        {
             return fault(format!("the condition is not {expected}"));
         }
         if !held && own["status"]["phases"] != phases.join(",") {
