@@ -19,10 +19,7 @@ mod status;
 
 pub use builder::Sync;
 pub use error::{BuildError, SyncError};
-pub use link::{Link, Ownership, PREFIX, is_copied};
 pub use name::{MAX_NAME, NameError, NameTemplate, SourceName, hashed};
-pub use owned::{Fields, MAX_FIELDS_BYTES, Record, TooManyFields, merge, without_nulls};
-pub use plan::{Hold, HoldReason, Observed, SourceState, Step, TargetState, next_step};
+pub use owned::{MAX_FIELDS_BYTES, TooManyFields};
 pub use record::ABANDON;
 pub use relation::TargetNamespace;
-pub use status::{Condition, status_difference};

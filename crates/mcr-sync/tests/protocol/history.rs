@@ -159,6 +159,18 @@ impl History {
         self.fleet.add(spec.label("role", role));
     }
 
+    fn leave(&mut self, cluster: usize) {
+        if self.away.insert(cluster) {
+            self.fleet.remove(CLUSTERS[cluster]);
+        }
+    }
+
+    fn come_back(&mut self, cluster: usize) {
+        if self.away.remove(&cluster) {
+            self.join(cluster);
+        }
+    }
+
     /// Starts the program.
     fn start(&mut self) {
         let provider = ClustersProvider::new();
@@ -229,16 +241,8 @@ impl History {
                     World::set_phase(&sim, &name, phase).await;
                 }
             }
-            17 => {
-                if self.away.insert(cluster) {
-                    self.fleet.remove(CLUSTERS[cluster]);
-                }
-            }
-            18 | 19 => {
-                if self.away.remove(&cluster) {
-                    self.join(cluster);
-                }
-            }
+            17 => self.leave(cluster),
+            18 | 19 => self.come_back(cluster),
             20 => {
                 let trouble = [
                     Trouble::Refuses,

@@ -4,6 +4,8 @@
 //! The manager and the sync are the real ones. Time is paused: a pause costs nothing, and between two of them all tasks
 //! run until they wait.
 #![allow(clippy::unwrap_used)]
+// A cluster is its index, in several lists at once.
+#![allow(clippy::needless_range_loop)]
 
 mod gate;
 mod history;
