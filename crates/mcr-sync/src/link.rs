@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::name::SourceName;
 
 /// The prefix of every label, annotation and finalizer of this crate.
-pub const PREFIX: &str = "sync.mcr.dev/";
+pub(crate) const PREFIX: &str = "sync.mcr.dev/";
 /// A label of targets: the name of the sync that made them. Targets are watched by it.
 pub(crate) const SYNC: &str = "sync.mcr.dev/sync";
 /// A label of targets: the [hash](SourceName::hash) of their source.
@@ -25,17 +25,16 @@ type Map = BTreeMap<String, String>;
 
 /// The link of one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link<'a> {
+pub(crate) struct Link<'a> {
     /// The name of the sync.
-    pub sync: &'a str,
+    pub(crate) sync: &'a str,
     /// The source.
-    pub source: SourceName<'a>,
+    pub(crate) source: SourceName<'a>,
 }
 
 /// Whether a target belongs to a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ownership {
+pub(crate) enum Ownership {
     /// The sync made this object for this source.
     Ours,
     /// The sync made this object for this source, and somebody changed a part of the link. Writing the link mends it.
@@ -46,7 +45,7 @@ pub enum Ownership {
 
 impl<'a> Link<'a> {
     /// The labels and the annotations of the target.
-    pub fn write(&self) -> (Map, Map) {
+    pub(crate) fn write(&self) -> (Map, Map) {
         let entry = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let labels = [(SYNC, self.sync), (SOURCE, &*self.source.hash())].map(entry);
         let mut annotations: Map = [(CLUSTER, self.source.cluster), (NAME, self.source.name)]
@@ -61,7 +60,7 @@ impl<'a> Link<'a> {
     }
 
     /// Reads the source from the labels and annotations of a target, without a list. `None` if they name none.
-    pub fn read(labels: &'a Map, annotations: &'a Map) -> Option<Self> {
+    pub(crate) fn read(labels: &'a Map, annotations: &'a Map) -> Option<Self> {
         Some(Self {
             sync: labels.get(SYNC)?,
             source: SourceName {
@@ -76,7 +75,7 @@ impl<'a> Link<'a> {
     ///
     /// Either the annotations or the labels suffice, so that an object is found again after somebody removed the others. An
     /// object whose remaining parts name another sync or another source is foreign.
-    pub fn owns(&self, labels: &Map, annotations: &Map) -> Ownership {
+    pub(crate) fn owns(&self, labels: &Map, annotations: &Map) -> Ownership {
         let (own_labels, own_annotations) = self.write();
         let state = |own: &Map, found: &Map, keys: &[&str]| {
             let same = |key: &&str| own.get(*key) == found.get(*key);
@@ -105,13 +104,7 @@ pub(crate) fn is_linked(labels: &Map, annotations: &Map) -> bool {
 
 /// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl and of this crate may not:
 /// they describe the source.
-///
-/// ```
-/// assert!(mcr_sync::is_copied("team"));
-/// assert!(!mcr_sync::is_copied("kubectl.kubernetes.io/last-applied-configuration"));
-/// assert!(!mcr_sync::is_copied("internal.apis.kcp.io/x"));
-/// ```
-pub fn is_copied(key: &str) -> bool {
+pub(crate) fn is_copied(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     let of = |domain: &str| {
         prefix

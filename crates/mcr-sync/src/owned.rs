@@ -17,7 +17,7 @@ pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
 /// A leaf is a scalar, a list or an empty object: lists are owned as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Fields {
+pub(crate) enum Fields {
     /// The value at this path is owned. Written as `0`.
     Leaf(u8),
     /// Some fields of the object at this path are owned.
@@ -26,7 +26,7 @@ pub enum Fields {
 
 impl Fields {
     /// The paths of all leaves of a value.
-    pub fn of(value: &Value) -> Self {
+    pub(crate) fn of(value: &Value) -> Self {
         match value {
             Value::Object(fields) if !fields.is_empty() => Self::Object(
                 fields
@@ -60,19 +60,8 @@ impl Fields {
 }
 
 /// The state of the last write, as an annotation of the target stores it.
-///
-/// ```
-/// use mcr_sync::Record;
-/// use serde_json::json;
-///
-/// let record = Record::of(&json!({"data": {"password": "secret"}}));
-/// let text = record.encode()?;
-/// assert!(!text.contains("secret"));
-/// assert_eq!(Record::decode(&text), Some(record));
-/// # Ok::<(), mcr_sync::TooManyFields>(())
-/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// The hash of the desired state.
     desired: String,
     /// The hash of the owned fields as the server stored them, if it stored others than were sent.
@@ -94,7 +83,7 @@ pub struct TooManyFields {
 
 impl Record {
     /// The record of a desired state.
-    pub fn of(desired: &Value) -> Self {
+    pub(crate) fn of(desired: &Value) -> Self {
         Self {
             desired: digest(desired),
             settled: None,
@@ -103,14 +92,14 @@ impl Record {
     }
 
     /// Whether this is the record of `desired`.
-    pub fn is_of(&self, desired: &Value) -> bool {
+    pub(crate) fn is_of(&self, desired: &Value) -> bool {
         self.desired == digest(desired)
     }
 
     /// Notes the values that the server stored in place of the desired ones. They count as the desired ones from now on, so
     /// that a server that writes `1000m` as `1` is not sent `1000m` for ever.
     #[must_use]
-    pub fn settled_as(mut self, live: &Value) -> Self {
+    pub(crate) fn settled_as(mut self, live: &Value) -> Self {
         self.settled = Some(digest(&self.fields.select(live)));
         self
     }
@@ -119,7 +108,7 @@ impl Record {
     ///
     /// # Errors
     /// [`TooManyFields`] if the text is longer than [`MAX_FIELDS_BYTES`].
-    pub fn encode(&self) -> Result<String, TooManyFields> {
+    pub(crate) fn encode(&self) -> Result<String, TooManyFields> {
         let text = serde_json::to_string(self).unwrap_or_default();
         let bytes = text.len();
         if bytes > MAX_FIELDS_BYTES {
@@ -130,7 +119,7 @@ impl Record {
 
     /// Reads the annotation. `None` if somebody damaged it: then no field counts as owned, nothing is removed, and the next
     /// write mends it.
-    pub fn decode(text: &str) -> Option<Self> {
+    pub(crate) fn decode(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
@@ -160,7 +149,7 @@ pub(crate) fn digest(value: &Value) -> String {
 }
 
 /// Removes nulls, which Kubernetes treats as absent, from a desired state.
-pub fn without_nulls(value: Value) -> Value {
+pub(crate) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
@@ -177,17 +166,7 @@ pub fn without_nulls(value: Value) -> Value {
 /// - No other field is touched: those that defaulting, webhooks and other controllers set survive.
 ///
 /// `desired` must have no nulls; see [`without_nulls`].
-///
-/// ```
-/// use mcr_sync::{Record, merge};
-/// use serde_json::json;
-///
-/// let before = Record::of(&json!({"spec": {"size": 1, "old": true}}));
-/// let live = json!({"spec": {"size": 1, "old": true, "defaulted": "by the server"}});
-/// let patch = merge(Some(&before), &json!({"spec": {"size": 2}}), &live);
-/// assert_eq!(patch, Some(json!({"spec": {"size": 2, "old": null}})));
-/// ```
-pub fn merge(previous: Option<&Record>, desired: &Value, live: &Value) -> Option<Value> {
+pub(crate) fn merge(previous: Option<&Record>, desired: &Value, live: &Value) -> Option<Value> {
     let patch = match change(previous.map(|record| &record.fields), Some(desired), Some(live)) {
         Change::Keep => return None,
         Change::Set(value) | Change::Patch(value) => value,

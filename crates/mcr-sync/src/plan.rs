@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The source, as far as it matters for the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SourceState {
+pub(crate) enum SourceState {
     /// It exists, and is to be synced.
     Live,
     /// It exists, and its targets are to go: it is being deleted, or the sync no longer selects it.
@@ -24,8 +23,7 @@ pub enum SourceState {
 
 /// What was found at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum TargetState {
+pub(crate) enum TargetState {
     /// The cluster is not in the fleet, is not connected, or has not listed the kind yet. Nothing is known.
     Away,
     /// The cluster is gone for good: by its owner's word, or because the limit has passed. Its objects count as gone.
@@ -48,23 +46,22 @@ pub enum TargetState {
 
 /// Everything that the next step follows from. `P` is a place: a cluster, and the name of an object in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed<P> {
+pub(crate) struct Observed<P> {
     /// The source.
-    pub source: SourceState,
+    pub(crate) source: SourceState,
     /// Whether the source has the finalizer of the sync.
-    pub finalizer: bool,
+    pub(crate) finalizer: bool,
     /// The places in the record of the source: a target may exist there.
-    pub recorded: BTreeSet<P>,
+    pub(crate) recorded: BTreeSet<P>,
     /// The places where a target shall be.
-    pub wanted: BTreeSet<P>,
+    pub(crate) wanted: BTreeSet<P>,
     /// What was found at each place. A place that is missing here counts as [`TargetState::Away`].
-    pub targets: BTreeMap<P, TargetState>,
+    pub(crate) targets: BTreeMap<P, TargetState>,
 }
 
 /// The next write, or the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Step<P> {
+pub(crate) enum Step<P> {
     /// Write the finalizer and this record to the source, in one request.
     Claim(BTreeSet<P>),
     /// Create the target.
@@ -85,17 +82,16 @@ pub enum Step<P> {
 
 /// A place that is not as it should be, and why nothing is done about it now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hold<P> {
+pub(crate) struct Hold<P> {
     /// The place.
-    pub place: P,
+    pub(crate) place: P,
     /// The reason.
-    pub reason: HoldReason,
+    pub(crate) reason: HoldReason,
 }
 
 /// Why nothing is done at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum HoldReason {
+pub(crate) enum HoldReason {
     /// The cluster is away. It is looked at again when it is back.
     Away,
     /// The target is being deleted, and its finalizers are not yet done.
@@ -105,24 +101,7 @@ pub enum HoldReason {
 }
 
 /// Chooses the next step.
-///
-/// ```
-/// use std::collections::{BTreeMap, BTreeSet};
-/// use mcr_sync::{Observed, SourceState, Step, TargetState, next_step};
-///
-/// let mut observed = Observed {
-///     source: SourceState::Live,
-///     finalizer: false,
-///     recorded: BTreeSet::new(),
-///     wanted: BTreeSet::from(["berlin"]),
-///     targets: BTreeMap::from([("berlin", TargetState::Absent)]),
-/// };
-/// assert_eq!(next_step(&observed), Step::Claim(BTreeSet::from(["berlin"])));
-/// observed.finalizer = true;
-/// observed.recorded.insert("berlin");
-/// assert_eq!(next_step(&observed), Step::Create("berlin"));
-/// ```
-pub fn next_step<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
+pub(crate) fn next_step<P: Ord + Clone>(observed: &Observed<P>) -> Step<P> {
     match observed.source {
         SourceState::Live if !observed.wanted.is_empty() => keep(observed),
         SourceState::Live | SourceState::Ending => end(observed),

@@ -6,16 +6,7 @@ use serde_json::{Map, Value, json};
 ///
 /// A null in `wanted` removes a field. A field that `wanted` does not have is left alone. An object that `live` lacks is sent
 /// whole, with the fields that its schema requires.
-///
-/// ```
-/// use mcr_sync::status_difference;
-/// use serde_json::json;
-///
-/// let live = json!({"phase": "Pending", "theirs": 1});
-/// assert_eq!(status_difference(Some(&live), &json!({"phase": "Running"})), Some(json!({"phase": "Running"})));
-/// assert_eq!(status_difference(Some(&live), &json!({"phase": "Pending"})), None);
-/// ```
-pub fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<Value> {
+pub(crate) fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<Value> {
     match (live, wanted) {
         (None | Some(Value::Null), Value::Null) => None,
         (Some(Value::Object(live)), Value::Object(wanted)) => {
@@ -33,23 +24,22 @@ pub fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<Value> 
 
 /// A condition of a source, as the sync writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Condition {
+pub(crate) struct Condition {
     /// The type, unique among the conditions of the object.
-    pub kind: String,
+    pub(crate) kind: String,
     /// `True` or `False`.
-    pub status: bool,
+    pub(crate) status: bool,
     /// The reason, in one word.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The text for people.
-    pub message: String,
+    pub(crate) message: String,
     /// The generation of the source that the condition is about.
-    pub observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 impl Condition {
     /// A condition without a generation.
-    pub fn new(
+    pub(crate) fn new(
         kind: impl Into<String>,
         status: bool,
         reason: impl Into<String>,
@@ -66,7 +56,7 @@ impl Condition {
 
     /// Sets the generation of the source.
     #[must_use]
-    pub fn observed(mut self, generation: Option<i64>) -> Self {
+    pub(crate) fn observed(mut self, generation: Option<i64>) -> Self {
         self.observed_generation = generation;
         self
     }
@@ -75,15 +65,7 @@ impl Condition {
     ///
     /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status changes, and stays otherwise. If nothing else
     /// changes either, the list is equal to `live`, and [`status_difference`] finds nothing to write.
-    ///
-    /// ```
-    /// use mcr_sync::Condition;
-    ///
-    /// let ready = Condition::new("Synced", true, "Synced", "the target is as it should be");
-    /// let list = ready.among(None, "2026-01-01T00:00:00Z");
-    /// assert_eq!(ready.among(Some(&list), "2026-02-02T00:00:00Z"), list);
-    /// ```
-    pub fn among(&self, live: Option<&Value>, now: &str) -> Value {
+    pub(crate) fn among(&self, live: Option<&Value>, now: &str) -> Value {
         let mut list: Vec<Value> = live.and_then(Value::as_array).cloned().unwrap_or_default();
         let status = if self.status { "True" } else { "False" };
         let at = list.iter().position(|condition| condition["type"] == *self.kind);

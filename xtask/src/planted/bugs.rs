@@ -4,7 +4,7 @@
 pub(super) struct Planted {
     /// Its name in `bugs.patch`.
     pub(super) name: &'static str,
-    /// The promise of `docs/design/promises.md` that it breaks.
+    /// The promise of `docs/design/promises.md` that it breaks; 0 for what `docs/design/sync.md` says.
     pub(super) promise: u8,
     pub(super) test: Test,
 }
@@ -35,6 +35,12 @@ const fn bug(
     }
 }
 
+/// What `docs/design/sync.md` says.
+const SYNC: u8 = 0;
+/// The one test of all bugs of mcr-sync.
+const PROTOCOL: &str =
+    "sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_objects_of_others";
+
 /// Fast tests where there is a choice: all of this runs with every change.
 #[rustfmt::skip]
 pub(super) const BUGS: &[Planted] = &[
@@ -61,4 +67,18 @@ pub(super) const BUGS: &[Planted] = &[
     bug(14, "unreachable-without-reason", "mcr-core", "model", "promises::promise_14_silence_is_impossible"),
     bug(15, "broken-answer-quoted", "mcr-core", "traps", "secrets::the_client_of_a_cluster_leaks_nothing_of_a_broken_answer"),
     bug(16, "entry-left-per-name", "mcr-core", "memory", "promise_16_names_that_come_and_go_leave_nothing"),
+    bug(SYNC, "sync-creates-before-the-record", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-forgets-before-the-delete", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-releases-although-a-target-is-left", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-deletes-before-it-moves", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-deletes-without-preconditions", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-patches-any-version", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-trusts-its-stores", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-takes-away-for-absent", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-takes-foreign-for-its-own", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-takes-left-watch-for-deleted", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-keeps-removed-fields", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-abandons-without-a-word", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-adopts-the-target-of-another", "mcr-sync", "protocol", PROTOCOL),
+    bug(SYNC, "sync-forgets-a-name-that-is-taken", "mcr-sync", "protocol", PROTOCOL),
 ];

@@ -106,7 +106,7 @@ impl Gate {
             name
         };
         let is_write = head.method != Method::GET;
-        sleep(self.with(|world| Duration::from_millis(world.random.below(4) as u64))).await;
+        self.travel().await;
         let fate = self.with(|world| self.fate(world, is_write));
         match fate {
             Fate::Passes | Fate::LosesItsAnswer => {}
@@ -126,6 +126,7 @@ impl Gate {
                 CLUSTERS[self.cluster],
                 answer.status().as_u16()
             ));
+            world.last_asked = (self.cluster, name.clone());
             if is_write && is_done {
                 world.written(method.as_str(), self.cluster, &name, before.as_ref());
             } else if self.cluster < SOURCE_CLUSTERS
@@ -134,7 +135,7 @@ impl Gate {
                 world.show((self.cluster, at));
             }
         });
-        sleep(self.with(|world| Duration::from_millis(world.random.below(4) as u64))).await;
+        self.travel().await;
         if matches!(fate, Fate::LosesItsAnswer) {
             return Err("the answer was lost".into());
         }
@@ -144,6 +145,15 @@ impl Gate {
             head,
             body.map_err(|never| match never {}).boxed_unsync(),
         ))
+    }
+
+    /// The way of a request or of its answer, which now and then takes long.
+    async fn travel(&self) {
+        let ms = self.with(|world| {
+            let most = if world.random.below(8) == 0 { 200 } else { 4 };
+            world.random.below(most)
+        });
+        sleep(Duration::from_millis(ms as u64)).await;
     }
 
     fn is_cut(&self) -> bool {

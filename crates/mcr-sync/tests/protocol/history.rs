@@ -159,6 +159,18 @@ impl History {
         self.fleet.add(spec.label("role", role));
     }
 
+    fn leave(&mut self, cluster: usize) {
+        if self.away.insert(cluster) {
+            self.fleet.remove(CLUSTERS[cluster]);
+        }
+    }
+
+    fn come_back(&mut self, cluster: usize) {
+        if self.away.remove(&cluster) {
+            self.join(cluster);
+        }
+    }
+
     /// Starts the program.
     fn start(&mut self) {
         let provider = ClustersProvider::new();
@@ -203,9 +215,14 @@ impl History {
     /// One action, and the time until the next one.
     async fn act(&mut self) {
         let action = self.below(30);
-        let source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
+        let mut source = (self.below(SOURCE_CLUSTERS), self.below(NAMES.len()));
         let cluster = self.below(CLUSTERS.len());
-        let at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
+        let mut at = SOURCE_CLUSTERS + self.below(CLUSTERS.len() - SOURCE_CLUSTERS);
+        if self.below(2) == 0
+            && let Some(busy) = self.world().busy()
+        {
+            (source, at) = busy;
+        }
         self.world().steps += 1;
         self.note(format!(
             "action {action}: source {source:?}, cluster {}, target in {}",
@@ -224,16 +241,8 @@ impl History {
                     World::set_phase(&sim, &name, phase).await;
                 }
             }
-            17 => {
-                if self.away.insert(cluster) {
-                    self.fleet.remove(CLUSTERS[cluster]);
-                }
-            }
-            18 | 19 => {
-                if self.away.remove(&cluster) {
-                    self.join(cluster);
-                }
-            }
+            17 => self.leave(cluster),
+            18 | 19 => self.come_back(cluster),
             20 => {
                 let trouble = [
                     Trouble::Refuses,
@@ -265,7 +274,7 @@ impl History {
             }
             _ => {}
         }
-        self.world().check_all();
+        self.world().check(source);
         let pause = match self.below(20) {
             0 => self.below(30_000),
             1..8 => self.below(200),
