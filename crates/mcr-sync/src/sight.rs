@@ -73,7 +73,10 @@ where
     /// Decodes the source, unless this version of it is decoded already: each write is followed by another look.
     fn decoded(&mut self, source: &DynamicObject) -> Result<&mut Projected<S>, SyncError> {
         let now = version(&source.metadata);
-        let known = self.projected.take().filter(|(of, _)| *of == now && of.1.is_some());
+        let known = self
+            .projected
+            .take()
+            .filter(|(of, _)| *of == now && of.1.is_some());
         let projected = match known {
             Some((_, projected)) => projected,
             None => Projected {
