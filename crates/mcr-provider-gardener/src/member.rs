@@ -93,7 +93,7 @@ impl Member {
     /// When the next kubeconfig is needed.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         match &self.held {
-            Some(held) if held.place == self.facts.place => held.renew_at,
+            Some(held) if held.place == self.facts.place && self.failure.is_none() => held.renew_at,
             _ => now,
         }
     }

@@ -2,7 +2,7 @@ use std::{collections::VecDeque, fmt, future::pending, sync::Arc, time::Duration
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
 use mcr_core::{AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Provider, internal::LoggedWatch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -80,8 +80,8 @@ struct Running {
     inventory: Inventory,
     requests: FuturesUnordered<BoxFuture<'static, (Request, Result<Held, Failure>)>>,
     lookups: FuturesUnordered<BoxFuture<'static, (Arc<str>, Arc<str>)>>,
-    /// The garden did not answer when the watch was heard last.
-    outage: bool,
+    /// When to look next whether the garden answers again. None if it does.
+    outage: Option<Instant>,
     ready: VecDeque<Change>,
 }
 
@@ -106,7 +106,7 @@ impl Running {
             ),
             requests: FuturesUnordered::new(),
             lookups: FuturesUnordered::new(),
-            outage: false,
+            outage: None,
             ready: VecDeque::new(),
             config,
         }
@@ -126,7 +126,7 @@ impl Running {
                 };
                 self.requests.push(run.boxed());
             }
-            let due = self.inventory.next_due();
+            let due = self.inventory.next_due().into_iter().chain(self.outage).min();
             let due = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -141,12 +141,8 @@ impl Running {
                 Some((namespace, project)) = self.lookups.next(), if !self.lookups.is_empty() => {
                     self.inventory.project(&namespace, &project, Instant::now())
                 }
-                () = due => Outcome::default(),
-                () = sleep(TICK), if self.outage => {
-                    if !self.shoots.is_failing() {
-                        self.outage = false;
-                        self.inventory.garden_is_back(Instant::now());
-                    }
+                () = due => {
+                    self.look_after_outage(Instant::now());
                     Outcome::default()
                 }
             };
@@ -165,10 +161,20 @@ impl Running {
             HubEvent::Synced => self.inventory.synced(),
             // The watch logs it.
             HubEvent::Failing(_) => {
-                self.outage = true;
+                self.outage = Some(Instant::now() + TICK);
                 Outcome::default()
             }
             _ => Outcome::default(),
+        }
+    }
+
+    fn look_after_outage(&mut self, now: Instant) {
+        if self.outage.is_none_or(|look| look > now) {
+            return;
+        }
+        self.outage = self.shoots.is_failing().then_some(now + TICK);
+        if self.outage.is_none() {
+            self.inventory.garden_is_back(now);
         }
     }
 
