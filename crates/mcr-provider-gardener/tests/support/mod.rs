@@ -43,15 +43,27 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let server = SimCluster::builder().history(100_000).audit_limit(200_000).build();
-        server.create(Garden::crd()).unwrap();
         let answers = Arc::<Mutex<HashMap<String, Issued>>>::default();
         let known = answers.clone();
         let garden = Garden::new(move |ask| {
             let answer = known.lock().unwrap().get(&ask.name).cloned();
             async move { answer.unwrap_or_else(|| Issued::refused(500, "nothing is known of this Shoot")) }
         });
-        let world = Self { server, garden, answers };
+        Self {
+            answers,
+            ..Self::of(garden)
+        }
+    }
+
+    /// A world with this garden, which answers by itself.
+    pub(crate) fn of(garden: Garden) -> Self {
+        let server = SimCluster::builder().history(100_000).audit_limit(200_000).build();
+        server.create(Garden::crd()).unwrap();
+        let world = Self {
+            server,
+            garden,
+            answers: Arc::default(),
+        };
         world.namespace("garden-dev", Some("dev"));
         world
     }
