@@ -167,7 +167,9 @@ fn state(shoot: &Shoot) -> State {
     let seed = seed(shoot).unwrap_or("another seed");
     match &*operation.type_ {
         "Migrate" => State::Moving(format!("its control plane leaves seed {seed}").into()),
-        "Restore" if !done => State::Moving(format!("its control plane is being restored on seed {seed}").into()),
+        "Restore" if !done => {
+            State::Moving(format!("its control plane is being restored on seed {seed}").into())
+        }
         _ => State::Ready,
     }
 }

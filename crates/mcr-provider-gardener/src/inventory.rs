@@ -96,7 +96,9 @@ impl Inventory {
         let another = readable
             && match self.shoots.get(key) {
                 Some(member) if member.facts.uid.is_some() => member.facts.uid != facts.uid,
-                _ => remembered.as_ref().is_some_and(|engaged| engaged.uid != facts.uid),
+                _ => remembered
+                    .as_ref()
+                    .is_some_and(|engaged| engaged.uid != facts.uid),
             };
         if another {
             self.remove(key, &mut outcome);
@@ -182,7 +184,12 @@ impl Inventory {
     }
 
     /// A request has ended.
-    pub(crate) fn answered(&mut self, request: &Request, answer: Result<Held, Failure>, now: Instant) -> Outcome {
+    pub(crate) fn answered(
+        &mut self,
+        request: &Request,
+        answer: Result<Held, Failure>,
+        now: Instant,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
         self.schedule.ended(request.ticket);
         // Otherwise the Shoot was suspended or replaced since.
@@ -310,6 +317,3 @@ impl Inventory {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

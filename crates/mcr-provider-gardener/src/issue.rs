@@ -144,11 +144,15 @@ impl Issuer {
             let client = self.clients.client(spec).await?;
             let get = http::Request::get("/version").body(Body::empty());
             let get = get.map_err(|error| Arc::from(error.to_string()))?;
-            let answer = client.send(get).await.map_err(|error| Arc::from(explain_error(&error)))?;
+            let answer = client
+                .send(get)
+                .await
+                .map_err(|error| Arc::from(explain_error(&error)))?;
             match answer.status() {
-                StatusCode::UNAUTHORIZED => Err("it is not accepted".into()),
-                status if status.is_server_error() => Err(format!("the answer is {}", status.as_u16()).into()),
-                _ => Ok(()),
+                // An API server that forbids this knows the user.
+                StatusCode::FORBIDDEN => Ok(()),
+                status if status.is_success() => Ok(()),
+                status => Err(format!("the cluster answers with {}", status.as_u16()).into()),
             }
         };
         timeout(TRIAL, asked)

@@ -75,7 +75,9 @@ impl Failure {
     fn unusable(why: impl fmt::Display) -> Self {
         Self {
             unusable: true,
-            ..Self::new(format!("the garden has issued a kubeconfig that can't be used: {why}"))
+            ..Self::new(format!(
+                "the garden has issued a kubeconfig that can't be used: {why}"
+            ))
         }
     }
 }
@@ -136,7 +138,9 @@ impl Checks {
         let life = SystemTime::from(answer.status.expiration_timestamp.0)
             .duration_since(clock)
             .map_err(|_| {
-                Failure::unusable("it has expired already; compare the clocks of this process and of the garden")
+                Failure::unusable(
+                    "it has expired already; compare the clocks of this process and of the garden",
+                )
             })?
             .min(self.valid_for);
         let target = access.resolved(&self.fleet_policy).map(|resolved| {

@@ -112,7 +112,11 @@ impl Member {
             (_, None) => None,
             (held, Some(failure)) => {
                 let why = match held.as_ref().filter(|held| held.ends <= now) {
-                    Some(_) => format!("its kubeconfig has expired, and there is no new one: {}", failure.why).into(),
+                    Some(_) => format!(
+                        "its kubeconfig has expired, and there is no new one: {}",
+                        failure.why
+                    )
+                    .into(),
                     None => failure.why.clone(),
                 };
                 // As broken, a suspended cluster would still be shown with the reason of its suspension.

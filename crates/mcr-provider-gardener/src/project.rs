@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{Api, Client, Error, core::PartialObjectMeta};
 use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, Error, core::PartialObjectMeta};
 use mcr_core::{explain_error, internal::Backoff};
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,11 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The name of the Project that a namespace belongs to: by the label of the namespace, or by the Project that names the namespace, or
 /// else the name of the namespace. Tries again until the garden answers; the caller drops it when it is not needed any more.
-pub(crate) async fn project(client: Client, namespace: Arc<str>, pauses: (Duration, Duration)) -> (Arc<str>, Arc<str>) {
+pub(crate) async fn project(
+    client: Client,
+    namespace: Arc<str>,
+    pauses: (Duration, Duration),
+) -> (Arc<str>, Arc<str>) {
     let mut backoff = Backoff::new(pauses.0, pauses.1);
     loop {
         match timeout(DEADLINE, ask(&client, &namespace)).await {
@@ -36,8 +40,11 @@ pub(crate) async fn project(client: Client, namespace: Arc<str>, pauses: (Durati
 }
 
 async fn ask(client: &Client, namespace: &str) -> Result<Option<String>, Error> {
-    let there: Option<PartialObjectMeta<Namespace>> =
-        known(Api::<Namespace>::all(client.clone()).get_metadata(namespace).await)?;
+    let there: Option<PartialObjectMeta<Namespace>> = known(
+        Api::<Namespace>::all(client.clone())
+            .get_metadata(namespace)
+            .await,
+    )?;
     let label = there
         .and_then(|there| there.metadata.labels)
         .and_then(|mut labels| labels.remove(LABEL))

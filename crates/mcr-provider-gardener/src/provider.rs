@@ -1,7 +1,9 @@
 use std::{collections::VecDeque, fmt, future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use mcr_core::{AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Provider, internal::LoggedWatch};
+use mcr_core::{
+    AccessPolicy, BoxError, Change, Discovery, HubEvent, HubWatch, Provider, internal::LoggedWatch,
+};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 

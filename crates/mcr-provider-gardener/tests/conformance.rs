@@ -38,8 +38,9 @@ impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
     }
 
     fn finalizers(&self, draft: &Draft, finalizers: serde_json::Value) {
-        self.0
-            .change(&draft.name(), |shoot| shoot["metadata"]["finalizers"] = finalizers);
+        self.0.change(&draft.name(), |shoot| {
+            shoot["metadata"]["finalizers"] = finalizers
+        });
     }
 }
 
@@ -73,7 +74,9 @@ impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
 
     fn provider(&self) -> Arc<dyn Provider> {
         let client = self.0.garden.client(self.0.server.client());
-        let mut builder = GardenerProvider::builder().client(client).access_policy(locally());
+        let mut builder = GardenerProvider::builder()
+            .client(client)
+            .access_policy(locally());
         builder = match ALL {
             true => builder.all_namespaces(),
             false => builder.namespace("garden-dev"),

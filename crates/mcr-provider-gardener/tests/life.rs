@@ -62,10 +62,7 @@ async fn a_life_is_told_step_by_step() {
     hibernate(true, true);
     assert_eq!(heard.line().await, "~dev/one: it is hibernated");
     hibernate(false, true);
-    assert_eq!(
-        heard.line().await,
-        "~dev/one: it is waking up from hibernation"
-    );
+    assert_eq!(heard.line().await, "~dev/one: it is waking up from hibernation");
     let asked = world.garden.asked("garden-dev/one");
     assert_eq!(asked, 1, "none for a suspended one");
     hibernate(false, false);
@@ -100,7 +97,10 @@ async fn one_that_was_never_engaged_waits_until_its_control_plane_has_moved() {
         shoot["status"]["lastOperation"] = operation("Migrate", "Processing");
     });
     let mut heard = world.heard();
-    assert_eq!(heard.line().await, "~dev/one: its control plane leaves seed seed-a");
+    assert_eq!(
+        heard.line().await,
+        "~dev/one: its control plane leaves seed seed-a"
+    );
 }
 
 #[tokio::test]
@@ -120,7 +120,9 @@ async fn a_garden_that_refuses_is_told_and_asked_again() {
     world.answers("one", hour(&kubeconfig("one")));
     assert_eq!(heard.line().await, "+dev/one");
     // One that wakes up stays suspended as long as the garden refuses. It is no cluster that was removed.
-    world.change("one", |shoot| shoot["spec"]["hibernation"] = json!({"enabled": true}));
+    world.change("one", |shoot| {
+        shoot["spec"]["hibernation"] = json!({"enabled": true})
+    });
     assert_eq!(heard.line().await, "~dev/one: it is going into hibernation");
     world.answers("one", Issued::refused(500, "no"));
     world.change("one", |shoot| shoot["spec"]["hibernation"] = json!({}));
@@ -144,7 +146,8 @@ async fn a_kubeconfig_for_another_address_is_tried_before_it_replaces_one_that_w
     heard.until("synced").await;
     let phase = |phase: &str| {
         world.change("a", |shoot| {
-            shoot["status"]["credentials"] = json!({"rotation": {"certificateAuthorities": {"phase": phase}}});
+            shoot["status"]["credentials"] =
+                json!({"rotation": {"certificateAuthorities": {"phase": phase}}});
         });
     };
     world.answers("a", hour(&kubeconfig("leads-nowhere")));
@@ -194,7 +197,11 @@ async fn names_are_those_of_projects_and_shoots() {
             .unwrap();
     }
     // By the label, by the Project, and the namespace itself.
-    let all = [("garden-dev", "dev"), ("garden-core", "core"), ("garden-other", "garden-other")];
+    let all = [
+        ("garden-dev", "dev"),
+        ("garden-core", "core"),
+        ("garden-other", "garden-other"),
+    ];
     for (namespace, _) in all {
         if namespace != "garden-dev" {
             world.namespace(namespace, None);

@@ -95,7 +95,9 @@ struct Shared {
 
 impl std::fmt::Debug for Garden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Garden").field("away", &self.0.away).finish_non_exhaustive()
+        f.debug_struct("Garden")
+            .field("away", &self.0.away)
+            .finish_non_exhaustive()
     }
 }
 
@@ -188,7 +190,9 @@ impl Garden {
         let Some((namespace, name, subresource)) = wanted(&request) else {
             return Ok(server.send(request).await?);
         };
-        *lock(&self.0.asked).entry(format!("{namespace}/{name}")).or_default() += 1;
+        *lock(&self.0.asked)
+            .entry(format!("{namespace}/{name}"))
+            .or_default() += 1;
         let _running = Running::new(&self.0);
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -209,10 +213,18 @@ impl Garden {
         let body: Value = serde_json::from_slice(&body)?;
         let seconds = body["spec"]["expirationSeconds"].as_u64().unwrap_or(3600);
         if seconds < 600 {
-            return refusal(422, "spec.expirationSeconds: may not specify a duration less than 10 minutes");
+            return refusal(
+                422,
+                "spec.expirationSeconds: may not specify a duration less than 10 minutes",
+            );
         }
         let viewer = subresource == "viewerkubeconfig";
-        let ask = Ask { namespace, name, viewer, seconds };
+        let ask = Ask {
+            namespace,
+            name,
+            viewer,
+            seconds,
+        };
         match (self.0.issue)(ask).await.0 {
             Outcome::Refused(code, message) => refusal(code, &message),
             Outcome::Kubeconfig(yaml, valid_for) => {
@@ -253,7 +265,8 @@ fn wanted(request: &Request<Body>) -> Option<(String, String, String)> {
     let mut parts = rest.split('/');
     let (namespace, shoots, name, subresource) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let known = matches!(subresource, "adminkubeconfig" | "viewerkubeconfig");
-    let is_it = shoots == "shoots" && known && parts.next().is_none() && request.method() == http::Method::POST;
+    let is_it =
+        shoots == "shoots" && known && parts.next().is_none() && request.method() == http::Method::POST;
     is_it.then(|| (namespace.to_owned(), name.to_owned(), subresource.to_owned()))
 }
 
@@ -266,6 +279,8 @@ fn refusal(code: u16, message: &str) -> Result<Response<Body>, BoxError> {
 }
 
 fn response(code: StatusCode, body: &Value) -> Result<Response<Body>, BoxError> {
-    let response = Response::builder().status(code).header(header::CONTENT_TYPE, "application/json");
+    let response = Response::builder()
+        .status(code)
+        .header(header::CONTENT_TYPE, "application/json");
     Ok(response.body(Body::from(body.to_string().into_bytes()))?)
 }

@@ -57,7 +57,10 @@ impl World {
 
     /// A world with this garden, which answers by itself.
     pub(crate) fn of(garden: Garden) -> Self {
-        let server = SimCluster::builder().history(100_000).audit_limit(200_000).build();
+        let server = SimCluster::builder()
+            .history(100_000)
+            .audit_limit(200_000)
+            .build();
         server.create(Garden::crd()).unwrap();
         let world = Self {
             server,
