@@ -135,6 +135,34 @@ async fn a_garden_that_refuses_is_told_and_asked_again() {
 }
 
 #[tokio::test]
+async fn an_unusable_kubeconfig_is_told_and_the_last_one_stays_in_use() {
+    let world = World::new();
+    world.add("a");
+    let mut heard = world.heard();
+    assert_eq!(heard.until("synced").await, ["+dev/a", "synced"]);
+    let plugin = kubeconfig("t").replace(
+        r#""token":"t""#,
+        r#""exec":{"command":"secret-command","apiVersion":"client.authentication.k8s.io/v1"}"#,
+    );
+    world.answers("a", hour(&plugin));
+    world.change("a", |shoot| shoot["status"]["seedName"] = "seed-b".into());
+    assert_eq!(
+        heard.line().await,
+        "+dev/a",
+        "on another seed, with the last kubeconfig"
+    );
+    let told = heard.line().await;
+    assert!(
+        told.starts_with(
+            "!dev/a: Shoot garden-dev/a: the garden has issued a kubeconfig that can't be used: "
+        ),
+        "{told}"
+    );
+    world.answers("a", hour(&kubeconfig("t2")));
+    assert_eq!(heard.line().await, "+dev/a");
+}
+
+#[tokio::test]
 async fn a_kubeconfig_for_another_address_is_tried_before_it_replaces_one_that_works() {
     let member = SimCluster::builder().name("a").build();
     let members = SimFleet::serve([member.clone()]).await.unwrap();

@@ -41,13 +41,21 @@ async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_renewals_of_real_certificates_list_nothing_and_fail_nothing() {
     let etcd = Etcd::start().await.or_fail();
-    let garden = ControlPlane::builder().name("garden").etcd(&etcd).audit(true).crd(Garden::crd());
+    let garden = ControlPlane::builder()
+        .name("garden")
+        .etcd(&etcd)
+        .audit(true)
+        .crd(Garden::crd());
     let member = ControlPlane::builder().name("member").etcd(&etcd).audit(true);
     let (garden, member) = tokio::join!(garden.start(), member.start());
     let (garden, member) = (garden.or_fail(), member.or_fail());
-    let namespace = json!({"metadata": {"name": "garden-dev", "labels": {"project.gardener.cloud/name": "dev"}}});
+    let namespace =
+        json!({"metadata": {"name": "garden-dev", "labels": {"project.gardener.cloud/name": "dev"}}});
     Api::<Namespace>::all(garden.client())
-        .create(&PostParams::default(), &serde_json::from_value(namespace).unwrap())
+        .create(
+            &PostParams::default(),
+            &serde_json::from_value(namespace).unwrap(),
+        )
         .await
         .or_fail();
     let shoots = ApiResource {
