@@ -22,6 +22,8 @@ pub enum ProviderKind {
     ClusterApi,
     /// Each ClusterProfile of the Cluster Inventory API in the hub
     ClusterInventory,
+    /// Each Shoot of Gardener in the hub
+    Gardener,
     /// Each kcp workspace that binds the APIExport of --slice or --export; the hub is the workspace of the endpoint slice
     Kcp,
     /// Each kind cluster in Docker, nerdctl or Podman
@@ -62,14 +64,15 @@ pub struct ClusterArgs {
 /// Flags of the providers that read Secrets of the hub.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SecretArgs {
-    /// With --provider kubeconfig, cluster-api or cluster-inventory: the namespace of the Secrets, Clusters or
-    /// ClusterProfiles [default: that of the hub's context]
+    /// With --provider kubeconfig, cluster-api, cluster-inventory or gardener: the namespace of the Secrets, Clusters,
+    /// ClusterProfiles or Shoots [default: that of the hub's context]
     #[arg(long, value_name = "NAMESPACE", help_heading = "Clusters")]
     pub namespace: Option<String>,
-    /// With --provider cluster-api or cluster-inventory: use the Clusters or ClusterProfiles of all namespaces
+    /// With --provider cluster-api, cluster-inventory or gardener: use the Clusters, ClusterProfiles or Shoots of all
+    /// namespaces
     #[arg(long, conflicts_with = "namespace", help_heading = "Clusters")]
     pub all_namespaces: bool,
-    /// With --provider cluster-api or cluster-inventory: use only those that this label selector matches
+    /// With --provider cluster-api, cluster-inventory or gardener: use only those that this label selector matches
     #[arg(long, value_name = "SELECTOR", help_heading = "Clusters")]
     pub selector: Option<String>,
     /// With --provider kubeconfig: the label of the Secrets, with the value true [default:
@@ -132,6 +135,7 @@ impl ClusterArgs {
             ProviderKind::Kubeconfig => kubeconfig(&self.hub, &self.secrets).await,
             ProviderKind::ClusterApi => cluster_api(&self.hub, &self.secrets).await,
             ProviderKind::ClusterInventory => cluster_inventory(&self.hub, &self.secrets).await,
+            ProviderKind::Gardener => gardener(&self.hub, &self.secrets).await,
             ProviderKind::Kcp => kcp(&self.hub, self.slice.as_deref(), self.export.as_deref()),
             ProviderKind::Kind => kind(self.prefix.as_deref()),
         }
@@ -248,6 +252,25 @@ async fn cluster_inventory(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dy
         "--provider cluster-inventory: compiled without the provider cluster-inventory: add --features \
          cluster-inventory"
     )
+}
+
+#[cfg(feature = "gardener")]
+async fn gardener(hub: &HubArgs, args: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    let mut builder = mcr_provider_gardener::GardenerProvider::builder().client(hub.hub()?.client().await?);
+    if let Some(namespace) = &args.namespace {
+        builder = builder.namespace(namespace);
+    } else if args.all_namespaces {
+        builder = builder.all_namespaces();
+    }
+    if let Some(selector) = &args.selector {
+        builder = builder.labels(selector);
+    }
+    Ok(Box::new(builder.build()?))
+}
+
+#[cfg(not(feature = "gardener"))]
+async fn gardener(_: &HubArgs, _: &SecretArgs) -> anyhow::Result<Box<dyn Provider>> {
+    bail!("--provider gardener: compiled without the provider gardener: add --features gardener")
 }
 
 #[cfg(feature = "kcp")]

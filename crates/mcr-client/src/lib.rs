@@ -44,6 +44,7 @@ mod user_code;
 // Tools.
 mod backoff;
 mod observable;
+mod schedule;
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ pub mod internal {
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         request::HeadTimeout,
+        schedule::{Line, Schedule, Ticket},
     };
 
     pub mod probe {

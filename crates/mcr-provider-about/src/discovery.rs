@@ -5,7 +5,7 @@ use std::{collections::VecDeque, future::pending, sync::Arc, time::Duration};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use mcr_core::{
     AccessPolicy, BoxError, Change, ClusterName, Discovery,
-    internal::{OneOffClients, lock},
+    internal::{OneOffClients, Ticket, lock},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -13,7 +13,6 @@ use crate::{
     known::Properties,
     members::{Members, Probe},
     probe::{MAX_ANSWER, probe},
-    schedule::Ticket,
     statuses::Shared,
 };
 

@@ -11,7 +11,6 @@ pub mod v1beta1;
 mod access;
 mod known;
 mod members;
-mod schedule;
 mod statuses;
 
 // I/O.

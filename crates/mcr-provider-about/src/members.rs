@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, mem::take, sync::Arc, time::Duration};
 
 use mcr_core::{
     Access, Availability, Change, ClusterName, ClusterSpec,
-    internal::{Backoff, jitter},
+    internal::{Backoff, Line, Schedule, Ticket, jitter},
 };
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -12,7 +12,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     access,
     known::{CLUSTER_ID, CLUSTER_SET, Known, Properties},
-    schedule::{Line, Schedule, Ticket},
     statuses::MemberStatus,
 };
 
@@ -25,7 +24,7 @@ pub(crate) struct Members {
     /// What earlier discoveries knew of clusters that this one has not announced yet.
     remembered: BTreeMap<ClusterName, Known>,
     synced: bool,
-    schedule: Schedule,
+    schedule: Schedule<ClusterName>,
 }
 
 struct Member {

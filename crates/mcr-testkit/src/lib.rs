@@ -15,10 +15,13 @@ pub mod control_plane;
 pub mod e2e;
 #[cfg(all(unix, feature = "faults"))]
 pub mod faults;
+#[cfg(feature = "garden")]
+pub mod garden;
 #[cfg(feature = "kcp")]
 pub mod kcp;
 #[cfg(any(
     feature = "conformance",
+    feature = "garden",
     feature = "log",
     feature = "sim",
     all(unix, any(feature = "control-plane", feature = "faults"))

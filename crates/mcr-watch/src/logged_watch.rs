@@ -54,6 +54,11 @@ impl<T: Clone + Send + 'static> LoggedWatch<T> {
         }
     }
 
+    /// Whether the objects can't be watched at the moment.
+    pub fn is_failing(&self) -> bool {
+        self.watch.status().problem.is_some()
+    }
+
     /// Says that an outage is over; or once more what is wrong, if it turns out that it will not end by itself. An API
     /// server that has just started forbids everything for a moment.
     fn look_after_outage(&mut self) {

@@ -12,6 +12,8 @@ pub(crate) fn builtin() -> Vec<Linked> {
         cluster_api(),
         #[cfg(feature = "cluster-inventory")]
         cluster_inventory(),
+        #[cfg(feature = "gardener")]
+        gardener(),
         #[cfg(feature = "kcp")]
         kcp(),
         #[cfg(feature = "kcp")]
@@ -125,6 +127,35 @@ fn cluster_inventory() -> Linked {
             }
             if let Some(selector) = &flags.selector {
                 builder = builder.labels(selector);
+            }
+            Ok(builder.build()?)
+        },
+    )
+}
+
+#[cfg(feature = "gardener")]
+fn gardener() -> Linked {
+    let about = "Each Shoot of Gardener in the hub";
+    Linked::new(
+        "gardener",
+        about,
+        super::Kind::Other,
+        async |options: super::ProviderOptions| {
+            let flags = options.flags();
+            let mut builder = mcr_provider_gardener::GardenerProvider::builder()
+                .client(options.hub().await?)
+                // The plugins of another provider are not for these kubeconfigs.
+                .access_policy(flags.policy());
+            if let Some(namespace) = &flags.namespace {
+                builder = builder.namespace(namespace);
+            } else if flags.all_namespaces {
+                builder = builder.all_namespaces();
+            }
+            if let Some(selector) = &flags.selector {
+                builder = builder.labels(selector);
+            }
+            if flags.viewer {
+                builder = builder.viewer();
             }
             Ok(builder.build()?)
         },

@@ -36,24 +36,24 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers cluster-api, cluster-inventory, kcp, kcp-initializing, kcp-terminating,
-    /// kubeconfig, namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the
+    /// The kubeconfig file of the hub, for the providers cluster-api, cluster-inventory, gardener, kcp, kcp-initializing,
+    /// kcp-terminating, kubeconfig, namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the
     /// WorkspaceType [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
     #[arg(long, value_name = "CONTEXT")]
     pub(crate) hub_context: Option<String>,
-    /// For the providers cluster-api, cluster-inventory and kubeconfig: the namespace of the Clusters, ClusterProfiles or
-    /// Secrets [default: that of the hub's context]
+    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: the namespace of the Clusters,
+    /// ClusterProfiles, Shoots or Secrets [default: that of the hub's context]
     #[arg(long, short = 'n', value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// For the providers cluster-api, cluster-inventory and kubeconfig: use the Clusters, ClusterProfiles or Secrets of all
-    /// namespaces
+    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: use the Clusters, ClusterProfiles, Shoots
+    /// or Secrets of all namespaces
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// For the providers cluster-api and cluster-inventory: use only the Clusters or ClusterProfiles that this label
-    /// selector matches, such as env=prod
+    /// For the providers cluster-api, cluster-inventory and gardener: use only the Clusters, ClusterProfiles or Shoots that
+    /// this label selector matches, such as env=prod
     #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) selector: Option<String>,
     /// For the provider cluster-inventory: the provider file of the controller, which names a plugin for each access
@@ -76,7 +76,11 @@ pub(crate) struct ClusterFlags {
     /// For the provider kubeconfig: the key of the kubeconfig in a Secret [default: kubeconfig]
     #[arg(long, value_name = "KEY")]
     pub(crate) kubeconfig_key: Option<String>,
-    /// For the providers cluster-api, cluster-inventory and kubeconfig: allow loopback addresses, such as those of kind
+    /// For the provider gardener: ask for kubeconfigs that only read, with the right to create shoots/viewerkubeconfig in
+    /// place of shoots/adminkubeconfig
+    #[arg(long)]
+    pub(crate) viewer: bool,
+    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: allow loopback addresses, such as those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
     /// For the provider kcp: the APIExportEndpointSlice of the hub whose consumers are the clusters

@@ -123,7 +123,7 @@ async fn mistakes_end_with_the_code_of_mistakes() {
         .await
         .ended(2)
         .tells(
-            "possible values: file, kubeconfig, cluster-api, cluster-inventory, kcp, kcp-initializing, kcp-terminating, kind, \
+            "possible values: file, kubeconfig, cluster-api, cluster-inventory, gardener, kcp, kcp-initializing, kcp-terminating, kind, \
              namespace, single",
         );
     user.mcr(["doctor", "--for", "Pods!"])

@@ -9,6 +9,7 @@ mod cluster_inventory;
 mod clusters;
 mod command_line;
 mod doctor;
+mod gardener;
 mod harness;
 mod hostile;
 mod kcp;

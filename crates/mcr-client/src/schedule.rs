@@ -1,39 +1,38 @@
-//! Whose turn it is to be probed. No I/O, no clock of its own.
+//! Whose turn it is to be asked. No I/O, no clock of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcr_core::ClusterName;
 use tokio::time::Instant;
 
-/// The number of a probe.
-pub(crate) type Ticket = u64;
+/// The number of a request.
+pub type Ticket = u64;
 
-/// The clusters that wait for a probe, and the number of probes that run.
+/// The clusters that wait for a request, and the number of requests that run. `K` names a cluster.
 ///
-/// Clusters whose last probe failed come after all others, and take at most half of the places. So clusters that don't answer,
+/// Clusters whose last request failed come after all others, and take at most half of the places. So clusters that don't answer,
 /// which keep a place until the deadline, delay no cluster that does.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule<K> {
     at_once: usize,
-    waiting: BTreeMap<ClusterName, (Line, Instant)>,
-    healthy: BTreeSet<(Instant, ClusterName)>,
-    failing: BTreeSet<(Instant, ClusterName)>,
+    waiting: BTreeMap<K, (Line, Instant)>,
+    healthy: BTreeSet<(Instant, K)>,
+    failing: BTreeSet<(Instant, K)>,
     running: BTreeMap<Ticket, Line>,
     next: Ticket,
 }
 
 /// Which of the two lines a cluster stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// The last probe was answered, or there was none.
+pub enum Line {
+    /// The last request was answered, or there was none.
     Healthy,
-    /// The last probe failed.
+    /// The last request failed.
     Failing,
 }
 
-impl Schedule {
-    /// 0 probes at once count as 1.
-    pub(crate) fn new(at_once: usize) -> Self {
+impl<K: Ord + Clone> Schedule<K> {
+    /// An empty schedule. 0 requests at once count as 1.
+    pub fn new(at_once: usize) -> Self {
         Self {
             at_once: at_once.max(1),
             waiting: BTreeMap::new(),
@@ -44,7 +43,7 @@ impl Schedule {
         }
     }
 
-    fn line(&mut self, line: Line) -> &mut BTreeSet<(Instant, ClusterName)> {
+    fn line(&mut self, line: Line) -> &mut BTreeSet<(Instant, K)> {
         match line {
             Line::Healthy => &mut self.healthy,
             Line::Failing => &mut self.failing,
@@ -52,21 +51,21 @@ impl Schedule {
     }
 
     /// Lets a cluster wait until this time. It no longer waits for an earlier or later one.
-    pub(crate) fn plan(&mut self, name: &ClusterName, line: Line, at: Instant) {
+    pub fn plan(&mut self, name: &K, line: Line, at: Instant) {
         self.cancel(name);
         self.waiting.insert(name.clone(), (line, at));
         self.line(line).insert((at, name.clone()));
     }
 
     /// Lets a cluster no longer wait.
-    pub(crate) fn cancel(&mut self, name: &ClusterName) {
+    pub fn cancel(&mut self, name: &K) {
         if let Some((line, at)) = self.waiting.remove(name) {
             self.line(line).remove(&(at, name.clone()));
         }
     }
 
-    /// Starts the next probe that is due, if there is a place for it.
-    pub(crate) fn start(&mut self, now: Instant) -> Option<(ClusterName, Ticket)> {
+    /// Starts the next request that is due, if there is a place for it.
+    pub fn start(&mut self, now: Instant) -> Option<(K, Ticket)> {
         let mut fronts = self.fronts().into_iter().flatten();
         let (line, _) = fronts.find(|(_, due)| *due <= now)?;
         let (_, name) = self.line(line).pop_first()?;
@@ -77,13 +76,13 @@ impl Schedule {
         Some((name, ticket))
     }
 
-    /// A probe has ended, and its place is free.
-    pub(crate) fn ended(&mut self, ticket: Ticket) {
+    /// A request has ended, and its place is free.
+    pub fn ended(&mut self, ticket: Ticket) {
         self.running.remove(&ticket);
     }
 
-    /// When the next probe is due. None while no place is free or nobody waits.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    /// When the next request is due. None while no place is free or nobody waits.
+    pub fn next_due(&self) -> Option<Instant> {
         self.fronts().into_iter().flatten().map(|(_, due)| due).min()
     }
 
@@ -92,7 +91,7 @@ impl Schedule {
         let slow = self.running.values().filter(|line| **line == Line::Failing);
         let room = self.running.len() < self.at_once;
         let room_for_failing = room && slow.count() < (self.at_once / 2).max(1);
-        let front = |line, of: &BTreeSet<(Instant, ClusterName)>| of.first().map(|(due, _)| (line, *due));
+        let front = |line, of: &BTreeSet<(Instant, K)>| of.first().map(|(due, _)| (line, *due));
         [
             front(Line::Healthy, &self.healthy).filter(|_| room),
             front(Line::Failing, &self.failing).filter(|_| room_for_failing),
@@ -106,8 +105,8 @@ mod tests {
 
     use super::*;
 
-    fn name(name: &str) -> ClusterName {
-        ClusterName::new(name).unwrap()
+    fn name(name: &str) -> String {
+        name.to_owned()
     }
 
     #[test]
@@ -119,7 +118,7 @@ mod tests {
             schedule.plan(&name(failing), Line::Failing, now);
         }
         schedule.plan(&name("h1"), Line::Healthy, later);
-        let start = |schedule: &mut Schedule, at| schedule.start(at).map(|(name, _)| name.to_string());
+        let start = |schedule: &mut Schedule<String>, at| schedule.start(at).map(|(name, _)| name);
         assert_eq!(start(&mut schedule, later).as_deref(), Some("h1"));
         assert_eq!(start(&mut schedule, later).as_deref(), Some("f1"));
         let (_, second) = schedule.start(later).unwrap();

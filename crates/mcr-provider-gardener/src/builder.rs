@@ -1,0 +1,259 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use kube::Client;
+use mcr_core::{AccessPolicy, WatchSettings, internal::namespace};
+
+use crate::{
+    GardenerError, GardenerProvider,
+    config::{Config, Rights, Times},
+    memory::Memory,
+    selection::Selection,
+    v1beta1::Shoot,
+};
+
+/// Gardener issues no kubeconfig for less.
+const SHORTEST: Duration = Duration::from_secs(600);
+
+/// Builds a [`GardenerProvider`]. [`GardenerProvider::builder`] creates it.
+///
+/// The closures run in the task that watches the garden: they must be quick and must not block. If one panics, the panic is
+/// logged, and the cluster stays as it is until its Shoot changes.
+#[derive(Clone)]
+pub struct GardenerProviderBuilder {
+    name: Arc<str>,
+    client: Option<Client>,
+    namespace: Namespaces,
+    labels: Option<String>,
+    selection: Selection,
+    rights: Rights,
+    valid_for: Duration,
+    at_once: usize,
+    policy: Option<AccessPolicy>,
+    times: Times,
+}
+
+#[derive(Debug, Clone)]
+enum Namespaces {
+    Default,
+    One(String),
+    All,
+}
+
+impl GardenerProvider {
+    /// A builder. [`client`](GardenerProviderBuilder::client) is required; all other options have defaults.
+    pub fn builder() -> GardenerProviderBuilder {
+        GardenerProviderBuilder {
+            name: "gardener".into(),
+            client: None,
+            namespace: Namespaces::Default,
+            labels: None,
+            selection: Selection::default(),
+            rights: Rights::Admin,
+            valid_for: Duration::from_secs(3600),
+            at_once: 10,
+            policy: None,
+            times: Times::default(),
+        }
+    }
+}
+
+impl GardenerProviderBuilder {
+    /// Sets the provider's name. Default: `gardener`.
+    #[must_use]
+    pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the client of the garden's API server (the virtual garden), where the Shoots are.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Namespaces::One(namespace.into());
+        self
+    }
+
+    /// Uses the Shoots of all Projects. Only an operator of the garden may list them.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.namespace = Namespaces::All;
+        self
+    }
+
+    /// Selects Shoots by their labels, such as `region=eu,tier!=test`. The garden applies the selector and sends no other Shoots. A
+    /// Shoot that does not match any more leaves the fleet.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// Selects Shoots of one of these Projects. Default: all.
+    #[must_use]
+    pub fn projects<P: Into<String>>(mut self, projects: impl IntoIterator<Item = P>) -> Self {
+        self.selection.projects = projects.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Selects Shoots with one of these purposes, such as `production`. Default: all, also those without a purpose.
+    #[must_use]
+    pub fn purposes<P: Into<String>>(mut self, purposes: impl IntoIterator<Item = P>) -> Self {
+        self.selection.purposes = purposes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Selects Shoots whose control plane runs on one of these seeds. Default: all. A Shoot that moves to another seed leaves the
+    /// fleet.
+    #[must_use]
+    pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
+        self.selection.seeds = seeds.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Selects Shoots with one of these cloud profiles, by name. Default: all.
+    #[must_use]
+    pub fn cloud_profiles<C: Into<String>>(mut self, profiles: impl IntoIterator<Item = C>) -> Self {
+        self.selection.cloud_profiles = profiles.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Selects Shoots by a predicate. It is asked at each change of a Shoot; one that it does not take any more leaves the fleet.
+    #[must_use]
+    pub fn select(mut self, select: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
+        self.selection.select = Some(Arc::new(select));
+        self
+    }
+
+    /// Keeps a cluster whose Shoot is being deleted, while the predicate is true. Default: such a cluster leaves at once.
+    ///
+    /// For controllers that release finalizers in the cluster before it goes. It is asked at each change of a Shoot that has a
+    /// `deletionTimestamp`.
+    #[must_use]
+    pub fn keep_while(mut self, keep: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
+        self.selection.keep_while = Some(Arc::new(keep));
+        self
+    }
+
+    /// Asks for kubeconfigs that only read, from the subresource `viewerkubeconfig`. Default: kubeconfigs of a cluster-admin, from
+    /// `adminkubeconfig`.
+    ///
+    /// A viewer can't read Secrets.
+    #[must_use]
+    pub fn viewer(mut self) -> Self {
+        self.rights = Rights::Viewer;
+        self
+    }
+
+    /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant less than asked.
+    #[must_use]
+    pub fn valid_for(mut self, life: Duration) -> Self {
+        self.valid_for = life;
+        self
+    }
+
+    /// Sets how many kubeconfigs are asked for at once. Default: 10. 0 counts as 1.
+    #[must_use]
+    pub fn requests_at_once(mut self, requests: usize) -> Self {
+        self.at_once = requests;
+        self
+    }
+
+    /// Sets what the kubeconfigs of this provider may use. Default: the policy of the fleet, `FleetSettings::access_policy`.
+    ///
+    /// The provider announces a kubeconfig that the policy forbids as broken. The fleet always checks its own policy before it
+    /// connects, so this option can forbid more than the fleet does, but never allow more.
+    #[must_use]
+    pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Times that tests shorten: those of the watch, how long the garden has to forbid it before it is told that this will not
+    /// end by itself, how long a first and another request may take, and the first pause after one that failed. Not part of the
+    /// API.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn times(
+        mut self,
+        watch: impl Into<Arc<WatchSettings>>,
+        blocked_for: Duration,
+        requests: (Duration, Duration),
+        first_pause: Duration,
+    ) -> Self {
+        self.times = Times {
+            watch: watch.into(),
+            blocked_for,
+            first: requests.0,
+            request: requests.1,
+            pauses: (first_pause, 8 * first_pause),
+        };
+        self
+    }
+
+    /// Builds the provider. Opens no connection yet.
+    ///
+    /// # Errors
+    /// [`GardenerError`] if there is no client, or if the namespace, the label selector or the life of the kubeconfigs is invalid.
+    pub fn build(self) -> Result<GardenerProvider, GardenerError> {
+        let client = self.client.ok_or(GardenerError::NoGarden)?;
+        let namespace = match self.namespace {
+            Namespaces::Default => Some(client.default_namespace().to_owned()),
+            Namespaces::One(namespace) => Some(namespace),
+            Namespaces::All => None,
+        };
+        if let Some(namespace) = namespace
+            .as_ref()
+            .filter(|namespace| !namespace::is_valid(namespace))
+        {
+            return Err(GardenerError::Namespace(namespace.clone()));
+        }
+        if let Some(labels) = self.labels.as_ref().filter(|labels| !is_selector(labels)) {
+            return Err(GardenerError::Labels(labels.clone()));
+        }
+        // Gardener takes seconds in 32 bits.
+        if self.valid_for < SHORTEST || self.valid_for.as_secs() > u64::from(u32::MAX) {
+            return Err(GardenerError::ValidFor(self.valid_for));
+        }
+        Ok(GardenerProvider {
+            name: self.name,
+            config: Arc::new(Config {
+                client,
+                namespace,
+                labels: self.labels,
+                selection: Arc::new(self.selection),
+                rights: self.rights,
+                valid_for: self.valid_for,
+                at_once: self.at_once,
+                policy: self.policy,
+                memory: Arc::new(Memory::default()),
+                times: self.times,
+            }),
+        })
+    }
+}
+
+/// The API server checks the rest. An empty selector would take all Shoots.
+fn is_selector(text: &str) -> bool {
+    !text.trim().is_empty() && !text.chars().any(char::is_control)
+}
+
+impl fmt::Debug for GardenerProviderBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GardenerProviderBuilder")
+            .field("name", &self.name)
+            .field("namespace", &self.namespace)
+            .field("labels", &self.labels)
+            .field("selection", &self.selection)
+            .field("rights", &self.rights)
+            .field("valid_for", &self.valid_for)
+            .field("requests_at_once", &self.at_once)
+            .field("access_policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+use std::{sync::Arc, time::Duration};
+
+use kube::{Client, core::ApiResource};
+use mcr_core::{AccessPolicy, WatchRequest, WatchSettings};
+
+use crate::{memory::Memory, selection::Selection};
+
+/// The options of a provider, checked.
+pub(crate) struct Config {
+    pub(crate) client: Client,
+    /// None: all.
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<String>,
+    pub(crate) selection: Arc<Selection>,
+    pub(crate) rights: Rights,
+    pub(crate) valid_for: Duration,
+    pub(crate) at_once: usize,
+    /// None if the policy of the fleet applies.
+    pub(crate) policy: Option<AccessPolicy>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) times: Times,
+}
+
+/// What the kubeconfigs allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rights {
+    Admin,
+    Viewer,
+}
+
+impl Rights {
+    pub(crate) fn subresource(self) -> &'static str {
+        match self {
+            Self::Admin => "adminkubeconfig",
+            Self::Viewer => "viewerkubeconfig",
+        }
+    }
+
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Admin => "AdminKubeconfigRequest",
+            Self::Viewer => "ViewerKubeconfigRequest",
+        }
+    }
+}
+
+/// Times that tests shorten.
+#[derive(Debug, Clone)]
+pub(crate) struct Times {
+    pub(crate) watch: Arc<WatchSettings>,
+    /// The provider reports a garden that refuses a list for this long.
+    pub(crate) blocked_for: Duration,
+    /// How long a first request may take. It is short, so that a few requests that are never answered delay no others.
+    pub(crate) first: Duration,
+    /// How long any other request may take.
+    pub(crate) request: Duration,
+    /// The pause after the first failed request, and the longest one.
+    pub(crate) pauses: (Duration, Duration),
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            watch: Arc::default(),
+            blocked_for: Duration::from_secs(10),
+            first: Duration::from_secs(3),
+            request: Duration::from_secs(30),
+            pauses: (Duration::from_secs(1), Duration::from_secs(60)),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn shoots(&self) -> WatchRequest {
+        let request = WatchRequest::resource(&ApiResource {
+            group: "core.gardener.cloud".into(),
+            version: "v1beta1".into(),
+            api_version: "core.gardener.cloud/v1beta1".into(),
+            kind: "Shoot".into(),
+            plural: "shoots".into(),
+        });
+        let request = match &self.namespace {
+            Some(namespace) => request.namespace(namespace),
+            None => request,
+        };
+        match &self.labels {
+            Some(labels) => request.labels(labels),
+            None => request,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What is wrong with the options of a provider.
+
+use std::time::Duration;
+
+/// The error of building a [`GardenerProvider`](crate::GardenerProvider): an invalid option.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GardenerError {
+    /// There is no client of the garden.
+    #[error("there is no garden; give the client of the garden's API server with `client`")]
+    NoGarden,
+    /// An invalid name of a namespace.
+    #[error(
+        "{0:?} can't be the name of a namespace, which has at most 63 lower-case letters, digits and hyphens; correct it, \
+         or leave `namespace` out to take the client's default namespace"
+    )]
+    Namespace(String),
+    /// An empty or unprintable label selector.
+    #[error(
+        "{0:?} can't be a label selector; give `labels` one such as \"region=eu\", or leave it out to take all Shoots"
+    )]
+    Labels(String),
+    /// A life of kubeconfigs that Gardener does not grant.
+    #[error(
+        "kubeconfigs can't be valid for {0:?}; Gardener issues none for less than 10 minutes, so give `valid_for` at least that"
+    )]
+    ValidFor(Duration),
+}

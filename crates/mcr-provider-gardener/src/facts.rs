@@ -1,0 +1,179 @@
+//! The facts of a Shoot that the provider needs, as the watch of the garden keeps them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mcr_core::{Fingerprint, Object};
+
+use crate::{
+    selection::{Selection, cloud_profile, seed},
+    v1beta1::Shoot,
+};
+
+/// The property with the name of the Project: `project`.
+pub const PROJECT_PROPERTY: &str = "project";
+/// The property with the namespace of the Shoot in the garden: `namespace`.
+pub const NAMESPACE_PROPERTY: &str = "namespace";
+/// The property with the name of the Shoot: `shoot`.
+pub const SHOOT_PROPERTY: &str = "shoot";
+/// The property with the purpose of the Shoot, such as `production`: `purpose`.
+pub const PURPOSE_PROPERTY: &str = "purpose";
+/// The property with the seed that runs the control plane: `seed`.
+pub const SEED_PROPERTY: &str = "seed";
+/// The property with the name of the cloud profile: `cloud-profile`.
+pub const CLOUD_PROFILE_PROPERTY: &str = "cloud-profile";
+/// The property with the type of the infrastructure, such as `aws`: `infrastructure`.
+pub const INFRASTRUCTURE_PROPERTY: &str = "infrastructure";
+/// The property with the region of the infrastructure: `region`.
+pub const REGION_PROPERTY: &str = "region";
+/// The property with the version of Kubernetes: `version`.
+pub const VERSION_PROPERTY: &str = "version";
+
+/// A reason is cut to so many characters. Gardener writes parts of it.
+const LONGEST_REASON: usize = 300;
+
+/// The facts of a Shoot that belongs to the fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// None if the garden has no UIDs.
+    pub(crate) uid: Option<Arc<str>>,
+    pub(crate) labels: Pairs,
+    /// Without the project, which the Shoot does not name.
+    pub(crate) properties: Pairs,
+    /// Where the control plane is and which credentials it takes. If this changes, a kubeconfig from before may be useless.
+    pub(crate) place: Fingerprint,
+    pub(crate) state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    Ready,
+    /// With the reason.
+    Waiting(Arc<str>),
+    /// The control plane moves to another seed. With the reason.
+    Moving(Arc<str>),
+    /// The Shoot can't be decoded. With the reason.
+    Unreadable(Arc<str>),
+}
+
+/// Names and values. A map would take at least 544 bytes.
+pub(crate) type Pairs = Box<[(Box<str>, Box<str>)]>;
+
+pub(crate) fn map(pairs: &Pairs) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(name, value)| (String::from(&**name), String::from(&**value)))
+        .collect()
+}
+
+impl Facts {
+    /// The facts of an object of the garden. None if it does not belong to the fleet.
+    pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Arc<Self>> {
+        match object.decode() {
+            Ok(shoot) => selection.takes(&shoot).then(|| Arc::new(Self::of(&shoot))),
+            Err(error) => Some(Arc::new(Self {
+                uid: None,
+                labels: Pairs::default(),
+                properties: Pairs::default(),
+                place: Fingerprint::of(&()),
+                state: State::Unreadable(error.to_string().into()),
+            })),
+        }
+    }
+
+    pub(crate) fn of(shoot: &Shoot) -> Self {
+        let labels = shoot.metadata.labels.iter().flatten();
+        let uid = shoot.metadata.uid.as_deref().filter(|uid| !uid.is_empty());
+        Self {
+            uid: uid.map(Arc::from),
+            labels: labels
+                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+                .collect(),
+            properties: properties(shoot),
+            place: place(shoot),
+            state: state(shoot),
+        }
+    }
+
+    /// Whether both describe a cluster in the same way.
+    pub(crate) fn same_description(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.labels == other.labels && self.properties == other.properties
+    }
+}
+
+fn properties(shoot: &Shoot) -> Pairs {
+    let spec = &shoot.spec;
+    let all = [
+        (NAMESPACE_PROPERTY, shoot.metadata.namespace.as_deref()),
+        (SHOOT_PROPERTY, shoot.metadata.name.as_deref()),
+        (PURPOSE_PROPERTY, spec.purpose.as_deref()),
+        (SEED_PROPERTY, seed(shoot)),
+        (CLOUD_PROFILE_PROPERTY, cloud_profile(shoot)),
+        (INFRASTRUCTURE_PROPERTY, Some(&*spec.provider.type_)),
+        (REGION_PROPERTY, Some(&*spec.region)),
+        (VERSION_PROPERTY, Some(&*spec.kubernetes.version)),
+    ];
+    all.into_iter()
+        .filter_map(|(name, value)| Some((name.into(), value.filter(|value| !value.is_empty())?.into())))
+        .collect()
+}
+
+fn place(shoot: &Shoot) -> Fingerprint {
+    let Some(status) = &shoot.status else {
+        return Fingerprint::of(&());
+    };
+    let rotation = status
+        .credentials
+        .as_ref()
+        .and_then(|credentials| credentials.rotation.as_ref())
+        .and_then(|rotation| rotation.certificate_authorities.as_ref());
+    let completed = rotation.and_then(|rotation| rotation.last_completion_time.as_ref());
+    Fingerprint::of(&(
+        &status.seed_name,
+        &status.advertised_addresses,
+        rotation.map(|rotation| &rotation.phase),
+        completed.map(|time| time.0.as_second()),
+    ))
+}
+
+fn state(shoot: &Shoot) -> State {
+    let status = shoot.status.as_ref();
+    let operation = status.and_then(|status| status.last_operation.as_ref());
+    let Some(operation) = operation else {
+        return waiting("its creation has not begun".into());
+    };
+    let done = operation.state == "Succeeded";
+    if operation.type_ == "Create" && !done {
+        return waiting(match &*operation.state {
+            "Failed" | "Aborted" => format!("its creation has failed: {}", operation.description),
+            "Error" => format!(
+                "its creation has failed and is tried again: {}",
+                operation.description
+            ),
+            _ => format!("it is being created ({} %)", operation.progress),
+        });
+    }
+    let wanted = shoot
+        .spec
+        .hibernation
+        .as_ref()
+        .and_then(|hibernation| hibernation.enabled)
+        .unwrap_or_default();
+    match (wanted, status.is_some_and(|status| status.hibernated)) {
+        (true, true) => return waiting("it is hibernated".into()),
+        (true, false) => return waiting("it is going into hibernation".into()),
+        (false, true) => return waiting("it is waking up from hibernation".into()),
+        (false, false) => {}
+    }
+    let seed = seed(shoot).unwrap_or("another seed");
+    match &*operation.type_ {
+        "Migrate" => State::Moving(format!("its control plane leaves seed {seed}").into()),
+        "Restore" if !done => {
+            State::Moving(format!("its control plane is being restored on seed {seed}").into())
+        }
+        _ => State::Ready,
+    }
+}
+
+fn waiting(reason: String) -> State {
+    State::Waiting(reason.chars().take(LONGEST_REASON).collect::<String>().into())
+}

@@ -1,0 +1,319 @@
+//! The Shoots of the garden, and what was announced of them. It decides what to announce and which kubeconfig to ask for next. No
+//! I/O, no clock of its own.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use mcr_core::{
+    AccessPolicy, Change, ClusterName, Fingerprint, ObjectKey,
+    internal::{Line, Schedule, Ticket},
+};
+use tokio::time::Instant;
+
+use crate::{
+    facts::{Facts, State},
+    kubeconfig::{Failure, Held},
+    member::{Attempt, Member, Said, Verdict},
+    memory::Memory,
+    selection::Selection,
+};
+
+/// What an inventory knows.
+#[derive(Debug)]
+pub(crate) struct Inventory {
+    selection: Arc<Selection>,
+    memory: Arc<Memory>,
+    fleet_policy: AccessPolicy,
+    pauses: (Duration, Duration),
+    shoots: HashMap<ObjectKey, Member>,
+    /// The project of each namespace. None: it is being looked up.
+    projects: HashMap<Arc<str>, Option<Arc<str>>>,
+    schedule: Schedule<ObjectKey>,
+    synced: bool,
+    said_synced: bool,
+    /// Shoots about which nothing was said because something of them is not known yet. Used until all has been said.
+    unsaid: HashSet<ObjectKey>,
+}
+
+/// A kubeconfig to ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) ticket: Ticket,
+    pub(crate) key: ObjectKey,
+    pub(crate) name: ClusterName,
+    pub(crate) place: Fingerprint,
+    /// The kubeconfig in use.
+    pub(crate) held: Option<Held>,
+    /// The last attempt failed.
+    pub(crate) again: bool,
+}
+
+/// The changes to announce, and the namespaces whose project is to be looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) lookups: Vec<Arc<str>>,
+}
+
+impl Inventory {
+    pub(crate) fn new(
+        selection: Arc<Selection>,
+        memory: Arc<Memory>,
+        fleet_policy: AccessPolicy,
+        at_once: usize,
+        pauses: (Duration, Duration),
+    ) -> Self {
+        Self {
+            selection,
+            memory,
+            fleet_policy,
+            pauses,
+            shoots: HashMap::new(),
+            projects: HashMap::new(),
+            schedule: Schedule::new(at_once),
+            synced: false,
+            said_synced: false,
+            unsaid: HashSet::new(),
+        }
+    }
+
+    /// A Shoot was created or changed, or joined the selection.
+    pub(crate) fn shoot(&mut self, key: &ObjectKey, facts: Arc<Facts>, now: Instant) -> Outcome {
+        let mut outcome = Outcome::default();
+        let namespace: Arc<str> = key.namespace.as_deref().unwrap_or_default().into();
+        if !self.projects.contains_key(&namespace) {
+            let known = self.memory.project(&namespace);
+            if known.is_none() {
+                outcome.lookups.push(namespace.clone());
+            }
+            self.projects.insert(namespace, known);
+        }
+        let readable = !matches!(facts.state, State::Unreadable(_));
+        let remembered = self.memory.get(key);
+        let another = readable
+            && match self.shoots.get(key) {
+                Some(member) if member.facts.uid.is_some() => member.facts.uid != facts.uid,
+                _ => remembered
+                    .as_ref()
+                    .is_some_and(|engaged| engaged.uid != facts.uid),
+            };
+        if another {
+            self.remove(key, &mut outcome);
+        }
+        match self.shoots.get_mut(key) {
+            Some(member) => {
+                if let State::Unreadable(why) = &facts.state {
+                    member.unreadable = Some(why.clone());
+                } else {
+                    member.unreadable = None;
+                    if member.facts.place != facts.place && member.attempt == Attempt::Planned {
+                        self.schedule.cancel(key);
+                        member.attempt = Attempt::None;
+                    }
+                    member.facts = facts;
+                }
+            }
+            None => {
+                let held = remembered.filter(|_| !another).and_then(|engaged| engaged.held);
+                let held = held.filter(|held| held.ends > now);
+                let member = Member::new(facts, held, self.pauses);
+                self.shoots.insert(key.clone(), member);
+            }
+        }
+        self.settle(key, now, &mut outcome);
+        self.say_synced(&mut outcome);
+        outcome
+    }
+
+    /// A Shoot was deleted, or left the selection.
+    pub(crate) fn shoot_gone(&mut self, key: &ObjectKey) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.remove(key, &mut outcome);
+        self.say_synced(&mut outcome);
+        outcome
+    }
+
+    /// All Shoots that existed at the start are known.
+    pub(crate) fn synced(&mut self) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.synced = true;
+        self.say_synced(&mut outcome);
+        outcome
+    }
+
+    /// The project of a namespace is known.
+    pub(crate) fn project(&mut self, namespace: &Arc<str>, project: &Arc<str>, now: Instant) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.memory.set_project(namespace, project);
+        self.projects.insert(namespace.clone(), Some(project.clone()));
+        let there = |key: &&ObjectKey| key.namespace.as_deref().unwrap_or_default() == &**namespace;
+        let shoots: Vec<ObjectKey> = self.shoots.keys().filter(there).cloned().collect();
+        for key in &shoots {
+            self.settle(key, now, &mut outcome);
+        }
+        self.say_synced(&mut outcome);
+        outcome
+    }
+
+    /// The next kubeconfig to ask for, if one is due and may be asked for now.
+    pub(crate) fn start(&mut self, now: Instant) -> Option<Request> {
+        while let Some((key, ticket)) = self.schedule.start(now) {
+            let name = self.name(&key);
+            if let (Some(member), Some((name, _))) = (self.shoots.get_mut(&key), name) {
+                member.attempt = Attempt::Running(ticket);
+                return Some(Request {
+                    ticket,
+                    name,
+                    place: member.facts.place,
+                    held: member.held.clone(),
+                    again: member.failure.is_some(),
+                    key,
+                });
+            }
+            self.schedule.ended(ticket);
+        }
+        None
+    }
+
+    /// When the next kubeconfig is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.schedule.next_due()
+    }
+
+    /// A request has ended.
+    pub(crate) fn answered(
+        &mut self,
+        request: &Request,
+        answer: Result<Held, Failure>,
+        now: Instant,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.schedule.ended(request.ticket);
+        // Otherwise the Shoot was suspended or replaced since.
+        let current = Attempt::Running(request.ticket);
+        let member = self.shoots.get_mut(&request.key);
+        let Some(member) = member.filter(|member| member.attempt == current) else {
+            return outcome;
+        };
+        member.attempt = Attempt::None;
+        match answer {
+            Ok(held) => {
+                member.backoff.reset();
+                member.failure = None;
+                member.held = Some(held);
+            }
+            Err(failure) => {
+                let wanted = failure.retry_after.unwrap_or_default().min(self.pauses.1);
+                let pause = member.backoff.pause().max(wanted);
+                self.schedule.plan(&request.key, Line::Failing, now + pause);
+                member.attempt = Attempt::Planned;
+                member.failure = Some(failure);
+            }
+        }
+        self.settle(&request.key, now, &mut outcome);
+        self.say_synced(&mut outcome);
+        outcome
+    }
+
+    /// The garden answers again after an outage. What it has refused is asked for at once.
+    pub(crate) fn garden_is_back(&mut self, now: Instant) {
+        for (key, member) in &mut self.shoots {
+            if member.attempt == Attempt::Planned && member.failure.is_some() {
+                member.backoff.reset();
+                self.schedule.plan(key, Line::Healthy, now);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &ObjectKey, outcome: &mut Outcome) {
+        let name = self.name(key);
+        let known = self.shoots.remove(key);
+        self.schedule.cancel(key);
+        self.unsaid.remove(key);
+        // An earlier discovery may have announced it.
+        let earlier = self.memory.forget(key).is_some();
+        if earlier || known.is_some_and(|member| !matches!(member.said, Said::Nothing)) {
+            outcome.changes.extend(name.map(|(name, _)| Change::Remove(name)));
+        }
+    }
+
+    fn say_synced(&mut self, outcome: &mut Outcome) {
+        if self.synced && !self.said_synced && self.unsaid.is_empty() {
+            self.said_synced = true;
+            outcome.changes.push(Change::Synced);
+        }
+    }
+
+    /// Plans the next request, and announces what has changed.
+    fn settle(&mut self, key: &ObjectKey, now: Instant, outcome: &mut Outcome) {
+        let named = self.name(key);
+        let Some(member) = self.shoots.get_mut(key) else {
+            return;
+        };
+        let Some((name, project)) = named else {
+            let namespace = key.namespace.as_deref().unwrap_or_default();
+            let known = self.projects.get(namespace).is_some_and(Option::is_some);
+            if !known && !self.said_synced {
+                self.unsaid.insert(key.clone());
+            } else {
+                self.unsaid.remove(key);
+            }
+            return;
+        };
+        if !self.selection.takes_project(&project) {
+            self.unsaid.remove(key);
+            return;
+        }
+        let uid = member.facts.uid.clone();
+        let engaged = self.memory.get(key).is_some_and(|engaged| engaged.uid == uid);
+        if member.unreadable.is_some() {
+            // The last kubeconfig stays in use, and is renewed.
+        } else if member.waits(engaged).is_some() {
+            self.schedule.cancel(key);
+            member.attempt = Attempt::None;
+            member.held = None;
+            member.failure = None;
+            member.backoff.reset();
+            if engaged {
+                self.memory.engaged(key, uid.as_ref(), None);
+            }
+        } else if member.attempt == Attempt::None {
+            self.schedule.plan(key, Line::Healthy, member.due(now));
+            member.attempt = Attempt::Planned;
+        }
+        let verdict = member.verdict(engaged, now);
+        if let Some(Verdict::Good(held)) = &verdict {
+            self.memory.engaged(key, uid.as_ref(), Some((*held).clone()));
+        }
+        let said = verdict.and_then(|verdict| member.announcement(key, name, &project, verdict));
+        if let Some((said, change)) = said {
+            member.said = said;
+            outcome.changes.push(change);
+        }
+        if let Some(held) = &mut member.held {
+            held.settle(&self.fleet_policy);
+        }
+        if matches!(member.said, Said::Nothing) && !self.said_synced {
+            self.unsaid.insert(key.clone());
+        } else {
+            self.unsaid.remove(key);
+        }
+    }
+
+    /// The name of the cluster and its project. None if the project is not known yet.
+    fn name(&self, key: &ObjectKey) -> Option<(ClusterName, Arc<str>)> {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let project = self.projects.get(namespace)?.clone()?;
+        match ClusterName::new(format!("{project}/{}", key.name)) {
+            Ok(name) => Some((name, project)),
+            Err(error) => {
+                // No garden has such Shoots.
+                tracing::warn!(shoot = %key, %error, "left out: the name of the Shoot can't be that of a cluster");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Asks the garden for kubeconfigs, and tries those that are doubtful.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use http::{Method, StatusCode, header::RETRY_AFTER};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use mcr_core::{
+    AccessPolicy, ClusterSpec, KubeconfigAccess, ObjectKey, explain_error,
+    internal::{OneOffClients, jitter},
+};
+use serde_json::json;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    config::Config,
+    inventory::Request,
+    kubeconfig::{Checks, Failure, Held},
+    renewal::renew_after,
+};
+
+/// A kubeconfig with a few contexts and certificates is far smaller.
+const LARGEST_BODY: usize = 1 << 20;
+/// The answer to a trial is a version of Kubernetes.
+const LARGEST_TRIAL: usize = 64 << 10;
+/// How long a trial may take.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// Asks for kubeconfigs.
+pub(crate) struct Issuer {
+    config: Arc<Config>,
+    checks: Arc<Checks>,
+    clients: OneOffClients,
+}
+
+impl Issuer {
+    pub(crate) fn new(config: Arc<Config>, fleet_policy: &AccessPolicy) -> Self {
+        Self {
+            checks: Arc::new(Checks {
+                policy: config.policy.clone(),
+                fleet_policy: fleet_policy.clone(),
+                valid_for: config.valid_for,
+            }),
+            clients: OneOffClients::new(fleet_policy, LARGEST_TRIAL),
+            config,
+        }
+    }
+
+    /// A new kubeconfig for a Shoot. Tries it if it differs from the one in use in more than the credentials.
+    ///
+    /// # Errors
+    /// If there is none, or if it does not work and the one in use still does.
+    pub(crate) async fn issue(&self, request: &Request) -> Result<Held, Failure> {
+        let limit = match request.again {
+            false => self.config.times.first,
+            true => self.config.times.request,
+        };
+        let new = timeout(limit, self.ask(request)).await.unwrap_or_else(|_| {
+            Err(Failure::new(format!(
+                "the garden did not answer within {} s",
+                limit.as_secs_f32()
+            )))
+        })?;
+        if let Some(old) = request.held.as_ref().filter(|old| new.is_doubtful_after(old))
+            && let Err(why) = self.try_out(request, &new.access).await
+            && self.try_out(request, &old.access).await.is_ok()
+        {
+            return Err(Failure::new(format!(
+                "the new kubeconfig does not work, so the old one stays in use: {why}"
+            )));
+        }
+        Ok(new)
+    }
+
+    async fn ask(&self, request: &Request) -> Result<Held, Failure> {
+        let ObjectKey { namespace, name } = &request.key;
+        let (namespace, rights) = (namespace.as_deref().unwrap_or_default(), self.config.rights);
+        let subresource = rights.subresource();
+        let path =
+            format!("/apis/core.gardener.cloud/v1beta1/namespaces/{namespace}/shoots/{name}/{subresource}");
+        let body = json!({
+            "apiVersion": "authentication.gardener.cloud/v1alpha1",
+            "kind": rights.kind(),
+            "spec": {"expirationSeconds": self.config.valid_for.as_secs()},
+        });
+        let post = http::Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string().into_bytes()))
+            .map_err(|error| Failure::new(error.to_string()))?;
+        let asked = (SystemTime::now(), Instant::now());
+        // kube would decode the body and log it if it can't.
+        let response = self.config.client.send(post).await.map_err(|error| {
+            Failure::new(format!(
+                "the garden can't be asked for a kubeconfig: {}",
+                explain_error(&error)
+            ))
+        })?;
+        let status = response.status();
+        if !status.is_success() {
+            let hint = match status {
+                StatusCode::FORBIDDEN => format!(
+                    "; grant the verb create on shoots/{subresource} in namespace {namespace} to the client of the garden"
+                ),
+                StatusCode::NOT_FOUND => "; the Shoot is gone, or this is no garden".to_owned(),
+                _ => String::new(),
+            };
+            let seconds = response.headers().get(RETRY_AFTER);
+            let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+            return Err(Failure {
+                retry_after: seconds.map(Duration::from_secs),
+                ..Failure::new(format!(
+                    "the garden refused {subresource} with {}{hint}",
+                    status.as_u16()
+                ))
+            });
+        }
+        let body = Limited::new(response.into_body(), LARGEST_BODY).collect().await;
+        let body = body
+            .map_err(|_| Failure::new("the garden's answer broke off, or is larger than 1 MiB"))?
+            .to_bytes();
+        // Parsing may take long, and a parser may panic.
+        let (checks, place) = (self.checks.clone(), request.place);
+        let chance = jitter(Duration::from_secs(1)).as_secs_f64();
+        let read = move || checks.read(&body, place, asked, |life| renew_after(life, chance));
+        spawn_blocking(read).await.unwrap_or_else(|_| {
+            Err(Failure::new(
+                "mcr panicked when it read the kubeconfig; please report this",
+            ))
+        })
+    }
+
+    /// Whether a cluster answers to a kubeconfig.
+    async fn try_out(&self, request: &Request, access: &KubeconfigAccess) -> Result<(), Arc<str>> {
+        let spec = ClusterSpec::new(request.name.clone(), access.clone().into());
+        let asked = async {
+            let client = self.clients.client(spec).await?;
+            let get = http::Request::get("/version").body(Body::empty());
+            let get = get.map_err(|error| Arc::from(error.to_string()))?;
+            let answer = client
+                .send(get)
+                .await
+                .map_err(|error| Arc::from(explain_error(&error)))?;
+            match answer.status() {
+                // An API server that forbids this knows the user.
+                StatusCode::FORBIDDEN => Ok(()),
+                status if status.is_success() => Ok(()),
+                status => Err(format!("the cluster answers with {}", status.as_u16()).into()),
+            }
+        };
+        timeout(TRIAL, asked)
+            .await
+            .unwrap_or_else(|_| Err("no answer within 10 s".into()))
+    }
+}

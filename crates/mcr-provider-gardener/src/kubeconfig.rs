@@ -1,0 +1,160 @@
+//! A kubeconfig that the garden has issued. No I/O.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mcr_core::{
+    AccessPolicy, Fingerprint, KubeconfigAccess, Trust,
+    internal::{check_announced, describe_json_error},
+};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+/// A kubeconfig that can be used, and how long.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) access: KubeconfigAccess,
+    pub(crate) fingerprint: Fingerprint,
+    /// Server and certificate authority.
+    target: Option<Fingerprint>,
+    /// The place of the Shoot when the kubeconfig was asked for, as in its facts.
+    pub(crate) place: Fingerprint,
+    life: Duration,
+    pub(crate) ends: Instant,
+    pub(crate) renew_at: Instant,
+}
+
+impl Held {
+    /// Whether this one is to be tried before it replaces the other one.
+    pub(crate) fn is_doubtful_after(&self, other: &Self) -> bool {
+        self.target != other.target || self.life < other.life.mul_f64(0.9)
+    }
+
+    /// Drops the text, which takes more memory than all else. What was parsed is shared with the fleet.
+    pub(crate) fn settle(&mut self, policy: &AccessPolicy) {
+        if !self.access.yaml.is_empty() {
+            self.access = self.access.clone().without_text(policy);
+        }
+    }
+}
+
+// Holds credentials, so none of its content is shown.
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("access", &self.access)
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no new kubeconfig. The text has nothing of a kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) why: Arc<str>,
+    /// The garden has issued a kubeconfig that can't be used.
+    pub(crate) unusable: bool,
+    /// The garden wants to be left alone for so long.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Failure {
+    pub(crate) fn new(why: impl Into<Arc<str>>) -> Self {
+        Self {
+            why: why.into(),
+            unusable: false,
+            retry_after: None,
+        }
+    }
+
+    fn unusable(why: impl fmt::Display) -> Self {
+        Self {
+            unusable: true,
+            ..Self::new(format!(
+                "the garden has issued a kubeconfig that can't be used: {why}"
+            ))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    status: Status<'a>,
+}
+
+/// No Debug: it holds secrets.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    #[serde(borrow)]
+    kubeconfig: std::borrow::Cow<'a, str>,
+    expiration_timestamp: Time,
+}
+
+/// How the kubeconfigs of a provider are judged.
+#[derive(Debug, Clone)]
+pub(crate) struct Checks {
+    /// None if the policy of the fleet applies.
+    pub(crate) policy: Option<AccessPolicy>,
+    pub(crate) fleet_policy: AccessPolicy,
+    /// The life that is asked for.
+    pub(crate) valid_for: Duration,
+}
+
+impl Checks {
+    /// Reads the garden's answer. Blocks while the kubeconfig is parsed.
+    ///
+    /// `renew_after` says how much of a life is used.
+    ///
+    /// # Errors
+    /// If the kubeconfig can't be used. The text has nothing of it.
+    pub(crate) fn read(
+        &self,
+        body: &[u8],
+        place: Fingerprint,
+        now: (SystemTime, Instant),
+        renew_after: impl FnOnce(Duration) -> Duration,
+    ) -> Result<Held, Failure> {
+        let answer: Answer<'_> = serde_json::from_slice(body).map_err(|error| {
+            Failure::unusable(format!(
+                "the answer can't be read: {}",
+                describe_json_error(&error)
+            ))
+        })?;
+        let yaml = STANDARD
+            .decode(answer.status.kubeconfig.as_bytes())
+            .map_err(|_| Failure::unusable("it is not base64"))?;
+        let access = KubeconfigAccess::new(&yaml, Trust::Untrusted);
+        check_announced(&access, self.policy.as_ref(), &self.fleet_policy)
+            .map_err(|problem| Failure::unusable(problem.text))?;
+        let (clock, now) = now;
+        // A clock of this process that is behind must not make a life longer than it is.
+        let life = SystemTime::from(answer.status.expiration_timestamp.0)
+            .duration_since(clock)
+            .map_err(|_| {
+                Failure::unusable(
+                    "it has expired already; compare the clocks of this process and of the garden",
+                )
+            })?
+            .min(self.valid_for);
+        let target = access.resolved(&self.fleet_policy).map(|resolved| {
+            let endpoint = resolved.endpoint;
+            Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority))
+        });
+        Ok(Held {
+            fingerprint: Fingerprint::of(&yaml),
+            access,
+            target,
+            place,
+            life,
+            ends: now + life,
+            renew_at: now + renew_after(life).max(Duration::from_secs(1)),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! One Shoot with its kubeconfig, and what is to be said of it. No I/O.
+
+use std::{sync::Arc, time::Duration};
+
+use mcr_core::{
+    BrokenCluster, Change, ClusterName, ClusterSpec, Fingerprint, KubeconfigAccess, ObjectKey, Trust,
+    internal::{Backoff, Ticket},
+};
+use tokio::time::Instant;
+
+use crate::{
+    facts::{Facts, PROJECT_PROPERTY, State, map},
+    kubeconfig::{Failure, Held},
+};
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) facts: Arc<Facts>,
+    /// Why the Shoot can't be decoded any more. The facts are those from before.
+    pub(crate) unreadable: Option<Arc<str>>,
+    pub(crate) attempt: Attempt,
+    pub(crate) held: Option<Held>,
+    /// Why the last attempt failed.
+    pub(crate) failure: Option<Failure>,
+    pub(crate) backoff: Backoff,
+    pub(crate) said: Said,
+}
+
+/// The request for a kubeconfig.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    None,
+    Planned,
+    Running(Ticket),
+}
+
+/// What was announced last.
+#[derive(Debug, Clone)]
+pub(crate) enum Said {
+    Nothing,
+    Waiting(Arc<Facts>, Arc<str>),
+    Good(Arc<Facts>, Fingerprint),
+    Broken(Arc<str>),
+}
+
+impl Said {
+    /// Whether both say the same.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) => true,
+            (Self::Waiting(a, why), Self::Waiting(b, other)) => why == other && a.same_description(b),
+            (Self::Good(a, content), Self::Good(b, other)) => content == other && a.same_description(b),
+            (Self::Broken(why), Self::Broken(other)) => why == other,
+            _ => false,
+        }
+    }
+}
+
+/// What is to be said of a cluster.
+pub(crate) enum Verdict<'a> {
+    Good(&'a Held),
+    Waiting(Arc<str>),
+    Broken(Arc<str>),
+}
+
+impl Member {
+    pub(crate) fn new(facts: Arc<Facts>, held: Option<Held>, pauses: (Duration, Duration)) -> Self {
+        let unreadable = match &facts.state {
+            State::Unreadable(why) => Some(why.clone()),
+            _ => None,
+        };
+        Self {
+            facts,
+            unreadable,
+            attempt: Attempt::None,
+            held,
+            failure: None,
+            backoff: Backoff::new(pauses.0, pauses.1),
+            said: Said::Nothing,
+        }
+    }
+
+    /// Why the cluster can't be used now, if the Shoot says so. A cluster that was engaged stays so while its control plane
+    /// moves: the fleet finds out by itself whether it answers.
+    pub(crate) fn waits(&self, engaged: bool) -> Option<&Arc<str>> {
+        match &self.facts.state {
+            State::Waiting(why) => Some(why),
+            State::Moving(why) if !engaged => Some(why),
+            _ => None,
+        }
+    }
+
+    /// When the next kubeconfig is needed.
+    pub(crate) fn due(&self, now: Instant) -> Instant {
+        match &self.held {
+            Some(held) if held.place == self.facts.place && self.failure.is_none() => held.renew_at,
+            _ => now,
+        }
+    }
+
+    /// None if something is not known yet.
+    pub(crate) fn verdict(&self, engaged: bool, now: Instant) -> Option<Verdict<'_>> {
+        if let Some(why) = &self.unreadable {
+            return Some(Verdict::Broken(why.clone()));
+        }
+        if let Some(why) = self.waits(engaged) {
+            return Some(Verdict::Waiting(why.clone()));
+        }
+        match (&self.held, &self.failure) {
+            (Some(held), None) => Some(Verdict::Good(held)),
+            (Some(held), Some(failure)) if !failure.unusable && held.ends > now => Some(Verdict::Good(held)),
+            (_, None) => None,
+            (held, Some(failure)) => {
+                let why = match held.as_ref().filter(|held| held.ends <= now) {
+                    Some(_) => format!(
+                        "its kubeconfig has expired, and there is no new one: {}",
+                        failure.why
+                    )
+                    .into(),
+                    None => failure.why.clone(),
+                };
+                // As broken, a suspended cluster would still be shown with the reason of its suspension.
+                Some(match &self.said {
+                    Said::Waiting(..) => {
+                        Verdict::Waiting(format!("it is ready, but there is no kubeconfig: {why}").into())
+                    }
+                    _ => Verdict::Broken(why),
+                })
+            }
+        }
+    }
+
+    /// The change that says it, and what is said then. None if that was said last.
+    pub(crate) fn announcement(
+        &self,
+        key: &ObjectKey,
+        name: ClusterName,
+        project: &str,
+        verdict: Verdict<'_>,
+    ) -> Option<(Said, Change)> {
+        let facts = &self.facts;
+        let said = match &verdict {
+            Verdict::Good(held) => Said::Good(facts.clone(), held.fingerprint),
+            Verdict::Waiting(why) => Said::Waiting(facts.clone(), why.clone()),
+            Verdict::Broken(why) => Said::Broken(why.clone()),
+        };
+        if said.is(&self.said) {
+            return None;
+        }
+        let change = match verdict {
+            Verdict::Good(held) => Change::Upsert(facts.spec(name, project, held.access.clone())),
+            Verdict::Waiting(why) => {
+                let nowhere = KubeconfigAccess::new("", Trust::Untrusted);
+                Change::Upsert(facts.spec(name, project, nowhere).suspended(why))
+            }
+            Verdict::Broken(why) => Change::Broken(BrokenCluster::new(name, format!("Shoot {key}"), why)),
+        };
+        Some((said, change))
+    }
+}
+
+impl Facts {
+    fn spec(&self, name: ClusterName, project: &str, access: KubeconfigAccess) -> ClusterSpec {
+        let mut spec = ClusterSpec::new(name, access.into());
+        spec.identity.clone_from(&self.uid);
+        spec.labels = map(&self.labels);
+        spec.properties = map(&self.properties);
+        spec.properties.insert(PROJECT_PROPERTY.into(), project.into());
+        spec
+    }
+}

@@ -1,0 +1,160 @@
+//! What every provider must do; see `mcr_testkit::conformance`. The garden is a stand-in on a simulated API server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+
+use mcr_core::{ClusterName, Provider};
+use mcr_provider_gardener::GardenerProvider;
+use mcr_testkit::{
+    conformance::{Ability, Draft, Subject},
+    garden::Garden,
+};
+use serde_json::json;
+use support::{SHOOTS, World, hour, locally};
+
+/// With `KEEP`, clusters stay while their Shoots are being deleted. Without it they leave at once.
+struct Shoots<const ALL: bool, const KEEP: bool>(World);
+
+impl<const ALL: bool, const KEEP: bool> Shoots<ALL, KEEP> {
+    fn name(draft: &Draft) -> ClusterName {
+        ClusterName::new(format!("dev/{}", draft.name())).unwrap()
+    }
+
+    /// The garden issues this from now on. The phase of the rotation makes the provider ask for it.
+    fn put_as(&self, draft: &Draft, kubeconfig: &str, phase: &str) {
+        self.0.answers(&draft.name(), hour(kubeconfig));
+        let mut shoot = Garden::shoot("garden-dev", &draft.name());
+        shoot["metadata"]["labels"] = json!({"version": draft.label()});
+        let phase = format!("{phase} {}", draft.token());
+        shoot["status"]["credentials"] = json!({"rotation": {"certificateAuthorities": {"phase": phase}}});
+        self.0.server.apply(shoot).unwrap();
+    }
+
+    fn put(&self, draft: &Draft) {
+        self.put_as(draft, &draft.kubeconfig(), &draft.label());
+    }
+
+    fn finalizers(&self, draft: &Draft, finalizers: serde_json::Value) {
+        self.0.change(&draft.name(), |shoot| {
+            shoot["metadata"]["finalizers"] = finalizers
+        });
+    }
+}
+
+impl<const ALL: bool, const KEEP: bool> Subject for Shoots<ALL, KEEP> {
+    const CAN: &'static [Ability] = if KEEP {
+        &[
+            Ability::Add,
+            Ability::Change,
+            Ability::Rotate,
+            Ability::Replace,
+            Ability::Break,
+            Ability::Suspend,
+            Ability::Delete,
+            Ability::Remove,
+        ]
+    } else {
+        &[
+            Ability::Add,
+            Ability::Change,
+            Ability::Rotate,
+            Ability::Replace,
+            Ability::Break,
+            Ability::Suspend,
+            Ability::Remove,
+        ]
+    };
+
+    async fn start() -> Self {
+        Self(World::new())
+    }
+
+    fn provider(&self) -> Arc<dyn Provider> {
+        let client = self.0.garden.client(self.0.server.client());
+        let mut builder = GardenerProvider::builder()
+            .client(client)
+            .access_policy(locally());
+        builder = match ALL {
+            true => builder.all_namespaces(),
+            false => builder.namespace("garden-dev"),
+        };
+        if KEEP {
+            builder = builder.keep_while(|_| true);
+        }
+        Arc::new(builder.build().unwrap())
+    }
+
+    async fn add(&mut self, draft: &Draft) -> ClusterName {
+        self.put(draft);
+        Self::name(draft)
+    }
+
+    async fn change(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn rotate(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn replace(&mut self, draft: &Draft) {
+        self.0.delete(&draft.name());
+        self.put(draft);
+    }
+
+    async fn break_it(&mut self, draft: &Draft) -> ClusterName {
+        // Cut short, with the token in what is left.
+        let content = draft.kubeconfig();
+        let at = content.find(&draft.token()).unwrap() + draft.token().len();
+        self.put_as(draft, &content[..at], "broken");
+        Self::name(draft)
+    }
+
+    async fn repair(&mut self, draft: &Draft) {
+        self.put(draft);
+    }
+
+    async fn suspend(&mut self, draft: &Draft) {
+        self.0.change(&draft.name(), |shoot| {
+            shoot["spec"]["hibernation"] = json!({"enabled": true});
+        });
+    }
+
+    async fn resume(&mut self, draft: &Draft) {
+        self.0.change(&draft.name(), |shoot| {
+            shoot["spec"]["hibernation"] = json!({"enabled": false});
+        });
+    }
+
+    async fn begin_deletion(&mut self, draft: &Draft) {
+        self.finalizers(draft, json!(["gardener"]));
+        self.0.delete(&draft.name());
+        let there = self
+            .0
+            .server
+            .get(SHOOTS, &format!("garden-dev/{}", draft.name()))
+            .unwrap();
+        assert!(there["metadata"]["deletionTimestamp"].is_string());
+    }
+
+    async fn finish_deletion(&mut self, draft: &Draft) {
+        self.finalizers(draft, json!([]));
+    }
+
+    async fn remove(&mut self, draft: &Draft) {
+        self.0.delete(&draft.name());
+    }
+}
+
+mod one_namespace {
+    type OneNamespace = super::Shoots<false, false>;
+    mcr_testkit::provider_conformance!(OneNamespace);
+}
+
+mod all_namespaces {
+    type AllNamespacesAndKept = super::Shoots<true, true>;
+    mcr_testkit::provider_conformance!(AllNamespacesAndKept);
+}

@@ -1,0 +1,79 @@
+//! The provider works with the rights of its manifest.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use mcr_testkit::{
+    garden::Garden,
+    sim::{SimRule, SimUser},
+};
+use serde_json::Value;
+use support::{Heard, World, hour, kubeconfig};
+
+const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
+const README: &str = include_str!("../README.md");
+
+/// The rules of each role.
+fn roles(manifest: &str) -> Vec<Vec<SimRule>> {
+    let texts = |rule: &Value, of: &str| {
+        let texts = rule[of].as_array().unwrap().iter();
+        texts
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let role = |role: &str| {
+        let role: Value = serde_saphyr::from_str(role).unwrap();
+        let rules = role["rules"].as_array().unwrap().iter();
+        rules
+            .map(|rule| {
+                SimRule::new(
+                    texts(rule, "apiGroups"),
+                    texts(rule, "resources"),
+                    texts(rule, "verbs"),
+                )
+            })
+            .collect()
+    };
+    manifest.split("\n---\n").map(role).collect()
+}
+
+#[test]
+fn the_page_has_the_rules_of_the_manifest() {
+    let page = README.split("```yaml").nth(1).unwrap();
+    let page = page.split("```").next().unwrap();
+    assert_eq!(format!("{:?}", roles(page)), format!("{:?}", roles(MANIFEST)));
+}
+
+#[tokio::test]
+async fn the_rights_of_the_manifest_are_enough_and_less_is_not() {
+    let world = World::new();
+    world.answers("one", hour(&kubeconfig("one")));
+    world.server.create(Garden::shoot("garden-dev", "one")).unwrap();
+    let told = async |name: &str, rules: Vec<SimRule>| {
+        world
+            .server
+            .set_user(name, rules.into_iter().fold(SimUser::new(name), SimUser::rule));
+        let client = world.garden.client(world.server.client_with_token(name));
+        let provider = world.builder().client(client).build().unwrap();
+        Heard::of(&provider).until("synced").await
+    };
+    let [shoots, projects] = <[_; 2]>::try_from(roles(MANIFEST)).unwrap();
+    let own: Vec<SimRule> = shoots
+        .iter()
+        .map(|rule| rule.clone().in_namespace("garden-dev"))
+        .collect();
+    let both = own.iter().chain(&projects).cloned().collect();
+    assert_eq!(told("both", both).await, ["+dev/one", "synced"]);
+    for event in world.server.audit().events() {
+        assert!(event.user != "both" || event.code < 300, "{event:?}");
+    }
+    // Without the second role the namespace stands for the Project.
+    assert_eq!(told("own", own.clone()).await, ["+garden-dev/one", "synced"]);
+    let without_subresource = told("watch", own[..1].to_vec()).await;
+    assert!(
+        without_subresource[0]
+            .contains("grant the verb create on shoots/adminkubeconfig in namespace garden-dev"),
+        "{without_subresource:?}"
+    );
+}

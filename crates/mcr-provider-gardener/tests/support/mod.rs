@@ -1,0 +1,177 @@
+//! What the tests share: a garden on a simulated API server.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "each test file uses its part"
+)]
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::StreamExt;
+use mcr_core::{AccessPolicy, AddressPolicy, Availability, Change, Discovery, Provider, WatchSettings};
+use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
+use mcr_testkit::{
+    garden::{Garden, Issued},
+    sim::SimCluster,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const SHOOTS: &str = "shoots.core.gardener.cloud";
+
+/// What never comes is given up after this.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What kubeconfigs may do here, where all clusters are on this machine.
+pub(crate) fn locally() -> AccessPolicy {
+    AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
+}
+
+/// A garden that answers for each Shoot as it was told last.
+pub(crate) struct World {
+    pub(crate) server: SimCluster,
+    pub(crate) garden: Garden,
+    answers: Arc<Mutex<HashMap<String, Issued>>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let answers = Arc::<Mutex<HashMap<String, Issued>>>::default();
+        let known = answers.clone();
+        let garden = Garden::new(move |ask| {
+            let answer = known.lock().unwrap().get(&ask.name).cloned();
+            async move { answer.unwrap_or_else(|| Issued::refused(500, "nothing is known of this Shoot")) }
+        });
+        Self {
+            answers,
+            ..Self::of(garden)
+        }
+    }
+
+    /// A world with this garden, which answers by itself.
+    pub(crate) fn of(garden: Garden) -> Self {
+        let server = SimCluster::builder()
+            .history(100_000)
+            .audit_limit(200_000)
+            .build();
+        server.create(Garden::crd()).unwrap();
+        let world = Self {
+            server,
+            garden,
+            answers: Arc::default(),
+        };
+        world.namespace("garden-dev", Some("dev"));
+        world
+    }
+
+    pub(crate) fn namespace(&self, name: &str, project: Option<&str>) {
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        if let Some(project) = project {
+            namespace["metadata"]["labels"] = json!({"project.gardener.cloud/name": project});
+        }
+        self.server.create(namespace).unwrap();
+    }
+
+    /// Sets the answer to all further requests for the Shoots of this name.
+    pub(crate) fn answers(&self, name: &str, answer: Issued) {
+        self.answers.lock().unwrap().insert(name.to_owned(), answer);
+    }
+
+    /// Adds a Shoot in the namespace `garden-dev` whose kubeconfigs live for an hour.
+    pub(crate) fn add(&self, name: &str) {
+        self.answers(name, hour(&kubeconfig(name)));
+        self.server.create(Garden::shoot("garden-dev", name)).unwrap();
+    }
+
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut there = self.server.get(SHOOTS, &format!("garden-dev/{name}")).unwrap();
+        change(&mut there);
+        self.server.update(there).unwrap();
+    }
+
+    pub(crate) fn delete(&self, name: &str) {
+        self.server.delete(SHOOTS, &format!("garden-dev/{name}")).unwrap();
+    }
+
+    /// A provider whose pauses are short.
+    pub(crate) fn builder(&self) -> GardenerProviderBuilder {
+        let mut watch = WatchSettings::default();
+        watch.retry_cap = Duration::from_millis(200);
+        GardenerProvider::builder()
+            .client(self.garden.client(self.server.client()))
+            .namespace("garden-dev")
+            .access_policy(locally())
+            .times(watch, PATIENCE, (PATIENCE, PATIENCE), Duration::from_millis(20))
+    }
+
+    pub(crate) fn heard(&self) -> Heard {
+        Heard::of(&self.builder().build().unwrap())
+    }
+}
+
+pub(crate) fn hour(kubeconfig: &str) -> Issued {
+    Issued::kubeconfig(kubeconfig, Duration::from_secs(3600))
+}
+
+/// A kubeconfig of a cluster where nothing answers.
+pub(crate) fn kubeconfig(token: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+    })
+    .to_string()
+}
+
+/// A discovery that is followed.
+pub(crate) struct Heard(pub(crate) Discovery);
+
+impl Heard {
+    pub(crate) fn of(provider: &impl Provider) -> Self {
+        Self(provider.discover_with_policy(CancellationToken::new(), &locally()))
+    }
+
+    /// The next announcement.
+    pub(crate) async fn next(&mut self) -> Change {
+        timeout(PATIENCE, self.0.next())
+            .await
+            .expect("an announcement")
+            .unwrap()
+            .unwrap()
+    }
+
+    /// The next announcement, in short.
+    pub(crate) async fn line(&mut self) -> String {
+        line(&self.next().await)
+    }
+
+    /// The next announcements until this one.
+    pub(crate) async fn until(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != last) {
+            lines.push(self.line().await);
+        }
+        lines
+    }
+}
+
+pub(crate) fn line(change: &Change) -> String {
+    match change {
+        Change::Upsert(spec) => match &spec.availability {
+            Availability::Suspended { reason } => format!("~{}: {reason}", spec.name),
+            _ => format!("+{}", spec.name),
+        },
+        Change::Broken(broken) => format!("!{}: {}: {}", broken.name, broken.object, broken.error),
+        Change::Remove(name) => format!("-{name}"),
+        Change::Synced => "synced".into(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,69 @@
+//! The types of Gardener, compared with its published types: `data/schema.txt` has the fields of `core.gardener.cloud/v1beta1` that
+//! are read, with their types in JSON.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use mcr_provider_gardener::v1beta1::{Project, Shoot};
+use serde_json::{Value, json};
+
+const SCHEMA: &str = include_str!("data/schema.txt");
+
+fn put(at: &mut Value, path: &[&str], value: Value) {
+    let Some((first, rest)) = path.split_first() else {
+        *at = value;
+        return;
+    };
+    match first.strip_suffix("[]") {
+        Some(list) => {
+            if at[list].is_null() {
+                at[list] = json!([{}]);
+            }
+            put(&mut at[list][0], rest, value);
+        }
+        None => put(&mut at[*first], rest, value),
+    }
+}
+
+/// An object of a kind with all published fields.
+fn full(kind: &str) -> Value {
+    let mut full = json!({
+        "apiVersion": "core.gardener.cloud/v1beta1", "kind": kind, "metadata": {"name": "a"},
+    });
+    for line in SCHEMA.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [of, path, type_] = words[..] else {
+            panic!("{line}");
+        };
+        let value = match type_ {
+            "string" => "text".into(),
+            "boolean" => true.into(),
+            "integer" => 7.into(),
+            "time" => "2026-01-01T00:00:00Z".into(),
+            other => panic!("{other}"),
+        };
+        if of == kind {
+            put(&mut full, &path.split('.').collect::<Vec<_>>(), value);
+        }
+    }
+    full
+}
+
+/// A field of another type can't be decoded, and one of another name is lost.
+#[test]
+fn each_field_is_read_and_none_has_another_name() {
+    let shoot: Shoot = serde_json::from_value(full("Shoot")).unwrap();
+    assert_eq!(serde_json::to_value(shoot).unwrap(), full("Shoot"));
+    let project: Project = serde_json::from_value(full("Project")).unwrap();
+    assert_eq!(serde_json::to_value(project).unwrap(), full("Project"));
+}
+
+#[test]
+fn everything_may_be_missing() {
+    let empty =
+        json!({"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot", "metadata": {}, "spec": {}});
+    serde_json::from_value::<Shoot>(empty.clone()).unwrap();
+    let mut with_status = empty;
+    with_status["status"] =
+        json!({"lastOperation": {}, "credentials": {"rotation": {"certificateAuthorities": {}}}});
+    serde_json::from_value::<Shoot>(with_status).unwrap();
+}
